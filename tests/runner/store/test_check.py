@@ -1,4 +1,5 @@
-"""`check` names what is wrong with a file and nothing else; `check --repair` leaves one without it, and a copy."""
+"""`check` reports what is wrong with a file and nothing else; `check --repair` repairs the file and keeps a copy of
+it."""
 
 import os
 import shutil
@@ -32,7 +33,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def file(whole: Path, tmp_path: Path) -> Path:
-    """One run of 29 cells, of which 27 ended ok."""
+    """Returns a file with one run of 29 cells, of which 27 ended ok."""
     shutil.copytree(whole.parent, tmp_path, dirs_exist_ok=True)
     return tmp_path / whole.name
 
@@ -56,13 +57,13 @@ def test_a_whole_file_has_nothing_wrong(file: Path) -> None:
     assert run("check", "--repair", db=file).returncode == 0
     assert file.read_bytes() == before
     assert sorted(os.listdir(file.parent)) == ["results.duckdb", "results.duckdb.spool"], (
-        "no copy where nothing is wrong"
+        "makes no copy if nothing is wrong"
     )
 
 
 FIRST = "(SELECT min(cell_id) FROM steps WHERE status = 'ok')"
-#: What is done to the file, the kind and the words of each problem, and how many rows of each table are fewer after a
-#: repair. An ok cell of the fixture has 5 or 6 timings.
+#: The statements that damage the file, the kind and the words of each problem, and how many rows of each table the
+#: repair removes. An ok cell of the fixture has 5 or 6 timings.
 WRONG: dict[str, tuple[tuple[str, ...], list[tuple[str, str]], tuple[int, int, int, int]]] = {
     "duplicates": (
         ("INSERT INTO timings SELECT * FROM timings WHERE phase = 'step' LIMIT 2",),
@@ -94,7 +95,7 @@ WRONG: dict[str, tuple[tuple[str, ...], list[tuple[str, str]], tuple[int, int, i
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_is_named_and_repaired(file: Path, what: str) -> None:
+def test_problems_are_reported_and_repaired(file: Path, what: str) -> None:
     statements, problems, fewer = WRONG[what]
     before = counts(file)
     change(file, *statements)
@@ -103,7 +104,7 @@ def test_what_is_wrong_is_named_and_repaired(file: Path, what: str) -> None:
     assert [problem.kind for problem in found] == [kind for kind, _ in problems], found
     assert all(words in one.sentence for one, (_, words) in zip(found, problems, strict=True)), found
     assert run("check", db=file).returncode == 1
-    assert file.read_bytes() == damaged, "checking changes nothing"
+    assert file.read_bytes() == damaged, "checking must change nothing"
     done = run("check", "--repair", db=file)
     assert (done.returncode, "nothing wrong" in done.stdout) == (0, True), done.stdout
     assert counts(file) == tuple(count - less for count, less in zip(before, fewer, strict=True))
@@ -120,7 +121,9 @@ def test_what_is_wrong_is_named_and_repaired(file: Path, what: str) -> None:
          "doubled", "1 cells of steps were measured more than once in one round"),
     ],
 )  # fmt: skip
-def test_what_nobody_can_repair_is_named_and_left(file: Path, statement: str, kind: str, words: str) -> None:
+def test_problems_that_cannot_be_repaired_are_reported_and_left(
+    file: Path, statement: str, kind: str, words: str
+) -> None:
     change(file, statement)
     before = counts(file)
     (problem,) = check_file(file).problems
@@ -130,7 +133,7 @@ def test_what_nobody_can_repair_is_named_and_left(file: Path, statement: str, ki
 
 
 @pytest.mark.parametrize("table", ["samples", "steps"])
-def test_of_damaged_tables_what_can_be_read_is_kept(file: Path, table: str) -> None:
+def test_readable_rows_of_damaged_tables_are_kept(file: Path, table: str) -> None:
     before = counts(file)
     damaged = damage(file, table).read_bytes()
     kinds = {problem.kind for problem in check_file(file).problems}
@@ -144,12 +147,12 @@ def test_of_damaged_tables_what_can_be_read_is_kept(file: Path, table: str) -> N
     assert left[table == "samples"] > 0, "other tables keep their rows"
     assert not list(file.parent.glob(".stepscope-repair-*"))
     rows.store(file, of := rows.run(), [rows.ok(of, rows.asked())])
-    assert counts(file)[1] == left[1] + 1, "it can be written"
+    assert counts(file)[1] == left[1] + 1, "the repaired file can be written"
 
 
-def test_of_a_large_damaged_table_only_the_rows_about_the_damage_are_lost(file: Path) -> None:
-    """A block of 256 KiB holds 2**15 numbers of 8 bytes, or a few more where they are packed: far fewer than the
-    300,000 that there are."""
+def test_a_large_damaged_table_loses_only_rows_near_the_damage(file: Path) -> None:
+    """A block of 256 KiB holds 2**15 numbers of 8 bytes, or a few more if they are packed: far fewer than the table's
+    300,000."""
     change(
         file,
         f"""INSERT INTO samples (run_id, cell_id, phase, step, duration_ms, is_warmup)
@@ -173,7 +176,7 @@ def _age(path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", LEFT)
-def test_what_is_left_over_in_the_spool(file: Path, words: str, recwarn: pytest.WarningsRecorder) -> None:
+def test_files_left_over_in_the_spool_are_reported(file: Path, words: str, recwarn: pytest.WarningsRecorder) -> None:
     spool, of = Spool(file), rows.run()
     rows.spooled(file, of, rows.ok(of, rows.asked("toy-256", context=512)))
     assert "1 finished cells wait" in check_file(file).notes[0]
@@ -203,17 +206,17 @@ def test_a_newer_file_is_read_and_not_added_to(file: Path) -> None:
     with pytest.raises(DatabaseForeign, match=r"steps\.tomorrow"):
         ingest(file)
     assert len(Spool(file).files()) == 1
-    assert counts(file)[1] == 30, "it waits in the spool, where readers see it"
+    assert counts(file)[1] == 30, "the new cell waits in the spool, where readers see it"
 
 
-def test_an_older_file_is_said_to_grow(file: Path) -> None:
+def test_check_says_what_an_older_file_will_gain(file: Path) -> None:
     change(file, "ALTER TABLE steps DROP COLUMN compile_cache", "DROP TABLE telemetry")
     done = run("check", db=file)
     assert done.returncode == 0, done.stdout
     assert "it gains 1 columns and 1 tables with the next sweep" in done.stdout
 
 
-def test_what_is_no_results_file_is_an_error(tmp_path: Path) -> None:
+def test_a_file_without_results_is_an_error(tmp_path: Path) -> None:
     other, missing = tmp_path / "other.duckdb", tmp_path / "missing.duckdb"
     change(other, "CREATE TABLE stairs AS SELECT 17 AS height")
     for path, words in ((other, "holds no results"), (missing, "does not exist")):

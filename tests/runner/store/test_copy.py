@@ -1,4 +1,4 @@
-"""A copy is a whole results file, whatever happens to the file meanwhile."""
+"""A copy is a complete results file, even if the file changes while it is made."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ from runner.store.database import ingest
 from runner.store.spool import Spool
 from tests.command import run
 from tests.runner.store.test_merge import content
-from tests.runner.store.test_processes import end, python, said
+from tests.runner.store.test_processes import end, python, read_line
 from tests.synthetic import rows
 from tests.synthetic.stored import counts, made, write_cell
 
@@ -36,10 +36,10 @@ def test_a_copy_has_all_rows_as_they_are_and_those_of_the_spool(tmp_path: Path) 
     with duckdb.connect(str(out), read_only=True) as con:
         assert con.execute("SELECT height FROM mine").fetchall() == [(17,)]
         assert con.execute("SELECT ingested_at FROM steps ORDER BY cell_id").fetchall()[:2] == arrived
-    assert (db.read_bytes(), len(Spool(db).files())) == (before, 1), "the file is left as it is"
+    assert (db.read_bytes(), len(Spool(db).files())) == (before, 1), "the file is unchanged"
     assert sorted(os.listdir(tmp_path)) == ["copy.duckdb", "results.duckdb", "results.duckdb.spool"]
     assert write_cell(out).cell_id
-    assert ingest(out) == 1, "it can be added to"
+    assert ingest(out) == 1, "the copy accepts new rows"
 
 
 WRITES = """
@@ -58,15 +58,15 @@ while True:
 
 
 def test_copies_of_a_file_in_use_are_whole(tmp_path: Path) -> None:
-    """A process writes and ingests one cell after the other, and waits for the copy to be made once it has five that
-    wait. A copy has at least those that were written before."""
+    """A process writes and ingests one cell after the other, and pauses for the copy whenever more than five cells
+    wait. A copy has at least the cells that were written before it was made."""
     db = tmp_path / "results.duckdb"
     made(db)
     writer = python(WRITES, db, cwd=Path(__file__).parents[3])
     try:
-        assert said(writer) == "begun"
+        assert read_line(writer) == "begun"
         for number in range(3):
-            written = int(said(writer))
+            written = int(read_line(writer))
             out = tmp_path / f"copy{number}.duckdb"
             copy_file(db, out)
             cells, different, samples, runs = counts(out)
@@ -78,7 +78,7 @@ def test_copies_of_a_file_in_use_are_whole(tmp_path: Path) -> None:
         end(writer)
 
 
-def test_what_cannot_be_copied_is_one_error(tmp_path: Path) -> None:
+def test_a_copy_that_cannot_be_made_is_one_error(tmp_path: Path) -> None:
     db, out = tmp_path / "results.duckdb", tmp_path / "copy.duckdb"
     done = run("export", str(out), db=db)
     assert (done.returncode, "does not exist" in done.stdout) == (2, True), done.stdout

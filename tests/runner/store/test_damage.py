@@ -1,4 +1,4 @@
-"""A results file of which a block is damaged: what can be read is shown, and what cannot is named."""
+"""A results file with a damaged block: readable tables are shown, and the unreadable one is named."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,8 +16,8 @@ BLOCK = 4096
 
 
 def block_of(file: Path, table: str, only: str | None) -> int:
-    """Where the first block of the table's data lies, by DuckDB's own account, or the first that holds `only` one piece
-    of a column."""
+    """Returns the position of the first block of the table's data, which DuckDB reports; with `only`, of the first
+    block that holds just one piece of that column."""
     with duckdb.connect(str(file), read_only=True) as con:
         pieces = "any_value(column_name) AS name, count(*) AS pieces"
         blocks = f"SELECT block_id, {pieces} FROM pragma_storage_info('{table}') WHERE persistent GROUP BY block_id"
@@ -29,7 +29,7 @@ def block_of(file: Path, table: str, only: str | None) -> int:
 
 
 def damage(file: Path, table: str, only: str | None = None) -> Path:
-    """4 KiB of zeros in that block."""
+    """Overwrites 4 KiB of that block with zeros."""
     place, content = block_of(file, table, only), bytearray(file.read_bytes())
     content[place + BLOCK : place + 2 * BLOCK] = bytes(BLOCK)
     file.write_bytes(content)
@@ -38,12 +38,12 @@ def damage(file: Path, table: str, only: str | None = None) -> Path:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A small sweep, whose samples fill more than one block with other tables' data."""
+    """Returns a small sweep whose samples fill more than a block that they share with other tables."""
     return rows.store(tmp_path / "results.duckdb", of := rows.run(), rows.laptop(of))
 
 
 def readable(file: Path) -> Mapping[str, bool]:
-    """For each table, whether a reader can have its rows."""
+    """Returns for each table whether a reader gets its rows."""
     found: dict[str, bool] = {}
     for name in ("runs", "steps", "timings", "samples"):
         try:

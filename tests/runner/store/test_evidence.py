@@ -1,4 +1,4 @@
-"""The query behind a sentence gives the rows it rests on, and counts every other row under one reason."""
+"""The query behind a sentence returns the rows that it rests on, and counts every other row under one reason."""
 
 from pathlib import Path
 from typing import Any
@@ -24,28 +24,29 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store_small(tmp_path_factory.mktemp("evidence") / "results.duckdb")
 
 
-def everything_adds_up(file: Path, found: Evidence) -> None:
-    """Whatever is not in the answer is left out for one reason, by the query that says so."""
+def check_sums(file: Path, found: Evidence) -> None:
+    """Asserts that every row outside the answer is counted under one reason, also by the stored query for that."""
     left_out = sum(count for _, count in found.left_out)
     assert (found.cells or 0) + left_out == found.total
     with open_reader(file) as reader:
         assert tuple(reader.execute(found.left_out_sql).fetchall()) == found.left_out
 
 
-def test_rows_left_out_are_counted_under_the_reason_that_holds(file: Path) -> None:
-    """Of 33 rows: laptop's 30 (4 of them a warm-up ablation), two later ones, two elsewhere, minus none."""
+def test_omitted_rows_are_counted_under_their_reason(file: Path) -> None:
+    """There are 33 rows: 29 of `laptop` (4 of them a warm-up ablation), two rounds of a cell measured again, and two on
+    another machine."""
     shown = [cell for cell in load_steps(file, Selection(machine=HERE, mode="train")) if cell.cell.precision == "fp32"]
     plain = [cell for cell in shown if cell.cell.backend == "eager"]
     found = of_cells(file, Scope(table="steps", machine=HERE), tuple(cell.cell_id for cell in plain))
-    everything_adds_up(file, found)
-    # 9 cells of 3 sizes × 3 contexts, one of which in two rounds
+    check_sums(file, found)
+    # 9 cells of 3 sizes × 3 contexts, one of them in two rounds
     assert (found.cells, len({row[-1] for row in found.rows})) == (10, 10)
     reasons = dict(found.left_out)
     assert reasons[f"measured on {THERE}"] == 2
     assert reasons["mode is inference"] == 3
     assert reasons["precision is bf16"] == 9 + 2
     assert reasons["backend is compiled-block"] == 2
-    # the cell of the first run that `again` answers anew, and the ablation's with less warm-up or fewer steps
+    # the cell of the first run that `again` repeats, and the ablation's cells with less warm-up or fewer steps
     assert sum(count for why, count in reasons.items() if why.startswith("asked again")) == 1 + 4
 
 
@@ -55,14 +56,14 @@ def test_the_query_counts_what_the_pages_count(file: Path, table: str) -> None:
     cells = [cell for cell in query(file, Selection(machine=HERE)) if cell.cell is not None]
     found = of_cells(file, Scope(table=table, machine=HERE), tuple(cell.cell_id for cell in cells))
     assert {row[found.columns.index("cell_id")] for row in found.rows} == {cell.cell_id for cell in cells}
-    everything_adds_up(file, found)
+    check_sums(file, found)
     one = of_cells(file, Scope(table=table, machine=HERE), (cells[0].cell_id,))
     assert {row[one.columns.index("cell_id")] for row in one.rows} == {cells[0].cell_id}
-    everything_adds_up(file, one)
+    check_sums(file, one)
 
 
 def test_cells_of_any_run_and_machine(file: Path) -> None:
-    """What Compare rests on: also rows that a later run has answered anew."""
+    """The rows behind Compare, which include those that a later run has measured again."""
     with open_reader(file) as reader:
         ids = reader.execute("SELECT cell_id, machine FROM (SELECT s.cell_id, r.device_name AS machine FROM steps s "
                              "JOIN runs r USING (run_id) WHERE d_model = 64 AND context = 128 AND precision = 'fp32' "
@@ -70,10 +71,10 @@ def test_cells_of_any_run_and_machine(file: Path) -> None:
     found = of_cells(file, Scope(table="steps", latest=False), tuple(cell_id for cell_id, _ in ids))
     assert {row[found.columns.index("cell_id")] for row in found.rows} == {cell_id for cell_id, _ in ids}
     assert len(ids) == 4
-    everything_adds_up(file, found)
+    check_sums(file, found)
 
 
-def test_values_are_written_out_so_that_they_mean_what_they_said(file: Path) -> None:
+def test_inlined_parameters_keep_their_values(file: Path) -> None:
     odd = ["it's", None, True, 1.5, 7, UUID(int=9), ["a", "b'c"]]
     with open_reader(file) as reader:
         (said,) = reader.execute(inline_parameters("SELECT ?, ?, ?, ?, ?, ?, ?", odd)).fetchall()

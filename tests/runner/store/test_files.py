@@ -1,4 +1,4 @@
-"""Files that the store cannot use are refused with a reason and left as they are; broken spool files block no other."""
+"""Files that the store cannot use are refused with a reason and left unchanged; broken spool files block no others."""
 
 import re
 import time
@@ -27,7 +27,7 @@ def foreign_table(db: Path, table: str) -> None:
 
 
 def newer_storage(db: Path) -> None:
-    """A DuckDB file whose header says a storage version of the far future, with the checksum it needs."""
+    """Writes a DuckDB file whose header names a storage version of the far future, with a correct checksum."""
     content = bytearray(made(db))
     content[12:20] = (9999).to_bytes(8, "little")
     checksum = 5381
@@ -50,8 +50,8 @@ SPOILED: dict[str, Callable[[Path], object]] = {
 }
 
 
-def test_a_folder_without_results_is_read_as_none_and_added_to_as_none(db: Path) -> None:
-    """A folder is a fleet of files, which is for reading."""
+def test_a_folder_without_results_can_be_neither_read_nor_added_to(db: Path) -> None:
+    """A folder is a fleet of files, which can only be read."""
     db.mkdir()
     with pytest.raises(DatabaseMissing, match="has no results file"):
         read(db, "FROM steps")
@@ -75,7 +75,7 @@ def test_a_file_that_is_not_ours_is_refused_and_left_alone(
         assert str(db) in caught.value.got
         assert caught.value.expected
         assert caught.value.do
-    assert time.monotonic() - began < database.READER_PATIENCE_S, "it was tried again"
+    assert time.monotonic() - began < database.READER_PATIENCE_S, "it must not be tried again"
     assert (db.read_bytes() if db.is_file() else b"") == before
     assert len(Spool(db).files()) == 1
     assert "version" in caught.value.got or kind != "newer storage"

@@ -1,4 +1,4 @@
-"""A folder or a list of results files is read as one file would be that has all their rows, each once."""
+"""A folder or a list of results files is read like one file that has all their rows, each of them once."""
 
 import os
 import shutil
@@ -27,7 +27,8 @@ SIZES = ("toy-64", "toy-128", "toy-256")
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three machines, of one, two and three cells; one of the last waits in the spool of its file."""
+    """Returns the files of three machines, with one, two and three cells; one cell of the last file waits in its
+    spool."""
     found = tmp_path_factory.mktemp("fleet")
     for number in range(3):
         of = rows.run(host=f"node{number}")
@@ -56,7 +57,7 @@ def hosts(path: Path) -> Counter[str]:
     return Counter(host for (host,) in found)
 
 
-def test_names(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_files_that_a_path_names(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [folder / f"node{number}.duckdb" for number in range(3)]
     (folder / "waiting.duckdb.spool").mkdir()
     (folder / "notes.txt").touch()
@@ -85,7 +86,7 @@ def test_a_fleet_is_read_as_the_merged_file_is(folder: Path, merged: Path, liste
     assert {file: file.read_bytes() for file in list_files(folder)} == before
 
 
-def test_it_grows_with_its_files(folder: Path) -> None:
+def test_a_fleet_grows_with_its_files(folder: Path) -> None:
     states = [fingerprint(folder)]
     of = rows.run(host="node9")
     rows.spooled(folder / "node9.duckdb", of, rows.ok(of, rows.asked()))
@@ -103,8 +104,8 @@ def test_it_grows_with_its_files(folder: Path) -> None:
         assert con.execute("SELECT count(*) FROM plan").fetchone() == (2,)
 
 
-def test_a_run_of_several_files_is_read_once(folder: Path, merged: Path) -> None:
-    """A merged file and an old copy in the same folder: each run comes from the file that has most of it."""
+def test_a_run_in_several_files_is_read_once(folder: Path, merged: Path) -> None:
+    """With a merged file and an old copy in one folder, each run is read from the file that has most of it."""
     shutil.copy(folder / "node2.duckdb", folder / "copy.duckdb")
     shutil.copy(merged, folder / "merged.duckdb")
     of = rows.run(host="node5")

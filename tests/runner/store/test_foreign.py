@@ -1,4 +1,4 @@
-"""Results files that somebody else made: nothing in them is executed, and no row that breaks the contract comes in."""
+"""Results files from others: nothing in them is executed, and no row that breaks the contract is added."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.synthetic import rows
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A results file of one run, which worked."""
+    """Returns a results file of one run with a cell that worked."""
     return rows.store(tmp_path / "there.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])
 
 
@@ -29,7 +29,7 @@ def change(file: Path, *statements: str) -> None:
 
 
 def view(table: str, replaced: str) -> tuple[str, str]:
-    """The table's columns, one of them from elsewhere, as a view in its place."""
+    """Returns statements that replace the table by a view in which one column comes from elsewhere."""
     return (f"ALTER TABLE {table} RENAME TO kept", f"CREATE VIEW {table} AS SELECT * REPLACE ({replaced}) FROM kept")
 
 
@@ -52,7 +52,7 @@ def test_a_view_is_not_executed(file: Path, tmp_path: Path, table: str) -> None:
 
 
 def test_a_reader_reaches_no_other_file(file: Path, tmp_path: Path) -> None:
-    """Not even by a view that lies beside the tables, or in a schema of its own, and is asked for by name."""
+    """A view that reads another file fails, even beside the tables or in its own schema and asked for by name."""
     (tmp_path / "secret").write_text(SECRET)
     os.mkfifo(tmp_path / "pipe")
     source = f"SELECT content FROM read_text('{tmp_path / 'secret'}')"
@@ -76,7 +76,7 @@ COMPUTED = {
 
 
 @pytest.mark.parametrize("kind", COMPUTED)
-def test_tables_of_another_making_are_refused(file: Path, tmp_path: Path, kind: str) -> None:
+def test_tables_with_another_definition_are_refused(file: Path, tmp_path: Path, kind: str) -> None:
     change(file, *COMPUTED[kind])
     with pytest.raises(DatabaseForeign, match=r"computed|is of the type|has no cell_id") as refused:
         merge(file, into=tmp_path / "here.duckdb")
@@ -86,7 +86,7 @@ def test_tables_of_another_making_are_refused(file: Path, tmp_path: Path, kind: 
         pass
 
 
-#: What is changed, and what the refusal names.
+#: The statement that changes the file, and the text of the refusal.
 BAD: dict[str, tuple[str, str]] = {
     "status": ("UPDATE steps SET status = 'banana'", "1 of steps with status 'banana'"),
     "width": ("UPDATE steps SET d_model = 2::BIGINT ** 60", "1 of steps with d_model × d_model × layers"),
@@ -104,7 +104,7 @@ BAD: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_rows_that_break_the_contract_stay_outside(file: Path, tmp_path: Path, kind: str) -> None:
+def test_rows_that_break_the_contract_are_refused(file: Path, tmp_path: Path, kind: str) -> None:
     statement, said = BAD[kind]
     change(file, statement)
     with pytest.raises(RowsRefused) as refused:
@@ -113,14 +113,14 @@ def test_rows_that_break_the_contract_stay_outside(file: Path, tmp_path: Path, k
     assert not (tmp_path / "here.duckdb").exists()
 
 
-def test_a_published_table_may_leave_unstated_what_was_asked_for(file: Path, tmp_path: Path) -> None:
+def test_a_published_table_may_leave_columns_of_the_key_empty(file: Path, tmp_path: Path) -> None:
     change(file, "UPDATE steps SET heads = NULL", "UPDATE runs SET source = 'published'")
     assert merge(file, into=tmp_path / "here.duckdb")["steps"] == 1
     assert look_through(tmp_path / "here.duckdb").left_out == {}
 
 
 def test_bad_rows_of_a_file_are_left_out_and_counted(file: Path) -> None:
-    """Put there by DuckDB itself, before the first look and after it."""
+    """The rows are changed with DuckDB itself, before the first read and after it."""
     of = rows.run()
     rows.store(file, of, [rows.ok(of, rows.asked(context=64)), rows.ok(of, rows.asked(context=256))])
 
@@ -147,7 +147,7 @@ SPOOLS = {
 
 
 @pytest.mark.parametrize("kind", SPOOLS)
-def test_a_foreign_spool_is_refused_with_its_file(file: Path, tmp_path: Path, kind: str) -> None:
+def test_a_broken_foreign_spool_is_refused(file: Path, tmp_path: Path, kind: str) -> None:
     folder = Spool(file).folder
     folder.mkdir(exist_ok=True)
     (folder / "0.json").write_text(SPOOLS[kind])

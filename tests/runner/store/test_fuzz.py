@@ -1,6 +1,6 @@
-"""Results files and spool files with bytes flipped and values exchanged: rows that keep the contract, or one refusal.
+"""Results files with flipped bits and spool files with exchanged values: each gives valid rows or is refused.
 
-A results file that DuckDB itself does not survive counts as refused, as `extract` turns it into a refusal.
+A results file that crashes DuckDB itself counts as refused, because `extract` turns the crash into a refusal.
 """
 
 import json
@@ -27,18 +27,18 @@ from runner.store.spool import Spool
 from tests.fuzz import SOAK_EXAMPLES, Reader
 from tests.synthetic import rows
 
-#: Inputs an importer: few in the suite, many in `make soak`.
+#: Examples for each importer: few in the suite, many in `make soak`.
 EXAMPLES = (8, pytest.param(SOAK_EXAMPLES, marks=pytest.mark.soak, id="soak"))
 
 HEADER, BLOCK, WORD = 4096, 262_144, 8
-#: A flip: where in the file, as a share of its length, and which bit.
+#: A flip: the position in the file, as a share of its length, and the bit.
 FLIPS = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 7)), min_size=1, max_size=3)
 JUNK = st.one_of(
     st.none(), st.booleans(), st.integers(), st.integers(-(2**70), 2**70), st.floats(), st.text(max_size=8),
     st.sampled_from(["banana", "nan", "2^60", "'; DROP TABLE runs; --", "\ud800", "\0"]),
     st.just([]), st.just({"a": [1]}),
 )  # fmt: skip
-#: Results files that an import itself is given, too, and files that wait together.
+#: The number of results files that are also given to a real import, and of spool files that wait together.
 ALL_THE_WAY, FILES = 3, 20
 #: Reads the file that each line names, as the process of an import does, and answers with a line.
 _READER = """
@@ -52,7 +52,7 @@ for line in sys.stdin:
 
 
 def sealed(content: bytearray, position: int) -> None:
-    """Gives the header or block around `position` the checksum that DuckDB expects of what is in it now."""
+    """Gives the header or block around `position` the checksum that DuckDB expects for its present content."""
     inside = position >= 3 * HEADER
     start = 3 * HEADER + (position - 3 * HEADER) // BLOCK * BLOCK if inside else position // HEADER * HEADER
     length, checksum = BLOCK if inside else HEADER, 5381
@@ -72,7 +72,8 @@ def flipped(content: bytes, flips: Iterable[tuple[float, int]], *, seal: bool) -
 
 
 def keeps(found: duckdb.DuckDBPyConnection, of: str) -> bool:
-    """Whether rows are as the schema wants them, looked at in Python. `of` is how a table is named in SQL."""
+    """Returns whether the rows keep the schema's contract, checked in Python. `of` is a pattern for table names in
+    SQL."""
     steps = found.execute(f"SELECT status, mode, precision, d_model, context FROM {of.format('steps')}").fetchall()
     times = found.execute(f"SELECT duration_ms, host_ms FROM {of.format('samples')}").fetchall()
     return all(
@@ -83,18 +84,18 @@ def keeps(found: duckdb.DuckDBPyConnection, of: str) -> bool:
 
 
 def outcome(reader: Reader, file: Path, folder: Path) -> str:
-    """What becomes of an import of the file."""
+    """Returns how an import of the file ends."""
     asked = json.dumps([str(file), str(folder)]) + "\n"
     done = reader.ask(asked.encode())
     if not done.stdout:
         return "ended by a signal" if done.returncode < 0 else "a traceback"
     said = json.loads(done.stdout)
-    assert said["of"] == asked, "the answer to another question"
+    assert said["of"] == asked, "this answers another request"
     return "refused" if "refused" in said else _kept(folder, said["tables"])
 
 
 def _kept(folder: Path, tables: Sequence[str]) -> str:
-    """Whether the rows that were given away are as they should be."""
+    """Returns whether the extracted rows keep the contract."""
     with duckdb.connect() as con:
         for name in tables:
             con.execute(f"CREATE VIEW {name} AS FROM read_parquet('{folder / name}.parquet')")
@@ -104,7 +105,7 @@ def _kept(folder: Path, tables: Sequence[str]) -> str:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The bytes of a results file with four cells, one of them out of memory."""
+    """Returns the bytes of a results file with four cells, one of them out of memory."""
     file, of = tmp_path_factory.mktemp("whole") / "there.duckdb", rows.run()
     cells = [rows.ok(of, rows.asked(context=context)) for context in (64, 128, 256)]
     rows.store(file, of, [*cells, rows.failed(of, rows.asked())])
@@ -114,7 +115,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.timeout(0)
 def test_a_results_file_with_flipped_bits(whole: bytes, examples: int) -> None:
-    """Read by a process as an import starts one, many by one; the first few by that of an import itself, too."""
+    """A process like that of an import reads them, many in one process; a real import also reads the first few."""
     found: Counter[str] = Counter()
 
     @settings(max_examples=examples, deadline=None, database=None, derandomize=examples < 100,
@@ -137,7 +138,7 @@ def test_a_results_file_with_flipped_bits(whole: bytes, examples: int) -> None:
 
 
 def _extracted(file: Path, folder: Path) -> str:
-    """What an import makes of the file, in a process of its own."""
+    """Returns how an import of the file ends, in its own process."""
     try:
         return _kept(folder, extraction.extract(file, folder))
     except StepscopeError:
@@ -145,7 +146,7 @@ def _extracted(file: Path, folder: Path) -> str:
 
 
 class Files(list[bytes]):
-    """Long ones, which a failed test has in its folder."""
+    """A list of files whose contents are not printed: they are long, and a failed test has them in its folder."""
 
     def __repr__(self) -> str:
         return f"{len(self)} files"
@@ -153,7 +154,7 @@ class Files(list[bytes]):
 
 @st.composite
 def changed_files(draw: st.DrawFn, text: str, cell_id: str) -> Files:
-    """FILES times the file of a cell, each of another one and with a value or a few bits other than they were."""
+    """Draws FILES spool files with one cell each, in which a value or a few bits were changed."""
     files = Files()
     for _ in range(FILES):
         document = json.loads(text.replace(cell_id, str(new_id())))
@@ -168,8 +169,8 @@ def changed_files(draw: st.DrawFn, text: str, cell_id: str) -> Files:
 
 @pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.timeout(0)
-def test_spool_files_with_exchanged_values(tmp_path: Path, examples: int) -> None:
-    """FILES at a time wait beside a results file, with a whole one behind them, which no other is in the way of."""
+def test_spool_files_with_changed_values(tmp_path: Path, examples: int) -> None:
+    """FILES changed files wait beside a results file with an unchanged one behind them, which they must not block."""
     of, template = rows.run(), tmp_path / "template.duckdb"
     rows.spooled(template, of, made := rows.ok(of, rows.asked()))
     (spooled,) = Spool(template).files()
@@ -186,7 +187,7 @@ def test_spool_files_with_exchanged_values(tmp_path: Path, examples: int) -> Non
         for number, content in enumerate([*files, text.encode()]):
             (Spool(db).folder / f"{number:03}.json").write_bytes(content)
         ends = _ingested(db)
-        assert ends.pop("rows") > 0, "the whole one"
+        assert ends.pop("rows") > 0, "the unchanged file"
         found.update(ends)
         found["rows"] += FILES - ends.total()
 
@@ -197,7 +198,7 @@ def test_spool_files_with_exchanged_values(tmp_path: Path, examples: int) -> Non
 
 
 def _ingested(db: Path) -> Counter[str]:
-    """What became of the files of the spool."""
+    """Returns what happened to the files of the spool."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         before = len(Spool(db).files())

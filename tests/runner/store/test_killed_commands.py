@@ -1,7 +1,7 @@
-"""`kill -9` at random moments of an ingest, a merge and an import: nothing is lost, doubled or torn.
+"""`kill -9` at random moments of an ingest, a merge and an import: no row is lost, doubled or incomplete.
 
-With the kills of sweeps in `tests/runner/sweep/test_kills.py` they are 300 where SOAK_EXAMPLES is 10,000, as it is in
-`make soak`. A moment is drawn from the time that the same command takes when nobody kills it.
+Together with the kills of sweeps in `tests/runner/sweep/test_kills.py` there are 300 kills if SOAK_EXAMPLES is 10,000,
+as in `make soak`. The moment of a kill is drawn from the time that the same command takes undisturbed.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from runner.store.database import ingest
 from runner.store.spool import Spool
 from tests.command import ROOT, run_apart, start
 from tests.fuzz import SOAK_EXAMPLES
-from tests.runner.store.test_processes import python, said
+from tests.runner.store.test_processes import python, read_line
 from tests.synthetic import rows
 from tests.synthetic.stored import counts, read, write_cell
 
@@ -31,7 +31,7 @@ FILES, CELLS = 3, 6
 
 
 def kill_at_random(words: Sequence[str], db: Path, *, seconds: float, order: random.Random) -> bool:
-    """Starts a command and kills it at a moment of its time; returns whether it was still running."""
+    """Starts a command and kills it at a random moment within `seconds`. Returns whether it was still running."""
     process = start(*words, db=db)
     try:
         process.wait(order.uniform(0.2, 1.05) * seconds)
@@ -52,7 +52,7 @@ def kinds(db: Path) -> set[str]:
 
 
 def test_a_merge(tmp_path: Path) -> None:
-    """Of each file all cells are there or none, with all that belongs to them."""
+    """All cells of a merged file are there with all their rows, or none."""
     folder, order, killed = tmp_path / "fleet", random.Random(1), 0
     folder.mkdir()
     for number in range(FILES):
@@ -77,7 +77,7 @@ def test_a_merge(tmp_path: Path) -> None:
 
 
 def test_an_import(tmp_path: Path) -> None:
-    """Of a published table everything is there or nothing, and once however often it is tried."""
+    """A published table is there completely or not at all, and only once however often it is imported."""
     file, order, killed = ROOT / "data/reference/004_e2e.csv", random.Random(2), 0
     seconds = timed(lambda: run_apart("import", str(file), db=tmp_path / "whole.duckdb"))
     query = """SELECT (SELECT count(*) FROM published_tables), (SELECT count(*) FROM published_rows),
@@ -100,14 +100,14 @@ def test_an_import(tmp_path: Path) -> None:
 
 
 def test_an_ingest(tmp_path: Path) -> None:
-    """Of a process that does nothing else, with a file that grows."""
+    """The process does nothing else, and the file grows."""
     db, order, killed, ids = tmp_path / "results.duckdb", random.Random(3), 0, set()
     for _ in range(3):
         ids.add(write_cell(db).cell_id)
     for _ in range(KILLS):
         ids |= {write_cell(db).cell_id for _ in range(4)}
         victim = python("print('ready', flush=True)\nwhile True: ingest(sys.argv[1])", db)
-        assert said(victim) == "ready"
+        assert read_line(victim) == "ready"
         time.sleep(order.uniform(0.0, 0.3))
         killed += victim.poll() is None
         victim.kill()

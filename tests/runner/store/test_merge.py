@@ -1,4 +1,4 @@
-"""The results of another machine, merged: every row once, and nothing where the file is not one to merge."""
+"""Merging the results of another machine adds every row once, and nothing if the file cannot be merged."""
 
 import hashlib
 from pathlib import Path
@@ -24,14 +24,15 @@ def store(path: Path, of: RunRow, *sizes: str) -> Path:
 
 
 def content(path: Path, table: str) -> list[tuple[Any, ...]]:
-    """All rows as they are, but for the time at which they came into the file."""
+    """Returns all rows as they are, without the time at which they reached the file."""
     with open_reader(path) as con:
         names = [name for name, *_ in con.execute(f"DESCRIBE {table}").fetchall() if name != "ingested_at"]
         return con.execute(f"SELECT {', '.join(names)} FROM {table} ORDER BY ALL").fetchall()
 
 
 def test_two_machines_become_one_file(tmp_path: Path) -> None:
-    """Two cells there, one of them still waiting in the spool, and one here; the other file and its spool stay."""
+    """The other file has two cells, one of them still in its spool, and this one has one. The other file and its spool
+    stay."""
     of, db = rows.run(**THERE), store(tmp_path / "here.duckdb", rows.run(**HERE), "toy-64")
     other = store(tmp_path / "there.duckdb", of, "toy-64")
     rows.spooled(other, of, rows.ok(of, rows.asked("toy-128")))
@@ -49,7 +50,7 @@ def test_two_machines_become_one_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_has_grown_is_merged_again(tmp_path: Path) -> None:
-    """The run's own row is there once; only the new cell comes."""
+    """The run's own row exists once; only the new cell is added."""
     of, db = rows.run(**THERE), tmp_path / "here.duckdb"
     other = store(tmp_path / "there.duckdb", of, "toy-64")
     merge(other, into=db)
@@ -61,7 +62,7 @@ def test_a_file_that_has_grown_is_merged_again(tmp_path: Path) -> None:
     assert len(content(db, "runs")) == 1
 
 
-def test_a_file_from_before_an_axis_has_its_default(tmp_path: Path) -> None:
+def test_rows_from_before_an_axis_get_its_default(tmp_path: Path) -> None:
     other = store(tmp_path / "there.duckdb", rows.run(), "toy-64")
     with duckdb.connect(str(other)) as con:
         con.execute("ALTER TABLE steps DROP COLUMN compile_cache")
@@ -70,7 +71,7 @@ def test_a_file_from_before_an_axis_has_its_default(tmp_path: Path) -> None:
         assert con.execute("SELECT compile_cache FROM steps").fetchall() == [("shared",)]
 
 
-def test_what_a_newer_version_wrote_is_refused_whole(tmp_path: Path) -> None:
+def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     other, db = (
         store(tmp_path / "there.duckdb", rows.run(), "toy-64"),
         store(tmp_path / "h.duckdb", rows.run(), "toy-64"),
@@ -82,7 +83,7 @@ def test_what_a_newer_version_wrote_is_refused_whole(tmp_path: Path) -> None:
     assert len(content(db, "runs")) == 1
 
 
-def test_the_command_says_what_came_and_what_cannot(tmp_path: Path) -> None:
+def test_the_command_reports_what_was_merged_and_what_was_refused(tmp_path: Path) -> None:
     db, other = tmp_path / "here.duckdb", store(tmp_path / "there.duckdb", rows.run(**THERE), "toy-64", "toy-128")
     done = run("import", str(other), db=db)
     assert (done.returncode, done.stdout.strip()[:25]) == (0, "1 run, cells: 2 of steps;"), done.stdout
@@ -106,7 +107,8 @@ def test_the_command_says_what_came_and_what_cannot(tmp_path: Path) -> None:
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Path:
-    """A folder of three machines' files, of one, two and three cells; the last is only a spool yet."""
+    """Returns a folder with the files of three machines, with one, two and three cells; the last is only a spool so
+    far."""
     folder = tmp_path / "fleet"
     folder.mkdir()
     for number, sizes in enumerate((("toy-64",), ("toy-64", "toy-128"))):
@@ -118,7 +120,7 @@ def fleet(tmp_path: Path) -> Path:
 
 
 def test_a_folder_is_merged_once(tmp_path: Path, fleet: Path) -> None:
-    """The file to merge into may lie in it."""
+    """The file to merge into may be in the same folder."""
     for db in (tmp_path / "all.duckdb", fleet / "all.duckdb"):
         done = run("merge", str(fleet), db=db)
         assert done.returncode == 0, done.stdout
@@ -130,8 +132,8 @@ def test_a_folder_is_merged_once(tmp_path: Path, fleet: Path) -> None:
         assert len(content(db, "runs")) == 3
 
 
-def test_a_refused_file_keeps_no_other_out(tmp_path: Path, fleet: Path) -> None:
-    """One whose column has another type, and one that is no results file."""
+def test_a_refused_file_does_not_block_the_others(tmp_path: Path, fleet: Path) -> None:
+    """One file has a column of another type, and one is not a results file."""
     with duckdb.connect(str(fleet / "node0.duckdb")) as con:
         con.execute("ALTER TABLE steps ALTER COLUMN tokens_per_s TYPE VARCHAR")
     (fleet / "node1.duckdb").write_bytes(b"not a database")
@@ -148,7 +150,7 @@ def test_a_refused_file_keeps_no_other_out(tmp_path: Path, fleet: Path) -> None:
     assert len(content(db, "steps")) == 3
 
 
-def test_what_cannot_be_merged_is_one_error(tmp_path: Path, fleet: Path) -> None:
+def test_a_merge_that_cannot_start_is_one_error(tmp_path: Path, fleet: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = run("merge", str(tmp_path / "empty"), db=tmp_path / "all.duckdb")
     assert (done.returncode, "no results file in" in done.stdout) == (2, True)
@@ -163,7 +165,7 @@ def test_what_cannot_be_merged_is_one_error(tmp_path: Path, fleet: Path) -> None
 
 @pytest.mark.soak
 def test_a_killed_merge_resumes(tmp_path: Path, fleet: Path) -> None:
-    """It is killed when the first of the three files is in; the others come with the next one, each row once."""
+    """It is killed when the first of three files is merged. The next merge adds the others, each row once."""
     db = tmp_path / "all.duckdb"
     process = start("merge", str(fleet), db=db)
     try:
@@ -173,7 +175,7 @@ def test_a_killed_merge_resumes(tmp_path: Path, fleet: Path) -> None:
         process.kill()
         process.communicate()
     kept = len(content(db, "steps"))
-    assert kept in (1, 3, 6), "whole files"
+    assert kept in (1, 3, 6), "only whole files are merged"
     done = run("merge", str(fleet), db=db)
     assert done.returncode == 0, done.stdout
     assert "node0.duckdb: nothing new." in done.stdout

@@ -1,4 +1,4 @@
-"""Results files as Parquet: the same rows on the way there and back, checked as those of any foreign file."""
+"""Results files as Parquet: packing and unpacking keeps the rows, which are checked like those of any foreign file."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tests.synthetic import rows
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small sweep in the file, and one cell more in its spool."""
+    """Returns a file with a small sweep, and one more cell in its spool."""
     path, of = tmp_path_factory.mktemp("packing") / "results.duckdb", rows.run()
     rows.store(path, of, rows.laptop(of))
     rows.spooled(path, of, rows.ok(of, rows.asked(context=512)))
@@ -33,14 +33,14 @@ def read(path: Path) -> dict[str, list[tuple[object, ...]]]:
 
 
 def rewrite(parquet: Path, query: str) -> None:
-    """Replaces a packed table by what a query makes of it, which calls it `old`."""
+    """Replaces a packed table by the result of a query, in which its name is `old`."""
     with duckdb.connect() as con:
         con.execute(f"CREATE TABLE old AS FROM read_parquet('{parquet}')")
         con.execute(f"COPY ({query}) TO '{parquet}' (FORMAT parquet)")
 
 
-def test_there_and_back(file: Path, tmp_path: Path) -> None:
-    """All rows come back as they were, the one of the spool and the time at which each reached the file, too."""
+def test_packing_and_unpacking_keeps_all_rows(file: Path, tmp_path: Path) -> None:
+    """All rows come back unchanged, including the row of the spool and the times at which rows reached the file."""
     sizes = pack(file, tmp_path / "packed")
     names = {"runs", "steps", "timings", "samples"}
     assert sizes.keys() == names
@@ -48,13 +48,13 @@ def test_there_and_back(file: Path, tmp_path: Path) -> None:
     unpack(tmp_path / "packed", tmp_path / "back.duckdb")
     before, after = read(file), read(tmp_path / "back.duckdb")
     assert len(after["steps"]) == len(before["steps"]) == 30
-    waiting = TABLES["steps"].names  # of a row in the spool it is not known when it reached the file
+    waiting = TABLES["steps"].names  # a row in the spool has no time at which it reached the file
     assert "ingested_at" in waiting
     assert after == before
     assert check_file(tmp_path / "back.duckdb").problems == ()
 
 
-def test_equal_rows_are_equal_bytes_and_take_less_room(file: Path, tmp_path: Path) -> None:
+def test_equal_rows_give_equal_and_smaller_files(file: Path, tmp_path: Path) -> None:
     sizes = pack(file, tmp_path / "a")
     assert pack(file, tmp_path / "b") == sizes
     for name in sizes:
@@ -83,7 +83,7 @@ def test_a_folder_of_other_files_stays_as_it_is(file: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.soak
-def test_commands_that_read_take_the_folder(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_that_read_accept_the_folder(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     pack(file, tmp_path / "packed")
     assert is_packed(tmp_path / "packed")
@@ -92,7 +92,7 @@ def test_commands_that_read_take_the_folder(file: Path, tmp_path: Path, monkeypa
         assert of_folder.returncode == of_file.returncode == 0, of_folder.stdout
     assert "rows of an Example CPU that come with Stepscope, not of your machine." in of_folder.stdout
     assert "come with Stepscope" not in of_file.stdout
-    assert str(tmp_path / "cache") not in of_folder.stdout, "no command measures into it"
+    assert str(tmp_path / "cache") not in of_folder.stdout, "no command may write measurements into it"
 
 
 def test_rows_that_break_the_contract_are_refused(file: Path, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_rows_that_break_the_contract_are_refused(file: Path, tmp_path: Path) ->
         unpack(tmp_path / "packed", tmp_path / "d.duckdb")
 
 
-def test_rows_packed_before_an_axis_existed_have_its_default(file: Path, tmp_path: Path) -> None:
+def test_rows_packed_before_an_axis_existed_get_its_default(file: Path, tmp_path: Path) -> None:
     pack(file, tmp_path / "packed")
     rewrite(tmp_path / "packed/steps.parquet", "SELECT * EXCLUDE (optimizer, bound) FROM old")
     unpack(tmp_path / "packed", tmp_path / "back.duckdb")

@@ -1,4 +1,4 @@
-"""Several processes at one results file: readers, writers, one that is killed, one whose disk is full."""
+"""Several processes use one results file: readers, writers, one that is killed, and one whose disk is full."""
 
 import signal
 import subprocess
@@ -24,7 +24,7 @@ def db(tmp_path: Path) -> Path:
 
 
 def python(code: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
-    """A process of its own that has the store at hand."""
+    """Starts a process in which the store is already imported."""
     prelude = (
         "import sys, time, duckdb\nfrom runner.store.database import ingest\nfrom runner.store.spool import Spool\n"
     )
@@ -32,7 +32,7 @@ def python(code: str, *arguments: object, **options: Any) -> subprocess.Popen[st
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
 
 
-def said(process: subprocess.Popen[str]) -> str:
+def read_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
@@ -45,16 +45,16 @@ def end(process: subprocess.Popen[str]) -> None:
 HOLD = "con = duckdb.connect(sys.argv[1]); print('held', flush=True); time.sleep(float(sys.argv[2])); con.close()"
 
 
-def test_a_file_that_another_process_holds_is_busy(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_another_process_has_open_is_busy(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(db)
     monkeypatch.setattr(database, "READER_PATIENCE_S", 0.3)
     holder = python(HOLD, db, 60)
     try:
-        assert said(holder) == "held"
+        assert read_line(holder) == "held"
         write_cell(db)
         began = time.monotonic()
         assert ingest(db) == 0
-        assert time.monotonic() - began < 30.0, "it waited for the other one to end"
+        assert time.monotonic() - began < 30.0, "it must not wait for the other process to end"
         with pytest.raises(DatabaseBusy, match="another program"):
             read(db, "FROM steps")
     finally:
@@ -62,18 +62,18 @@ def test_a_file_that_another_process_holds_is_busy(db: Path, monkeypatch: pytest
     assert ingest(db) == 1
 
 
-def test_a_reader_waits_for_a_writer_that_is_soon_done(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_waits_for_a_writer_that_ends_soon(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(db)
     monkeypatch.setattr(database, "READER_PATIENCE_S", 60.0)
     holder = python(HOLD, db, 0.3)
     try:
-        assert said(holder) == "held"
+        assert read_line(holder) == "held"
         assert counts(db)[0] == 3
     finally:
         end(holder)
 
 
-def test_readers_of_one_process_do_not_undo_each_others_lock(db: Path) -> None:
+def test_readers_of_one_process_do_not_release_each_others_lock(db: Path) -> None:
     made(db)
     write_cell(db)
     with open_reader(db) as con:
@@ -81,13 +81,13 @@ def test_readers_of_one_process_do_not_undo_each_others_lock(db: Path) -> None:
         thread.start()
         thread.join()
         writer = python("print(ingest(sys.argv[1]), flush=True)", db)
-        assert said(writer) == "0", "a writer changed the file under a reader"
+        assert read_line(writer) == "0", "no writer may change the file while a reader has it open"
         writer.communicate()
         assert con.execute("SELECT count(*) FROM steps").fetchone() == (4,)
     assert ingest(db) == 1
 
 
-def test_four_readers_without_pause_see_every_cell_and_no_error(db: Path) -> None:
+def test_four_continuous_readers_see_every_cell_and_no_error(db: Path) -> None:
     result = trial(db, cells=20, cell_s=0.02)
     assert result.errors == []
     assert result.lost == 0
@@ -96,9 +96,9 @@ def test_four_readers_without_pause_see_every_cell_and_no_error(db: Path) -> Non
 
 
 def kill_ingest(db: Path, *, after_s: float) -> None:
-    """Kill a process that does nothing but ingest, so long after it began."""
+    """Kills a process that only ingests, this long after its start."""
     victim = python("print('ready', flush=True)\nwhile True: ingest(sys.argv[1])", db)
-    assert said(victim) == "ready"
+    assert read_line(victim) == "ready"
     time.sleep(after_s)
     victim.send_signal(signal.SIGKILL)
     victim.communicate()
@@ -122,7 +122,7 @@ def test_kill_9_while_ingesting_loses_and_duplicates_nothing(db: Path, kills: in
 @pytest.mark.parametrize(
     "after_s", [0.02, 0.05, *(pytest.param(after_s, marks=pytest.mark.soak) for after_s in (0.01, 0.03, 0.04, 0.06))]
 )
-def test_kill_9_while_the_file_is_made_leaves_none_or_a_whole_one(db: Path, after_s: float) -> None:
+def test_kill_9_while_the_file_is_created_leaves_none_or_a_whole_one(db: Path, after_s: float) -> None:
     write_cell(db)
     kill_ingest(db, after_s=after_s)
     assert counts(db) == (1, 1, 3, 1)

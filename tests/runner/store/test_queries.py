@@ -1,4 +1,4 @@
-"""The app's questions to the file, against values worked out by hand."""
+"""The app's queries, compared with values computed by hand."""
 
 import itertools
 import math
@@ -32,7 +32,8 @@ def laptop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_contents(laptop: Path) -> None:
-    """29 cells: 18 of the grid of which 2 failed, 4 compiled, 3 inference, and a warm-up ablation of 4."""
+    """There are 29 cells: 18 of the grid (of which 2 failed), 4 compiled, 3 for inference, and a warm-up ablation of
+    4."""
     held = overview.load_contents(laptop)
     assert [(run.label, run.ok, run.failed, run.skipped) for run in held.runs] == [("first look", 27, 2, 0)]
     assert held.machines == ("Example CPU · bench1",)
@@ -43,7 +44,7 @@ def test_contents(laptop: Path) -> None:
 
 
 def test_the_edition_follows_the_data(tmp_path: Path) -> None:
-    """A copy has the same edition, a further row another; whether rows wait in the spool does not matter."""
+    """A copy has the same edition, another row changes it; whether rows wait in the spool does not matter."""
     of, path = rows.run(), tmp_path / "a.duckdb"
     rows.spooled(path, of, rows.ok(of, rows.asked()))
     before = overview.load_contents(path).edition
@@ -56,13 +57,14 @@ def test_the_edition_follows_the_data(tmp_path: Path) -> None:
 
 
 def test_measured_times(laptop: Path) -> None:
-    """The synthetic step is symmetric about layers * d_model**1.5 * context / 20,000 ms, so that is its median."""
+    """The synthetic step is symmetric about layers * d_model**1.5 * context / 20,000 ms, which is therefore its
+    median."""
     cells = steps.load_steps(laptop, Selection(mode="train", precision=("fp32",), backend=("eager",)))
     found = {(cell.cell.d_model, cell.cell.context): cell for cell in cells}
     assert list(found) == list(itertools.product((64, 128, 256), (64, 128, 256)))
     whole = found[128, 64].times["step"]
     assert whole.median_ms == pytest.approx(3 * 128**1.5 * 64 / 20_000, rel=1e-9)
-    assert (whole.low_ms, whole.high_ms) == (None, None), "no cell was repeated, so that the next process is unknown"
+    assert (whole.low_ms, whole.high_ms) == (None, None), "without repeats, the variation between processes is unknown"
     assert whole.n == 11
     assert found[128, 64].times["backward"].median_ms == pytest.approx(0.56 * whole.median_ms, rel=1e-9)
     assert sorted(found[128, 64].times) == ["backward", "forward", "forward_backward", "loss", "optimizer", "step"]
@@ -77,8 +79,8 @@ def test_a_failed_cell_keeps_its_key_and_reason(laptop: Path) -> None:
     assert cells[0].message == "tried to allocate 2.5 GiB; 1.1 GiB are free"
 
 
-def test_the_longest_warmup_answers(laptop: Path) -> None:
-    """Of five cells that differ in effort alone, one is shown: the most thorough."""
+def test_the_longest_warmup_is_shown(laptop: Path) -> None:
+    """Of five cells that differ only in effort, the most thorough one is shown."""
     one = Selection(
         mode="train",
         size=(Model(**rows.TOYS["toy-256"]),),
@@ -95,7 +97,7 @@ def test_the_longest_warmup_answers(laptop: Path) -> None:
 
 
 def test_rounds_are_pooled(tmp_path: Path) -> None:
-    """Three rounds: the geometric mean of their medians, and Student's interval of it with two degrees of freedom."""
+    """Three rounds give the geometric mean of their medians, and its Student's interval with two degrees of freedom."""
     of, cell = rows.run(), rows.asked()
     rounds = [rows.ok(of, cell, round=number) for number in range(3)]
     path = rows.store(tmp_path / "r.duckdb", of, rounds)
@@ -108,7 +110,7 @@ def test_rounds_are_pooled(tmp_path: Path) -> None:
     spread = math.sqrt((2 * variance(logs) + noise.dof * noise.std**2) / (2 + noise.dof))
     within = math.sqrt(fmean(math.log((t.high_ms or 0) / (t.low_ms or 0)) ** 2 for t in timings)) / (2 * 1.959964)
     reach = math.exp(3.182446 * max(spread, within) / math.sqrt(3))
-    assert noise.dof == 1, "half of two, from this cell alone"
+    assert noise.dof == 1, "one half, from this cell alone"
     assert found.times["forward"].low_ms == pytest.approx(found.times["forward"].median_ms / reach)
     assert found.times["forward"].high_ms == pytest.approx(found.times["forward"].median_ms * reach)
     assert {sample.round for sample in raw.load_samples(path, "steps", found.cell_id)} == {0, 1, 2}
@@ -122,7 +124,7 @@ def load_noise_of(path: Path, cell: StepResult) -> Noise:
 def test_the_latest_run_and_the_last_try_count(tmp_path: Path) -> None:
     path, cell = tmp_path / "l.duckdb", rows.asked()
     old = rows.run(label="old")
-    time.sleep(0.002)  # ids sort by the millisecond
+    time.sleep(0.002)  # ids are ordered by the millisecond
     new = rows.run(label="new")
     rows.store(path, old, [rows.ok(old, cell)])
     tries = [rows.failed(new, cell, status="crashed")]
@@ -136,14 +138,15 @@ def test_the_latest_run_and_the_last_try_count(tmp_path: Path) -> None:
 
 
 def test_speedups(laptop: Path) -> None:
-    """bf16 was made exactly twice as fast, compiled 1.2 times; every pair that failed says which side and how."""
+    """bf16 was made exactly twice as fast, and compiled 1.2 times. Every pair that failed says which side failed and
+    how."""
     selection = Selection(mode="train")
     cells = steps.load_steps(laptop, selection)
     compared = compare(cells, axis="precision", baseline="fp32", variant="bf16")
     assert len(compared.speedups) == 3 * (8 + 2)
     assert [found.ratio for found in compared.speedups] == pytest.approx([2.0] * 30, rel=1e-3)
     assert all((found.low, found.outcome) == (None, "same") for found in compared.speedups), (
-        "one process decides nothing"
+        "one process is not enough for a verdict"
     )
     assert [(left.kind, left.reason) for left in compared.left_out] == [("failed", "fp32 oom, bf16 timeout")]
     compiled = compare(cells, axis="backend", baseline="eager", variant="compiled-block")
@@ -186,8 +189,8 @@ def test_machines_and_versions_are_not_mixed(tmp_path: Path, machine: dict[str, 
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_tables_page_by_page(laptop: Path, table: str) -> None:
-    """All pages together are the whole table, each row once, in the schema's columns."""
+def test_the_pages_of_a_table(laptop: Path, table: str) -> None:
+    """All pages together make the whole table, with each row once, in the schema's columns."""
     whole = stored.load_page(laptop, table, Selection(), Window(limit=MAX_ROWS))
     assert whole.total == len(whole.rows) == tables.count_rows(laptop)[table]
     starts = range(0, whole.total, 500)
@@ -205,7 +208,8 @@ def test_tables_follow_the_selection(laptop: Path) -> None:
 
 
 def test_progress(tmp_path: Path) -> None:
-    """Two of five done, the third running: three times two seconds are left; 15 s without a heartbeat is dead."""
+    """Two of five are done and the third is running, so three times two seconds remain; after 15 s without a heartbeat
+    the sweep counts as dead."""
     of, path = rows.run(), tmp_path / "p.duckdb"
     Spool(path).write_plan(rows.plan(of, list("abcde"), done=2), of.run_id)
     (sweep,) = progress.load_progress(path)
@@ -217,20 +221,21 @@ def test_progress(tmp_path: Path) -> None:
     assert progress.load_progress(path) == []
 
 
-def test_a_missing_file_says_so(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(DatabaseMissing):
         overview.load_contents(tmp_path / "none.duckdb")
 
 
-def test_a_cell_is_a_cell_again(laptop: Path) -> None:
-    """What comes back is the schema's own type with the same key."""
+def test_a_cell_is_read_back_as_a_cell(laptop: Path) -> None:
+    """The query returns the schema's own type with the same key."""
     for measured in steps.load_steps(laptop, Selection()):
         assert isinstance(measured.cell, StepCell)
         assert measured.cell.key == measured.cell_key
 
 
 def test_the_audit_reads_the_steps_of_each_cell(laptop: Path) -> None:
-    """A synthetic cell without warm-up begins with a step six times as long; with five it has nothing against it."""
+    """A synthetic cell without warm-up begins with a step six times as long, which the audit finds; a cell with five
+    warm-up steps has no finding."""
     cells = steps.load_steps(laptop, Selection(mode="train", settled=False))
     of_warmup = {cell.cell.warmup_steps: cell.cell_id for cell in cells if cell.cell.min_steps == cell.cell.max_steps}
     out_of_memory = next(cell.cell_id for cell in cells if cell.status == "oom")

@@ -1,4 +1,4 @@
-"""Which file the app reads: the reader's own, or that of the reference rows until there is one; and those that ship."""
+"""Which file the app reads: the reader's own, or the shipped reference rows as long as there is none."""
 
 import os
 import subprocess
@@ -35,15 +35,16 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _elsewhere(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader who names no file, in a folder without one."""
+    """Sets up a reader who names no file, in a folder without one."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("STEPSCOPE_DB", raising=False)
     monkeypatch.setenv("STEPSCOPE_REFERENCE", str(packed))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def test_the_reference_stands_in_until_the_first_cell(tmp_path: Path) -> None:
-    """No file, a run with no cell yet as a sweep has it at its start, and its first cell, which waits in the spool."""
+def test_the_reference_is_read_until_the_first_cell(tmp_path: Path) -> None:
+    """First there is no file, then a run without a cell, as at the start of a sweep, and then a first cell in the
+    spool."""
     reference = choose_file()
     assert (is_reference(reference), reference.name) == (True, "reference-gpu.duckdb")
     assert load_contents(reference).runs[0].device_name == DEVICE
@@ -56,11 +57,11 @@ def test_the_reference_stands_in_until_the_first_cell(tmp_path: Path) -> None:
     assert not is_reference(OWN)
 
 
-def test_who_names_a_file_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_file_is_read_instead_of_the_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPSCOPE_DB", "mine.duckdb")
     assert choose_file() == Path("mine.duckdb")
     assert find_file() == Path("mine.duckdb")
-    assert not (tmp_path / "cache").exists(), "nothing was built"
+    assert not (tmp_path / "cache").exists(), "nothing may be built"
 
 
 def test_without_a_reference_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,14 +70,16 @@ def test_without_a_reference_nothing_changes(tmp_path: Path, monkeypatch: pytest
         assert (choose_file(), find_reference()) == (OWN, None)
 
 
-def test_a_file_that_cannot_be_read_is_not_passed_over() -> None:
+def test_an_unreadable_file_is_not_replaced_by_the_reference() -> None:
     OWN.parent.mkdir()
     OWN.write_text("these are no results")
     assert choose_file() == OWN
 
 
-def test_it_is_built_once_for_each_content(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By two processes at once, too; they and this one read the same file, and nothing is left beside it."""
+def test_the_reference_is_built_once_for_each_content(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes build it at once. They and this one read the same file, and no other file is left."""
     script = "from runner.store.reference import choose_file; print(choose_file())"
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     both = [subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, text=True) for _ in "ab"]
@@ -93,7 +96,7 @@ def test_it_is_built_once_for_each_content(packed: Path, tmp_path: Path, monkeyp
     assert {path.name for path in packed.iterdir()} == {path.name for path in other.iterdir()}, "and nothing more"
 
 
-def test_without_a_place_for_caches_it_lasts_as_long_as_the_process(
+def test_without_a_cache_folder_the_reference_is_kept_for_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
@@ -105,14 +108,14 @@ def test_without_a_place_for_caches_it_lasts_as_long_as_the_process(
     assert not Path(path).exists()
 
 
-def test_a_device_is_named_as_one_says_it() -> None:
+def test_short_names_of_devices() -> None:
     for device, said in (("NVIDIA H200", "an"), ("AMD EPYC", "an"), ("Apple M4", "an"), ("Tesla V100", "a")):
         assert with_article(device) == f"{said} {device}"
     words = describe_reference(["NVIDIA H200", None, "NVIDIA H200", "Tesla V100"])
     assert words == "rows of an NVIDIA H200, a Tesla V100 that come with Stepscope, not of your machine."
 
 
-def test_a_damaged_reference_is_none(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_reference_is_ignored(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = pack_reference(tmp_path / "broken/gpu")
     (broken / "timings.parquet").write_bytes(b"PAR1 and nothing more")
     monkeypatch.setenv("STEPSCOPE_REFERENCE", str(broken))
@@ -120,8 +123,9 @@ def test_a_damaged_reference_is_none(packed: Path, tmp_path: Path, monkeypatch: 
     assert list((tmp_path / "cache/stepscope").iterdir()) == []
 
 
-def test_the_rows_that_ship(tmp_path: Path) -> None:
-    """They are whole, pass `runner check`, are measured and nobody's report, and small enough for git."""
+def test_the_shipped_rows(tmp_path: Path) -> None:
+    """They are complete, pass `runner check`, were all measured, come from no published report, and are small enough
+    for git."""
     assert sum(file.stat().st_size for file in SHIPPED.iterdir()) < MAX_BYTES
     unpack(SHIPPED, tmp_path / "h200.duckdb")
     found = check_file(tmp_path / "h200.duckdb")

@@ -1,4 +1,4 @@
-"""What queries remember holds for the rows it was worked out from, and for no others."""
+"""Remembered results of queries are used only for the rows from which they were computed."""
 
 import os
 from functools import partial
@@ -14,7 +14,7 @@ from tests.synthetic import rows
 
 
 def count_cells(path: Path) -> int:
-    """The number of steps that a query remembers of the file's state."""
+    """Returns the number of steps that a query remembers for the present state of the file."""
     with open_reader(path) as reader:
 
         def count() -> int:
@@ -50,7 +50,7 @@ def test_without_a_state_nothing_is_remembered(tmp_path: Path) -> None:
         assert [remember(reader, "numbers", lambda: next(found)) for _ in range(2)] == [1, 2]
 
 
-def test_only_the_last_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_latest_results_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembered, "_known", {})
     with open_reader(rows.store(tmp_path / "r.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])) as reader:
         for number in range(KEPT + 5):
@@ -59,7 +59,7 @@ def test_only_the_last_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert list(remembered._known.values()) == list(range(5, KEPT + 5))
 
 
-def test_noise_is_that_of_the_machines_asked_for(tmp_path: Path) -> None:
+def test_noise_is_loaded_for_the_requested_machines(tmp_path: Path) -> None:
     path = tmp_path / "r.duckdb"
     for host in ("one", "two"):
         of = rows.run(host=host)

@@ -1,4 +1,4 @@
-"""Readers that take one connection in turn see what each would see alone, and hold the file only while they read."""
+"""Readers that share a connection see what each would see alone, and keep the file open only while they read."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ def _none_open() -> Iterator[None]:
     shared.close_all()
 
 
-def test_a_reader_takes_the_connection_of_one_before_it(db: Path) -> None:
+def test_a_reader_reuses_the_connection_of_an_earlier_one(db: Path) -> None:
     with open_reader(db) as first, open_reader(db) as nested:
         assert nested is not first
         assert first.execute(STEPS).fetchall() == nested.execute(STEPS).fetchall()
@@ -63,7 +63,7 @@ def test_a_link_that_leads_elsewhere_is_followed(db: Path, tmp_path: Path) -> No
         assert read(link, STEPS) == read(target, STEPS)
 
 
-def test_a_forked_process_opens_its_own_and_leaves_in_silence(db: Path) -> None:
+def test_a_forked_process_opens_its_own_connection_and_exits_silently(db: Path) -> None:
     script = """
         import os, sys
         from runner.store.database import open_reader
@@ -88,18 +88,18 @@ def test_a_forked_process_opens_its_own_and_leaves_in_silence(db: Path) -> None:
     assert its != own
 
 
-def test_the_file_is_free_between_two_readers_and_the_next_one_sees_what_came(db: Path) -> None:
+def test_between_two_readers_a_writer_can_add_rows(db: Path) -> None:
     before = read(db, STEPS)
     cell = write_cell(db)
-    assert read(db, STEPS) == sorted([*before, (cell.cell_id,)]), "in the spool"
-    assert ingest(db, patience_s=0.0) == 1, "nobody holds the file"
-    assert read(db, STEPS) == sorted([*before, (cell.cell_id,)]), "in the file"
+    assert read(db, STEPS) == sorted([*before, (cell.cell_id,)]), "the cell is in the spool"
+    assert ingest(db, patience_s=0.0) == 1, "nobody has the file open"
+    assert read(db, STEPS) == sorted([*before, (cell.cell_id,)]), "the cell is in the file"
     with duckdb.connect(str(db)) as con:  # nobody has the file open
         con.execute("DELETE FROM steps")
     assert read(db, STEPS) == []
 
 
-def test_a_plan_is_as_new_as_its_last_heartbeat(db: Path) -> None:
+def test_a_plan_is_read_as_last_written(db: Path) -> None:
     plan = PlanRow(
         run_id=RUN.run_id, position=0, experiment="benchmark", cell_key="0", round=0, title="a", state="waiting"
     )
@@ -108,7 +108,7 @@ def test_a_plan_is_as_new_as_its_last_heartbeat(db: Path) -> None:
         assert len(read(db, "FROM plan")) == len(written)
 
 
-def test_another_file_put_in_its_place_is_read(db: Path, tmp_path: Path) -> None:
+def test_a_file_that_replaces_another_is_read(db: Path, tmp_path: Path) -> None:
     made(tmp_path / "other.duckdb")
     before = read(db, STEPS)
     expected = read(tmp_path / "other.duckdb", STEPS)
@@ -116,7 +116,7 @@ def test_another_file_put_in_its_place_is_read(db: Path, tmp_path: Path) -> None
     assert read(db, STEPS) == expected != before
 
 
-def test_a_reader_after_one_that_failed_reads(db: Path) -> None:
+def test_a_reader_works_after_one_that_failed(db: Path) -> None:
     before = read(db, STEPS)
     with pytest.raises(duckdb.Error):
         read(db, "SELECT nothing FROM steps")
@@ -130,12 +130,12 @@ def test_there_may_be_no_file(tmp_path: Path) -> None:
     with pytest.raises(DatabaseMissing):
         read(db, STEPS)
     cell = write_cell(db)
-    assert read(db, STEPS) == [(cell.cell_id,)], "of the spool alone"
+    assert read(db, STEPS) == [(cell.cell_id,)], "the cell comes from the spool alone"
     assert ingest(db) == 1
     assert read(db, STEPS) == [(cell.cell_id,)]
 
 
-def test_what_is_damaged_is_refused_or_empty_as_each_reader_asks(tmp_path: Path) -> None:
+def test_each_reader_decides_whether_damage_is_an_error_or_empty(tmp_path: Path) -> None:
     file = rows.store(tmp_path / "results.duckdb", of := rows.run(), rows.laptop(of))
     whole = read(file, "SELECT count(*) FROM samples")
     damage(file, "samples")

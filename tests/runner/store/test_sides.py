@@ -1,4 +1,4 @@
-"""Which rows are meant by the two sides of a comparison."""
+"""The rows that belong to the two sides of a comparison."""
 
 from pathlib import Path
 
@@ -21,7 +21,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_precisions_and_backends_stay_on_their_machine(tmp_path: Path) -> None:
-    """tests.synthetic.rows: bf16 takes half of fp32. Another machine has fp32 alone, so it has no partner."""
+    """In tests.synthetic.rows bf16 takes half the time of fp32. The other machine has only fp32, so its cells have no
+    partner."""
     here, there = a_run(), a_run(host="elsewhere")
     cells = [ok(here, made.context(64, precision=precision)) for precision in ("fp32", "bf16")]
     path = store(tmp_path / "r.duckdb", here, cells)
@@ -47,7 +48,7 @@ def test_precisions_and_backends_stay_on_their_machine(tmp_path: Path) -> None:
     )
 
 
-def test_of_a_labels_runs_the_latest_counts_and_its_rounds_are_pooled(tmp_path: Path) -> None:
+def test_the_latest_run_with_a_label_counts_and_its_rounds_are_pooled(tmp_path: Path) -> None:
     path = tmp_path / "r.duckdb"
     old, new, other = (made.run_named(name) for name in ("ours", "ours", "theirs"))
     spooled(path, old, made.timed(old, made.context(16), (99.0,) * 11))
@@ -57,11 +58,11 @@ def test_of_a_labels_runs_the_latest_counts_and_its_rounds_are_pooled(tmp_path: 
     (verdict,) = load_comparison(path, ComparisonRequest(a=made.label("ours"), b=made.label("theirs"))).verdicts
     (pair,) = verdict.pairs
     assert (pair.base.samples, pair.base.time and pair.base.time.rounds) == (14, 2)
-    assert pair.base.value == pytest.approx(pair.ratio * 10.0) == pytest.approx(300**0.5), "the geometric mean"
-    assert pair.outcome == "same", "two rounds that differ by a factor of three decide nothing"
+    assert pair.base.value == pytest.approx(pair.ratio * 10.0) == pytest.approx(300**0.5), "it is the geometric mean"
+    assert pair.outcome == "same", "two rounds that differ by a factor of three give no verdict"
 
 
-def test_sides_that_cannot_stand_against_each_other(path: Path) -> None:
+def test_sides_that_cannot_be_compared(path: Path) -> None:
     fp32 = Side(kind="precision", value="fp32", title="fp32")
     with pytest.raises(UsageError, match="A and B are both label:after"):
         load_comparison(path, ComparisonRequest(a=made.label("after"), b=made.label("after")))

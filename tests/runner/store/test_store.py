@@ -1,4 +1,4 @@
-"""Rows on their way through the store: unchanged, and each exactly once, in spool, file or both."""
+"""Rows pass through the store unchanged, and each is read exactly once from the spool, the file or both."""
 
 import math
 import os
@@ -25,7 +25,7 @@ def db(tmp_path: Path) -> Path:
     return tmp_path / "results.duckdb"
 
 
-#: Values that are easily spoiled on the way.
+#: Values that are easily changed by a conversion.
 TRICKY: dict[type, list[Any]] = {
     float: [0.1 + 0.2, 5e-324, 1e30, 0.0, 1.0, 1e-9],
     str: ["größer ∝ S², 'quoted' \"twice\"\nback\\slash \x00 \U0001f9ee; DROP TABLE steps", ""],
@@ -36,7 +36,7 @@ TRICKY: dict[type, list[Any]] = {
 
 
 def every_type(table: Table, *, cell_id: UUID) -> dict[str, Any]:
-    """A row of a table as keywords, with a value in every other column that may be empty."""
+    """Returns a row of a table as keywords, with a value in every second column that may be empty."""
     ids, values = {"run_id": RUN.run_id, "cell_id": cell_id}, dict[str, Any]()
     required = {item.name for item in fields(table.row) if item.default is MISSING}
     for place, column in enumerate(table.columns):
@@ -48,7 +48,7 @@ def every_type(table: Table, *, cell_id: UUID) -> dict[str, Any]:
 
 
 def tricky(column: Column) -> Sequence[Any]:
-    """Values of the column that are easily spoiled on the way; sizes small enough to be multiplied."""
+    """Returns values of the column that are easily changed by a conversion; sizes are small enough to be multiplied."""
     if column.type is int:
         least, most = column.bounds or (0, 0)
         return [least, least + 1] if column.asked else [most, least]
@@ -74,14 +74,14 @@ def test_every_type_arrives_unchanged(db: Path, ingested: bool) -> None:
         assert {key: type(value) for key, value in arrived.items()} == {k: type(v) for k, v in expected.items()}
 
 
-def test_what_is_not_a_number_or_no_unicode_is_kept_as_far_as_it_goes(db: Path) -> None:
+def test_nan_and_invalid_unicode_are_kept_as_far_as_possible(db: Path) -> None:
     write_cell(db, loss=math.nan, mfu=math.inf, cell_seconds=-math.inf, message=os.fsdecode(b"caf\xe9"))
     ingest(db)
     assert read(db, "SELECT loss, mfu, cell_seconds, message FROM steps") == [(None, None, None, "caf\\udce9")]
 
 
 @pytest.mark.parametrize("values", [{"parameters": 1.5}, {"message": 3}, {"loss": "1"}, {"parameters": 2**63}])
-def test_a_value_of_the_wrong_type_is_refused_where_it_is_written(db: Path, values: dict[str, Any]) -> None:
+def test_writing_a_value_of_the_wrong_type_is_refused(db: Path, values: dict[str, Any]) -> None:
     with pytest.raises((TypeError, AttributeError, OverflowError)):
         write_cell(db, **values)
     assert Spool(db).files() == []
@@ -148,7 +148,7 @@ def test_an_older_file_reads_with_an_axis_at_its_default_else_nulls_and_gains_th
         con.execute("INSERT INTO runs VALUES (?, 'old')", [new_id()])
         con.execute("INSERT INTO steps VALUES (?, ?, 8, 8, 1, 1, 4, 'k', 'ok', 'train', 'fp32')", [new_id(), new_id()])
     axes = "SELECT backend, warmup_steps, max_seconds, compile_cache FROM steps WHERE d_model = 8"
-    assert read(db, axes) == [("eager", 5, 10.0, "shared")], "what there was no choice of is what was measured"
+    assert read(db, axes) == [("eager", 5, 10.0, "shared")], "without a choice the default was measured"
     assert read(db, "SELECT status, d_model, message FROM steps") == [("ok", 8, None)]
     assert counts(db) == (1, 1, 0, 1)
     assert read(db, "SELECT * FROM timings") == []
@@ -165,7 +165,7 @@ def test_an_older_file_reads_with_an_axis_at_its_default_else_nulls_and_gains_th
             assert names == [column.name for column in table.columns]
 
 
-def test_the_plan_lives_in_the_spool_and_is_replaced_whole(db: Path) -> None:
+def test_the_plan_is_in_the_spool_and_is_replaced_as_a_whole(db: Path) -> None:
     def plan(state: Any) -> list[PlanRow]:
         return [
             PlanRow(
@@ -185,7 +185,7 @@ def test_the_plan_lives_in_the_spool_and_is_replaced_whole(db: Path) -> None:
     assert read(db, "SELECT * FROM plan") == []
 
 
-def test_fingerprints_change_with_what_a_reader_could_see(db: Path) -> None:
+def test_fingerprints_change_with_everything_a_reader_sees(db: Path) -> None:
     states = [fingerprint(db)]
     write_cell(db)
     states.append(fingerprint(db))
@@ -201,10 +201,10 @@ def test_fingerprints_change_with_what_a_reader_could_see(db: Path) -> None:
         plans.append(plan_fingerprint(db))
     assert len(set(plans)) == 3
     counts(db)
-    assert fingerprint(db) == states[-1], "a heartbeat or a reader changed the fingerprint of the data"
+    assert fingerprint(db) == states[-1], "a heartbeat or a reader must not change the fingerprint of the data"
 
 
-def test_what_killed_writers_left_is_ignored_and_removed(db: Path) -> None:
+def test_files_of_killed_writers_are_ignored_and_removed(db: Path) -> None:
     write_cell(db)
     old, fresh = (Spool(db).folder / f".{name}.json.1.tmp" for name in ("old", "fresh"))
     for file in (old, fresh):

@@ -1,4 +1,4 @@
-"""Readers leave a sweep gaps: few read at once, and where cells pile up in the spool, all of them wait for it."""
+"""Readers leave a sweep time to write: only a few read at once, and all wait when cells pile up in the spool."""
 
 import threading
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ PATIENCE_S = 60.0
 
 @pytest.fixture
 def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
-    """A file of one cell, and a spool with more cells than may wait."""
+    """Returns the spool of a file with one cell, which has more cells than may wait."""
     monkeypatch.setattr(turns, "_in_vain_until", {})
     path = rows.store(tmp_path / "r.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])
     spool = Spool(path)
@@ -29,7 +29,7 @@ def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
 
 @pytest.fixture
 def active(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sweep adds cells just now, however slow this machine is."""
+    """Makes the sweep count as adding cells now, however slow this machine is."""
     monkeypatch.setattr("runner.store.spool.ACTIVE_S", 1e6)
 
 
@@ -60,21 +60,21 @@ def test_a_reader_waits_for_a_sweep_that_is_behind(spool: Spool, tmp_path: Path,
     assert cells == MAX_WAITING + 2
 
 
-def test_it_does_not_wait_again_where_that_was_in_vain(spool: Spool, active: None) -> None:
-    """Nobody moves the cells, as where another program holds the file."""
+def test_a_reader_does_not_wait_again_after_waiting_in_vain(spool: Spool, active: None) -> None:
+    """Nobody ingests the cells, as when another program has the file open."""
     with take_turn(spool, patience_s=0.05):
         assert spool.folder in turns._in_vain_until
     with take_turn(spool, patience_s=PATIENCE_S):
-        assert spool.is_behind(), "it would have waited for a minute"
+        assert spool.is_behind(), "it must not wait for a minute"
 
 
-def test_nobody_waits_for_what_an_ended_sweep_left(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_waits_for_the_spool_of_an_ended_sweep(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runner.store.spool.ACTIVE_S", -1.0)
     with take_turn(spool, patience_s=PATIENCE_S):
         assert spool.folder not in turns._in_vain_until
 
 
-def test_so_many_read_at_once_and_a_reader_within_another_does_not_count(tmp_path: Path) -> None:
+def test_few_read_at_once_and_nested_readers_count_once(tmp_path: Path) -> None:
     spool, enough, end = Spool(tmp_path / "r.duckdb"), threading.Barrier(AT_ONCE + 1), threading.Event()
     reading, most = set[int](), list[int]()
 
