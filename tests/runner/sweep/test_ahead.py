@@ -1,4 +1,4 @@
-"""Cells that are compiled ahead of their turn, in real processes; cores of a CPU stand for the idle ones of a GPU."""
+"""Compiling cells ahead of their turn, in real processes; a CPU's cores stand for the idle ones beside a GPU."""
 
 import multiprocessing
 import os
@@ -32,7 +32,7 @@ def expected(cell: Cell) -> Expected:
     )
 
 
-def test_what_can_be_compiled_is_compiled_once() -> None:
+def test_each_compilable_cell_is_compiled_once() -> None:
     compiled, carefully = tiny(backend="compiled"), tiny(backend="compiled", max_steps=9)
     tuned, eager = tiny(backend="compiled-max-autotune"), tiny()
     cold = tiny(backend="compiled", compile_cache="empty")
@@ -64,8 +64,8 @@ def hangs(pipe: Connection) -> None:
 
 
 def compile_all(*ends: Ends, peak_bytes: int = 1, at_once: int = 2) -> tuple[list[str], int]:
-    """Returns the names of those that were compiled, and how many ran at the same time at most. There is room for 10
-    bytes, and 3 s for each."""
+    """Returns the names of the jobs that were compiled, and the largest number that ran at the same time. There is room
+    for 10 bytes, and each job has 3 s."""
     jobs = {new_id(): end for end in ends}
     started: list[Worker] = []
     most = 0
@@ -95,7 +95,7 @@ def compile_all(*ends: Ends, peak_bytes: int = 1, at_once: int = 2) -> tuple[lis
         timeout_s=3.0,
         beat=lambda ended: None,
     )
-    assert all(worker.process.exitcode is not None for worker in started), "no process is left behind"
+    assert all(worker.process.exitcode is not None for worker in started), "no process may be left running"
     assert all(known and known.first_ms == 1500.0 and known.folder.name == str(key) for key, known in found.items())
     return [jobs[key].__name__ for key in found], most
 
@@ -103,11 +103,11 @@ def compile_all(*ends: Ends, peak_bytes: int = 1, at_once: int = 2) -> tuple[lis
 def test_cells_are_compiled_at_the_same_time_as_cores_and_memory_allow() -> None:
     assert compile_all(works, works, works) == (["works"] * 3, 2)
     assert compile_all(works, works, works, at_once=3) == (["works"] * 3, 3)
-    assert compile_all(works, works, works, peak_bytes=5, at_once=3) == (["works"] * 3, 2), "2 × 5 bytes fit into 10"
-    assert compile_all(works, works, peak_bytes=11) == (["works"] * 2, 1), "one that fits nowhere is tried alone"
+    assert compile_all(works, works, works, peak_bytes=5, at_once=3) == (["works"] * 3, 2), "10 bytes are room for two"
+    assert compile_all(works, works, peak_bytes=11) == (["works"] * 2, 1), "a job that is too large is tried alone"
 
 
-def test_what_fails_ahead_is_left_to_its_turn() -> None:
+def test_a_cell_that_fails_ahead_is_compiled_in_its_turn() -> None:
     assert compile_all(is_killed, works, refuses, hangs) == (["works"], 2)
 
 
@@ -115,26 +115,26 @@ def test_what_fails_ahead_is_left_to_its_turn() -> None:
 
 
 @pytest.mark.soak
-def test_cells_that_were_compiled_ahead_know_what_compiling_takes_cold_and_warm(tmp_path: Path) -> None:
+def test_cells_compiled_ahead_have_cold_and_warm_compile_times(tmp_path: Path) -> None:
     db, words = tmp_path / "results.duckdb", ("--modes", "inference,forward", "--backends", "eager,compiled-block")
     with patch("runner.engines.local.count_compilers", lambda device: 2):
         done = run("sweep", *TINY, *words, "--compile-cache", "empty", "--attention", "sdpa", "--warmup", "2", db=db)
     assert done.returncode == 0, done.stdout
     assert "2 cells were compiled ahead of their turn" in done.stdout
     eager, _, *compiled = rows(db, "FROM steps ORDER BY backend DESC")
-    assert [row["compiled_at_once"] for row in compiled] == [2, 2], "of both"
+    assert [row["compiled_at_once"] for row in compiled] == [2, 2], "both cells were compiled at once"
     for row in compiled:
         assert row["compile_cold_seconds"] == row["compile_seconds"] > 3 * row["compile_warm_seconds"] > 0
-        assert row["compile_seconds"] > row["warmup_seconds"], "it was not compiled in its turn"
+        assert row["compile_seconds"] > row["warmup_seconds"], "it was not compiled again in its turn"
         assert (row["graphs"], row["recompiles"], row["compiler_fallback"]) == (1, 0, False)
     assert eager["compiled_at_once"] is None
 
 
 @pytest.mark.soak
-def test_a_cell_that_shares_its_cache_finds_there_what_was_compiled_ahead(
+def test_a_cell_with_the_shared_cache_uses_what_was_compiled_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its own first step then takes less than half of what compiling both ahead took."""
+    """The cell's own first step then takes less than half the time of compiling both cells ahead."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     db, words = tmp_path / "results.duckdb", ("--modes", "inference,forward", "--backends", "compiled-block")
     with patch("runner.engines.local.count_compilers", lambda device: 2):

@@ -1,5 +1,5 @@
-"""What can go wrong while a sweep runs, once each: it ends in a status or a message, no finished cell is lost or
-doubled, and the next sweep goes on. Kills of the runner are in `test_kills`.
+"""Everything that can go wrong while a sweep runs, once each. It ends in a status or a message, no finished cell is
+lost or doubled, and the next sweep continues. `test_kills` tests kills of the runner.
 """
 
 import os
@@ -33,13 +33,14 @@ def outcomes(db: Path) -> Counter[tuple[int, str]]:
     return Counter((row["context"], row["status"]) for row in rows(db, "SELECT context, status FROM steps"))
 
 
-def finished(db: Path) -> int:
-    """How many cells are kept, in the file or the spool, without opening the file."""
+def count_spooled(db: Path) -> int:
+    """Returns how many cells are in the spool, without opening the file."""
     return len([file for file in Spool(db).files() if not file.name.startswith(("run-", "ceilings-"))])
 
 
-def goes_on(db: Path, kept: int) -> None:
-    """The same command measures what is missing, and then every cell is there once and nothing is wrong."""
+def check_continues(db: Path, kept: int) -> None:
+    """Asserts that the same command measures the missing cells, after which every cell is there once and nothing is
+    wrong."""
     done = run_apart("sweep", *WORDS, db=db)
     assert done.returncode == 0, done.stdout
     assert f"{kept} of them measured before" in done.stdout if kept else True, done.stdout
@@ -50,7 +51,7 @@ def goes_on(db: Path, kept: int) -> None:
 
 
 def start_faulty(*words: str, db: Path, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
-    """A sweep in whose workers things go wrong."""
+    """Starts a sweep whose workers fail."""
     return subprocess.Popen(
         [sys.executable, "-m", "tests.faulty", "sweep", *words, "--no-ceilings", "--db", str(db)],
         cwd=ROOT,
@@ -61,7 +62,7 @@ def start_faulty(*words: str, db: Path, env: Mapping[str, str] | None = None) ->
     )
 
 
-def test_a_worker_that_dies_hangs_or_cannot_import_is_a_row_and_spoils_no_other(tmp_path: Path) -> None:
+def test_a_worker_that_dies_hangs_or_cannot_import_is_a_row_and_affects_no_other(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     contexts = f"8,{faulty.KILLED},12,{faulty.HUNG},16,{faulty.NOT_IMPORTED},20"
     process = start_faulty(*TINY, "--contexts", contexts, "--timeout", "20s", db=db)
@@ -79,7 +80,7 @@ def test_a_worker_that_dies_hangs_or_cannot_import_is_a_row_and_spoils_no_other(
 
 @pytest.fixture
 def small_group() -> Iterator[Path]:
-    """A control group whose processes may take 2 GiB together. Making one needs the rights of root."""
+    """Yields a control group whose processes may use 2 GiB together. Creating one requires root."""
     for parent, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
         group = Path(parent, f"stepscope-{os.getpid()}")
         try:
@@ -97,8 +98,8 @@ def small_group() -> Iterator[Path]:
     pytest.skip("no control group can be made here that limits memory")
 
 
-def test_the_out_of_memory_killer_takes_the_worker_alone(tmp_path: Path, small_group: Path) -> None:
-    """The scores of 20,000 tokens take 6 GiB of the machine's memory, which is free, but not for this group."""
+def test_the_out_of_memory_killer_ends_only_the_worker(tmp_path: Path, small_group: Path) -> None:
+    """The scores of 20,000 tokens take 6 GiB, which the machine has free but this group may not use."""
     db = tmp_path / "results.duckdb"
     command = [sys.executable, "-m", "runner", "sweep", *TINY, "--contexts", "8,20000,16", "--db", str(db)]
     within = f"echo $$ > {shlex.quote(str(small_group / 'cgroup.procs'))} && exec {shlex.join(command)}"
@@ -107,7 +108,7 @@ def test_the_out_of_memory_killer_takes_the_worker_alone(tmp_path: Path, small_g
     (message,) = (row["message"] for row in rows(db, "SELECT message FROM steps WHERE status = 'oom'"))
     assert "out-of-memory killer" in message
     assert check_file(db).problems == ()
-    assert (small_group / "cgroup.procs").read_text() == "", "no process is left"
+    assert (small_group / "cgroup.procs").read_text() == "", "no process may be left"
 
 
 @pytest.mark.gpu
@@ -133,11 +134,11 @@ def test_a_fork_server_that_is_killed_is_started_again(tmp_path: Path) -> None:
     statuses = [status for _, status in outcomes(db)]
     assert len(statuses) == len(CONTEXTS), "every cell has a row"
     assert statuses.count("crashed") <= 1, output
-    goes_on(db, kept=statuses.count("ok"))
+    check_continues(db, kept=statuses.count("ok"))
 
 
-def test_a_clock_that_is_set_back(tmp_path: Path) -> None:
-    """By an hour, after the run and two cells have their ids."""
+def test_a_clock_that_is_set_back_changes_nothing(tmp_path: Path) -> None:
+    """The clock is set back by an hour after the run and two cells have their ids."""
     db = tmp_path / "results.duckdb"
     process = start_faulty(*WORDS, db=db, env={"CLOCK": "3"})
     output = ended(process)
@@ -147,7 +148,7 @@ def test_a_clock_that_is_set_back(tmp_path: Path) -> None:
     printed = [line.split("ctx ")[-1] for line in output.splitlines() if " ok " in line]
     assert len(printed) == len(CONTEXTS)
     assert all(0 < cell["cell_seconds"] < 300 for cell in cells)
-    goes_on(db, kept=len(CONTEXTS))
+    check_continues(db, kept=len(CONTEXTS))
 
 
 def test_ctrl_c_twice_is_one_message_and_leaves_no_process(tmp_path: Path) -> None:
@@ -163,12 +164,13 @@ def test_ctrl_c_twice_is_one_message_and_leaves_no_process(tmp_path: Path) -> No
         os.killpg(process.pid, signal.SIGINT)
     said = process.communicate(timeout=200)[1]
     assert process.returncode in (130, -signal.SIGINT), said
-    # Behind the message stands the command that goes on, where it had come so far before the second.
+    # If the sweep had parsed its command before the second interrupt, the command that continues it follows the
+    # message.
     command = f"  {shlex.join(['python', '-m', 'runner', 'sweep', *WORDS, '--no-ceilings', '--db', str(db)])}"
     assert said.splitlines() in ([], [INTERRUPTED], [INTERRUPTED] * 2, [INTERRUPTED, command]), said
     assert gone(everyone)
     kept = sum(outcomes(db).values()) if db.exists() or Spool(db).files() else 0
-    goes_on(db, kept=kept)
+    check_continues(db, kept=kept)
 
 
 def test_two_sweeps_of_one_file_measure_every_cell_once(tmp_path: Path) -> None:
@@ -178,11 +180,11 @@ def test_two_sweeps_of_one_file_measure_every_cell_once(tmp_path: Path) -> None:
     assert [process.returncode for process in both] == [0, 0], outputs
     assert sum("waiting for it to end" in output for output in outputs) == 1
     assert sum("Nothing to measure" in output for output in outputs) == 1
-    goes_on(db, kept=len(CONTEXTS))
+    check_continues(db, kept=len(CONTEXTS))
 
 
 def test_a_machine_that_is_suspended_goes_on(tmp_path: Path) -> None:
-    """All processes of the sweep stop in the middle of a cell, and go on."""
+    """All processes of the sweep are stopped in the middle of a cell and then continued."""
     db = tmp_path / "results.duckdb"
     process = start("sweep", *WORDS, db=db)
     awaited(process, lambda: workers(process))
@@ -194,7 +196,7 @@ def test_a_machine_that_is_suspended_goes_on(tmp_path: Path) -> None:
         _signal(one, signal.SIGCONT)
     output = ended(process)
     assert process.returncode == 0, output
-    goes_on(db, kept=len(CONTEXTS))
+    check_continues(db, kept=len(CONTEXTS))
 
 
 def _signal(process: psutil.Process, number: signal.Signals) -> None:
@@ -202,8 +204,8 @@ def _signal(process: psutil.Process, number: signal.Signals) -> None:
         process.send_signal(number)
 
 
-def test_a_file_that_is_held_for_the_rest_of_a_sweep(tmp_path: Path) -> None:
-    """A notebook has it open for writing: every cell waits in the spool, and the sweep says so."""
+def test_a_file_that_another_program_keeps_open_during_a_sweep(tmp_path: Path) -> None:
+    """A notebook has the file open for writing: every cell waits in the spool, and the sweep reports it."""
     db = tmp_path / "results.duckdb"
     assert run_apart("sweep", *TINY, "--contexts", CONTEXTS[0], db=db).returncode == 0
     process = start("sweep", *WORDS, db=db)
@@ -213,11 +215,11 @@ def test_a_file_that_is_held_for_the_rest_of_a_sweep(tmp_path: Path) -> None:
         assert notebook.execute("SELECT count(*) FROM steps").fetchone()
     assert process.returncode == 0, output
     assert f"Another program holds {db}" in output
-    assert finished(db) >= len(CONTEXTS) - 2, "all but what came before it was held"
-    goes_on(db, kept=len(CONTEXTS))
+    assert count_spooled(db) >= len(CONTEXTS) - 2, "only cells from before the file was opened are in it"
+    check_continues(db, kept=len(CONTEXTS))
 
 
-def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+def test_a_folder_that_disappears_during_a_sweep(tmp_path: Path) -> None:
     db, elsewhere = tmp_path / "results" / "results.duckdb", tmp_path / "elsewhere"
     process = start("sweep", *WORDS, db=db)
     awaited(process, lambda: db.exists() and Spool(db).plans())
@@ -226,9 +228,9 @@ def test_a_folder_that_is_gone(tmp_path: Path) -> None:
     assert process.returncode == 2, output
     assert f"{db.parent} is gone" in output
     assert "Traceback" not in output
-    assert not db.parent.exists(), "nothing was made in its place"
+    assert not db.parent.exists(), "the sweep must not create it again"
     elsewhere.rename(db.parent)
-    goes_on(db, kept=sum(outcomes(db).values()))
+    check_continues(db, kept=sum(outcomes(db).values()))
 
 
 # ------------------------------------------------------------------------------------------------- full and read-only
@@ -236,7 +238,7 @@ def test_a_folder_that_is_gone(tmp_path: Path) -> None:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 24 MiB. Making one needs the rights of root."""
+    """Yields a disk of 24 MiB. Creating one requires root."""
     folder = tmp_path / "disk"
     folder.mkdir()
     made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)], capture_output=True)
@@ -247,7 +249,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """Takes all the room that the disk has left."""
+    """Uses all the space that is left on the disk."""
     ballast = disk / "ballast"
     try:
         with ballast.open("wb", buffering=0) as file:
@@ -259,7 +261,7 @@ def fill(disk: Path) -> Path:
 
 @pytest.mark.parametrize("what", ["database", "spool", "temporary folder"])
 def test_a_full_disk(tmp_path: Path, disk: Path, what: str) -> None:
-    """The database, its spool or the temporary folder is on a disk that is full from before the second cell."""
+    """The disk with the database, its spool or the temporary folder is full from before the second cell."""
     db = tmp_path / "results.duckdb"
     assert run_apart("sweep", *TINY, "--contexts", CONTEXTS[0], db=db).returncode == 0
     env = {}
@@ -280,24 +282,22 @@ def test_a_full_disk(tmp_path: Path, disk: Path, what: str) -> None:
     assert kept >= 1
     assert not [file for file in Spool(db).folder.iterdir() if file.name.endswith(".tmp")]
     ballast.unlink()
-    goes_on(db, kept=kept)
+    check_continues(db, kept=kept)
 
 
-def test_a_read_only_folder_is_said_before_anything_is_measured(disk: Path) -> None:
+def test_a_read_only_folder_is_an_error_before_anything_is_measured(disk: Path) -> None:
     db = disk / "results.duckdb"
     assert run_apart("sweep", *TINY, "--contexts", CONTEXTS[0], db=db).returncode == 0
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     done = run_apart("sweep", *WORDS, db=db)
     assert (done.returncode, f"{disk} is read-only" in done.stdout) == (2, True), done.stdout
-    assert outcomes(db) == Counter([(8, "ok")]), "it can be read"
+    assert outcomes(db) == Counter([(8, "ok")]), "the file can still be read"
     subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
-    goes_on(db, kept=1)
+    check_continues(db, kept=1)
 
 
-def test_what_a_killed_sweep_left_in_the_temporary_folder_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    temporary = Path(tempfile.mkdtemp(prefix="killed-"))  # not in tmp_path: a socket's path is short
+def test_temporary_files_of_a_killed_sweep_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = Path(tempfile.mkdtemp(prefix="killed-"))  # not tmp_path, because a socket's path must be short
     monkeypatch.setenv("TMPDIR", str(temporary))
     db = tmp_path / "results.duckdb"
     process = start("sweep", *WORDS, db=db)
@@ -307,7 +307,7 @@ def test_what_a_killed_sweep_left_in_the_temporary_folder_is_removed(
     process.communicate()
     assert gone(everyone)
     assert [name for name in os.listdir(temporary) if name.startswith("stepscope-worker-")]
-    goes_on(db, kept=0)
+    check_continues(db, kept=0)
     left = [name for name in os.listdir(temporary) if name.startswith(("stepscope-", "pymp-"))]
     assert left == [f"stepscope-{os.getuid()}.lock"]
     shutil.rmtree(temporary)

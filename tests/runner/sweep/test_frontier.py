@@ -1,4 +1,4 @@
-"""The frontier: what is predicted, how it is looked for, and that its answer is true of real allocations."""
+"""The frontier: its prediction, its search, and that its result agrees with real allocations."""
 
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,8 @@ def test_a_good_prediction_costs_few_trials() -> None:
 
 
 def test_the_prediction_by_hand() -> None:
-    """Three squares, a mask, six vectors and a number of 8 bytes: 253 MB for S = 1600, 274 MB for the next size."""
+    """Three squares, a mask, six vectors and one number of 8 bytes: 253 MB for S = 1600, and 274 MB for the next
+    size."""
     asked = make_questions({**NOTHING, "d_heads": "16"}, limit_bytes=LIMIT)
     assert len(asked) == 1
 
@@ -67,16 +68,17 @@ def test_the_prediction_by_hand() -> None:
 
 
 def test_the_frontier_found_on_an_h200_is_predicted() -> None:
-    """Naive attention, bf16, batch 8, 64 wide, on all of an NVIDIA H200 (torch 2.11): 43,136 tokens ran, 43,200 did
-    not, by bisection with real allocations. Five squares of B S² numbers are reserved where four are ever alive."""
+    """Naive attention in bf16, batch 8, 64 wide, with all memory of an NVIDIA H200 (torch 2.11): 43,136 tokens ran and
+    43,200 did not, by bisection with real allocations. Five squares of B S² numbers are reserved, of which at most four
+    are in use at once."""
     card = 150_109_880_320
     (asked,) = make_questions({**NOTHING, "d_heads": "64", "precisions": "bf16"}, limit_bytes=card)
     assert predict_largest(asked, DeviceMemory(device="cuda", gpu="NVIDIA H200", card_bytes=card)) == 43_136
     assert predict_largest(asked, DeviceMemory(device="cpu")) == 55_232
 
 
-#: Fused attention, bf16, batch 8, causal, on all of an H200 (torch 2.11), looked for in steps of 16,384 tokens:
-#: implementation, head width, the longest that fits.
+#: Fused attention in bf16, batch 8, causal, with all memory of an H200 (torch 2.11), searched in steps of 16,384
+#: tokens: implementation, head width, and the longest sequence that fits.
 LONGEST_ON_AN_H200 = [
     ("sdpa-flash", 16, 47_628_288), ("sdpa-flash", 128, 7_258_112),
     ("sdpa-cudnn", 16, 56_918_016), ("sdpa-cudnn", 32, 28_803_072),
@@ -97,8 +99,8 @@ def test_the_frontiers_of_fused_attention_found_on_an_h200_are_predicted(
 
 
 def test_what_an_allocator_reserves_by_hand() -> None:
-    """A freed 100 MiB segment is used again, but not whole once a piece of it is taken; what is small shares 2 MiB, and
-    what is under 10 MiB shares 20."""
+    """A freed segment of 100 MiB is used again, but no longer as a whole when a piece of it is in use. Small blocks
+    share 2 MiB, and blocks under 10 MiB share 20."""
     first, piece = Lifetime(size=100 * MIB, first=0, last=0), Lifetime(size=10 * MIB, first=1, last=2)
     second = Lifetime(size=100 * MIB, first=1, last=2)
     assert reserved_bytes([first, second], moments=3) == 100 * MIB
@@ -109,7 +111,7 @@ def test_what_an_allocator_reserves_by_hand() -> None:
     assert reserved_bytes(small, moments=2) == (2 + 20) * MIB
 
 
-def test_questions_are_the_product_of_what_was_asked() -> None:
+def test_the_questions_are_the_product_of_the_given_values() -> None:
     asked = make_questions({**NOTHING, "attention": "naive,sdpa-math", "precisions": "fp32,bf16"}, limit_bytes=LIMIT)
     assert len(asked) == 2 * 2 * 4
     cell = trial_cell(asked[0], 128)
@@ -137,7 +139,7 @@ def test_sizes_of_memory() -> None:
         ({"attention": "fast"}, "one of naive"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(flags: dict[str, str], words: str) -> None:
+def test_impossible_questions_are_refused(flags: dict[str, str], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         make_questions({**NOTHING, **flags}, limit_bytes=LIMIT)
 
@@ -151,7 +153,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_answer_fits_and_the_next_size_does_not(db: Path) -> None:
+def test_the_largest_size_fits_and_the_next_does_not(db: Path) -> None:
     (found,) = rows(db, "FROM frontier")
     asked = FrontierCell(**{name: found[name] for name in FrontierCell.names()})
     assert (found["status"], found["limit_bytes"], found["cell_key"]) == ("ok", LIMIT, asked.key)
@@ -161,7 +163,7 @@ def test_the_answer_fits_and_the_next_size_does_not(db: Path) -> None:
     assert rows(db, "SELECT count(*) AS runs FROM runs JOIN frontier USING (run_id)") == [{"runs": 1}]
     engine = LocalEngine()
     statuses = []
-    for size in (found["largest"], found["smallest_failing"] + 64):  # at the very edge a few pages decide
+    for size in (found["largest"], found["smallest_failing"] + 64):  # a few pages decide at the very limit
         job = Job(
             experiment="frontier", cell=trial_cell(asked, size), run_id=new_id(), cell_id=new_id(), device="cpu",
             device_name="", limit_bytes=LIMIT,
@@ -170,7 +172,7 @@ def test_the_answer_fits_and_the_next_size_does_not(db: Path) -> None:
     assert statuses == ["ok", "oom"]
 
 
-def test_what_was_answered_is_not_asked_again(db: Path) -> None:
+def test_a_known_frontier_is_not_searched_again(db: Path) -> None:
     done = run("frontier", *WORDS, db=db)
     assert done.returncode == 0
     assert "1 answered before" in done.stdout
@@ -190,7 +192,7 @@ def test_a_models_largest_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_a_kernel_that_is_not_there_is_skipped(tmp_path: Path) -> None:
+def test_a_kernel_that_does_not_exist_is_skipped(tmp_path: Path) -> None:
     done = run("frontier", *WORDS, "--attention", "sdpa-cudnn", db=tmp_path / "r.duckdb")
     assert done.returncode == 0, done.stdout
     (found,) = rows(tmp_path / "r.duckdb", "FROM frontier")
@@ -199,8 +201,9 @@ def test_a_kernel_that_is_not_there_is_skipped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_the_mask_of_a_trial_of_flex_shows_nothing_and_no_other_mask_is_touched(causal: bool) -> None:
-    """1,000 tokens are eight blocks of 128, of which causal ones are seen in each row; a trial's has none."""
+def test_flex_masks_are_empty_in_trials_and_unchanged_elsewhere(causal: bool) -> None:
+    """1,000 tokens are eight blocks of 128. A causal mask shows some of them in each row, and that of a trial shows
+    none."""
     cell = AttentionCell(implementation="flex", precision="fp32", seq_len=1000, d_head=16, batch=1, causal=causal)
     step = AttentionStep(cell, Device("cpu"))
     mask_everything(step, Device("cpu"))

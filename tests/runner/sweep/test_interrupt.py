@@ -1,4 +1,5 @@
-"""Ctrl-C in a sweep's first seconds, while it imports, starts its fork server and describes the machine: one line."""
+"""Ctrl-C in a sweep's first seconds, while it imports, starts its fork server or describes the machine, prints one
+line."""
 
 import os
 import signal
@@ -15,7 +16,7 @@ from tests.command import PATIENCE_S, ROOT, TINY, family, gone
 
 
 def imported(name: str) -> Callable[["subprocess.Popen[str]"], bool]:
-    """Whether the command has come to import a module."""
+    """Returns a function that tells whether the command has started to import a module."""
 
     def look(process: "subprocess.Popen[str]") -> bool:
         assert process.stderr is not None
@@ -25,12 +26,12 @@ def imported(name: str) -> Callable[["subprocess.Popen[str]"], bool]:
 
 
 def serving(process: "subprocess.Popen[str]") -> bool:
-    """Whether the fork server is importing torch."""
+    """Returns whether the fork server is importing torch."""
     return any("torch" in path for child in family(process) for path in _files_of(child))
 
 
 def _files_of(process: psutil.Process) -> list[str]:
-    """What a process has mapped into its memory."""
+    """Returns the files that a process has mapped into its memory."""
     try:
         return [mapped.path for mapped in process.memory_maps()]
     except psutil.Error:
@@ -41,7 +42,7 @@ def _files_of(process: psutil.Process) -> list[str]:
 def test_an_early_interrupt_is_one_line_and_leaves_no_process(
     tmp_path: Path, moment: Callable[["subprocess.Popen[str]"], bool]
 ) -> None:
-    """The terminal sends it to the whole group, the fork server included."""
+    """The terminal sends the signal to the whole process group, which includes the fork server."""
     process = subprocess.Popen(
         [sys.executable, "-m", "runner", "sweep", *TINY, "--db", str(tmp_path / "r.duckdb")],
         cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -54,10 +55,11 @@ def test_an_early_interrupt_is_one_line_and_leaves_no_process(
     lines = process.communicate(timeout=PATIENCE_S)[1].splitlines()
     first, *command = [line for line in lines if not line.startswith("import time:")]
     assert first == INTERRUPTED
-    # The command that goes on follows where the command line had been read by then.
+    # If the command line had been parsed by then, the command that continues the sweep follows.
     assert len(command) <= 1
     assert all(line.startswith("  python -m runner sweep ") for line in command)
-    # Python ends itself by the signal where that came while an extension ran Python code; 130 in a shell, too.
+    # Python ends by the signal itself if it arrived while an extension ran Python code; a shell shows 130 for that,
+    # too.
     assert process.returncode in (INTERRUPTED_CODE, -signal.SIGINT)
     assert gone(everyone)
     assert os.listdir(tmp_path) == []

@@ -1,8 +1,8 @@
-"""`kill -9` at any moment loses no finished cell, doubles none and leaves nothing running.
+"""`kill -9` at any moment loses no finished cell, doubles none and leaves no process running.
 
-A sweep is killed 30 times at random moments, the runner and the workers, while it starts, measures and ingests. After
-each kill of the runner it is started again; in the end its rows must be those that were planned, each once. `make test`
-interrupts sweeps instead (`test_sweep`) and kills ingests (`tests/runner/store/test_processes.py`).
+A sweep's runner and workers are killed 30 times at random moments, while it starts, measures and ingests. After each
+kill of the runner it is started again. In the end its rows must be the planned ones, each once. `make test` instead
+interrupts sweeps (`test_sweep`) and kills ingests (`tests/runner/store/test_processes.py`).
 """
 
 import contextlib
@@ -26,14 +26,14 @@ from tests.command import TINY, awaited, gone, planned, rows, run_apart, start, 
 from tests.synthetic.rows import asked, ok, spooled
 from tests.synthetic.rows import run as a_run
 
-#: 12 cells, in as many rounds as there are kills at each moment.
+#: 12 cells, measured in as many rounds as there are kills at each moment.
 WORDS = (*TINY, "--contexts", "8,12,16", "--precisions", "fp32,bf16", "--modes", "inference,train", "--rounds")
 CELLS = 12
-#: Cells of another machine that wait in the spool where an ingest is to take a while.
+#: Number of cells of another machine in the spool where an ingest must take a while.
 BACKLOG = 25
 Moment = Literal["starting", "measuring", "ingesting"]
 MOMENTS: tuple[Moment, ...] = ("starting", "measuring", "ingesting")
-#: Kills of the runner at each moment, and of workers in each round that measures.
+#: Number of kills of the runner at each moment, and of workers in each round that measures.
 ROUNDS, KILLED = 3, 7
 
 pytestmark = pytest.mark.soak
@@ -41,8 +41,8 @@ pytestmark = pytest.mark.soak
 
 @pytest.fixture
 def own_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A temporary folder for these sweeps alone, by which their processes are known and which other sweeps' lock is not
-    in. Short, because sockets lie in it."""
+    """Yields a temporary folder for these sweeps alone: it identifies their processes, and they do not see other
+    sweeps' lock. Its path is short, because it contains sockets."""
     folder = Path(tempfile.mkdtemp(prefix="kills-"))
     monkeypatch.setenv("TMPDIR", str(folder))
     yield folder
@@ -50,7 +50,7 @@ def own_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def of_these_sweeps(folder: Path) -> list[psutil.Process]:
-    """Every process that inherited the folder, whoever its parent is by now."""
+    """Returns every process that inherited the folder, whichever parent it has by now."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -62,7 +62,7 @@ def of_these_sweeps(folder: Path) -> list[psutil.Process]:
 
 
 class Trial:
-    """One sweep that is killed again and again. `cells` are the ids that were seen and may never go away."""
+    """One sweep that is killed again and again. `cells` are the ids that were seen and must not disappear."""
 
     def __init__(self, db: Path, *, words: tuple[str, ...], workers: int) -> None:
         self.db, self.spool, self.random = db, Spool(db), random.Random(20_261)
@@ -72,7 +72,7 @@ class Trial:
         self.cells: set[Any] = set()
 
     def round(self, moment: Moment) -> None:
-        """Starts the sweep and kills the runner at that moment; while it measures, workers before it."""
+        """Starts the sweep and kills the runner at that moment; while it measures, kills workers first."""
         if moment == "ingesting":
             self.leave_backlog()
         process, began = start("sweep", *self.words, db=self.db), time.time()
@@ -90,7 +90,7 @@ class Trial:
             process.kill()
             process.communicate()
         now = {row["cell_id"] for row in rows(self.db, "SELECT cell_id FROM steps")}
-        assert now >= self.cells, "a finished cell is gone"
+        assert now >= self.cells, "a finished cell has disappeared"
         self.cells = now
 
     def leave_backlog(self) -> None:
@@ -101,7 +101,7 @@ class Trial:
             self.waiting.add(item.step.cell_id)
 
     def kill_workers(self, process: subprocess.Popen[str], began: float) -> None:
-        """Some of them, each some way into its cell; comes back some way into the next one."""
+        """Kills some workers at a random time within their cell. Returns at such a time within the next cell."""
         awaited(process, lambda: self.has_plan_since(began))
         seen: set[psutil.Process] = set()
         killed = 0
@@ -111,13 +111,13 @@ class Trial:
                 break
             seen.update(now)
             for worker in now:
-                with contextlib.suppress(psutil.NoSuchProcess):  # done just before
+                with contextlib.suppress(psutil.NoSuchProcess):  # it may have just ended
                     worker.kill()
                     killed += 1
         self.hits["worker", "measuring"] += killed
 
     def await_ingesting(self, process: subprocess.Popen[str]) -> None:
-        """Until files are leaving the spool, with others to come."""
+        """Waits until files are leaving the spool and others remain."""
         highest = now = 0
         while process.poll() is None and not 2 < now < highest:
             now = len(self.spool.files())
@@ -133,23 +133,23 @@ class Trial:
 
 
 def outcomes(db: Path) -> Counter[tuple[str, int, str]]:
-    """The sweep's own cells that are done."""
+    """Returns the finished cells of the sweep itself."""
     found = rows(db, "SELECT cell_key, round, status FROM steps JOIN runs USING (run_id) WHERE host <> 'bench1'")
     return Counter((row["cell_key"], row["round"], row["status"]) for row in found if row["status"] in DONE)
 
 
-@pytest.mark.timeout(900)  # up to 10 sweeps are started; on a machine with much else to do that takes minutes
+@pytest.mark.timeout(900)  # starts up to 10 sweeps, which takes minutes on a busy machine
 def test_kills_change_nothing(tmp_path: Path, own_folder: Path) -> None:
-    """ROUNDS kills of the runner at each moment, and KILLED kills of workers in each that measures."""
+    """Makes ROUNDS kills of the runner at each moment, and KILLED kills of workers in each round that measures."""
     db, words = tmp_path / "killed.duckdb", (*WORDS, str(ROUNDS))
     trial = Trial(db, words=words, workers=KILLED)
-    trial.leave_backlog()  # there is something to read from the beginning
+    trial.leave_backlog()  # there is something to ingest from the beginning
     kills = [*MOMENTS] * ROUNDS
     trial.random.shuffle(kills)
     for moment in kills:
         trial.round(moment)
     assert trial.hits.total() >= ROUNDS * (len(MOMENTS) + KILLED)
-    assert gone(of_these_sweeps(own_folder)), "no orphans"
+    assert gone(of_these_sweeps(own_folder)), "no process may be left"
     final = run_apart("sweep", *words, db=db)
     assert final.returncode == 0, final.stdout
     assert gone(of_these_sweeps(own_folder))
@@ -161,7 +161,8 @@ def test_kills_change_nothing(tmp_path: Path, own_folder: Path) -> None:
 
 
 def check_rows(db: Path, trial: Trial) -> None:
-    """Every cell once, whole, under one run; what is not done are the cells whose worker was killed."""
+    """Asserts that every cell is there once, complete and under one run; only cells whose worker was killed are
+    missing."""
     found = rows(
         db,
         """
@@ -186,7 +187,7 @@ def check_rows(db: Path, trial: Trial) -> None:
 
 
 def test_a_kill_before_there_is_a_file(tmp_path: Path, own_folder: Path) -> None:
-    """At the very first start, too, nothing half made may be in the way of the second."""
+    """A half-made file of the very first start must not block the second start."""
     db = tmp_path / "results.duckdb"
     process = start("sweep", *TINY, db=db)
     while process.poll() is None and not Spool(db).files() and not db.exists():

@@ -1,4 +1,4 @@
-"""Which cells get one more round, worked out by hand; and in real sweeps, what `--rounds auto` measures and when."""
+"""Which cells get another round, computed by hand; and what `--rounds auto` measures in real sweeps, and when."""
 
 import math
 import signal
@@ -32,7 +32,7 @@ def cell(
 
 
 def repeated(std: float, *, bound: Bound | None = None) -> list[TimedCell]:
-    """Four cells in three rounds, whose ln(median) have this standard deviation."""
+    """Returns four cells in three rounds, whose ln(median) have this standard deviation."""
     medians = (10 * math.exp(-std), 10.0, 10 * math.exp(std))
     return [cell(f"repeated {bound} {number}", *medians, bound=bound) for number in range(4)]
 
@@ -44,7 +44,8 @@ def keys(cells: list[TimedCell]) -> set[str]:
 def test_noise_is_that_of_the_repeated_cells_of_a_kind() -> None:
     cells = [*repeated(0.01), cell("host", 1.0, math.exp(0.2), bound="host"), cell("once", 7.0, bound="device")]
     found = measure_noise(cells)
-    # Variances: 0.01² each; of two values 0.2 apart 0.2² / 2. Half the 8, or the 1, degrees of freedom count.
+    # The variance is 0.01² for each kind, or 0.2² / 2 for two values 0.2 apart. Half of the 8 (or 1) degrees of freedom
+    # count.
     steps: Kind = ("steps", None)
     host: Kind = ("steps", "host")
     assert found.keys() == {steps, host}
@@ -62,31 +63,31 @@ def test_the_width_of_an_interval_by_hand() -> None:
     assert half_width(cell("few samples", 5.0, n=5), noise) == math.inf
 
 
-def test_what_is_wider_than_two_percent_gets_a_round() -> None:
-    """One round at a noise of 1% is known to ±2.8%, three to ±1.4%; one round at a noise of 0.7% to ±1.96%."""
+def test_cells_with_intervals_wider_than_two_percent_get_a_round() -> None:
+    """With a noise of 1%, one round is known to ±2.8% and three to ±1.4%; with 0.7%, one round is known to ±1.96%."""
     once = [cell(f"once {number}", 20.0) for number in range(6)]
     assert keys(choose_cells([*repeated(0.01), *once], seconds_left=100)) == keys(once)
     assert choose_cells([*repeated(0.007), *once], seconds_left=100) == []
 
 
-def test_kinds_are_told_apart() -> None:
+def test_each_kind_has_a_noise_of_its_own() -> None:
     quiet, noisy = repeated(0.001, bound="device"), repeated(0.02, bound="host")
     once = [cell("device", 5.0, bound="device"), cell("host", 5.0, bound="host")]
-    # ±2.8% after three rounds at a noise of 2%
+    # ±2.8% after three rounds with a noise of 2%
     assert keys(choose_cells([*quiet, *noisy, *once], seconds_left=100)) == {"host", *keys(noisy)}
 
 
-def test_attention_is_not_judged_by_steps() -> None:
-    """With no noise of its own, attention is measured again although the steps are quiet."""
+def test_attention_is_not_judged_by_the_noise_of_steps() -> None:
+    """Without known noise of its own, attention is measured again although the noise of steps is low."""
     attention = cell("attention", 5.0, table="attention")
     assert keys(choose_cells([*repeated(0.001), cell("step", 5.0), attention], seconds_left=100)) == {"attention"}
 
 
-def test_of_a_kind_whose_noise_is_not_known_the_four_cheapest_are_measured_again() -> None:
+def test_the_four_cheapest_cells_of_a_kind_without_known_noise_are_measured_again() -> None:
     once = [cell(f"{seconds}", 5.0, bound="device", seconds=seconds) for seconds in (7, 3, 6, 2, 5, 4)]
     cells = [*repeated(0.001, bound="host"), *once]
     assert keys(choose_cells(cells, seconds_left=100)) == {"2", "3", "4", "5"}
-    # Two rounds of four cells are 4 degrees of freedom, of which half count: not enough yet to judge the others by.
+    # Two rounds of four cells give 4 degrees of freedom, of which half count: not enough yet to judge the others by.
     twice = [cell(f"{seconds}", 5.0, 5.2, bound="device", seconds=seconds) for seconds in (2, 3, 4, 5)]
     assert MAX_NOISE_DOF == 4.0
     assert keys(choose_cells([*twice, *once[:1], *once[2:3]], seconds_left=100)) == {"2", "3", "4", "5"}
@@ -98,8 +99,8 @@ def test_five_rounds_are_enough() -> None:
     assert keys(choose_cells([wild, less], seconds_left=100)) == {"less"}
 
 
-def test_where_time_is_short_the_widest_come_first() -> None:
-    """The interval within a process is 20% wide in one cell, so that its time is known less well."""
+def test_the_widest_come_first_if_time_is_short() -> None:
+    """In one cell the interval within a process is 20% wide, so its time is known less precisely."""
     noise = repeated(0.01)
     wide = TimedCell(
         key="wide", table="steps", bound=None, seconds=3.0, times=(RoundTime(median_ms=10, low_ms=9, high_ms=11, n=10),)
@@ -113,7 +114,7 @@ def test_where_time_is_short_the_widest_come_first() -> None:
 
 
 def prepared(*contexts: int, device: str = "cpu", canary_rounds: int = 3, **measured: Any) -> Prepared:
-    """A sweep of cells of 2 s, of which the first is the canary."""
+    """Returns a sweep of cells of 2 s, the first of which is the canary."""
     cells = [tiny(context=context) for context in contexts]
     planned = [(cells[0], number) for number in range(canary_rounds)] + [(one, 0) for one in cells[1:]]
     return Prepared(
@@ -145,27 +146,28 @@ def ids(items: list[Expected]) -> list[tuple[int, int]]:
 
 
 def test_further_rounds_take_no_more_than_their_share_and_end_with_the_canary(monkeypatch: pytest.MonkeyPatch) -> None:
-    """5 rounds of 2 s are planned; a noise of 5% decides nothing. With a share of 1, so of 10 s, the next round takes
-    2 s for each of three cells: the one after that has time for two, and for the canary beyond its five rounds."""
+    """5 rounds of 2 s are planned, and a noise of 5% leaves every cell undecided. With a share of 1, which is 10 s, the
+    next round takes 2 s for each of three cells. The one after it has time for two cells, and for the canary beyond its
+    five rounds."""
     monkeypatch.setattr(rounds, "MAX_SHARE", 1.0)
     sweep = prepared(8, 16, 24)
     further = FurtherRounds(sweep)
-    assert further.seconds_left() == pytest.approx(6.0), "once more each cell"
+    assert further.seconds_left() == pytest.approx(6.0), "each cell once more"
     assert further.most_seconds() == pytest.approx(10.0)
     measure(further, list(sweep.cells), {8: 5.0, 16: 10.0, 24: 20.0})
     first = further.next_round()
     assert sorted(ids(first)) == [(8, 3), (16, 1), (24, 1)]
-    assert ids(first)[-1] == (8, 3), "the canary is last"
-    assert further.seconds_left() == 0.0, "all of it is decided on"
+    assert ids(first)[-1] == (8, 3), "the canary comes last"
+    assert further.seconds_left() == 0.0, "all of the time is planned"
     measure(further, first, {8: 5.0, 16: 10.0, 24: 20.0})
     second = further.next_round()
     assert len(second) <= 3
     assert ids(second)[-1][0] == 8
     measure(further, second, {8: 5.0, 16: 10.0, 24: 20.0})
-    assert further.next_round() == [], "10 s are spent"
+    assert further.next_round() == [], "all 10 s are used"
 
 
-def test_a_sweep_that_is_started_again_decides_as_it_would_have() -> None:
+def test_a_restarted_sweep_makes_the_same_decisions() -> None:
     sweep = prepared(8, 16, 24)
     further = FurtherRounds(sweep)
     measure(further, list(sweep.cells), {8: 5.0, 16: 10.0, 24: 20.0})
@@ -174,18 +176,18 @@ def test_a_sweep_that_is_started_again_decides_as_it_would_have() -> None:
     assert FurtherRounds(prepared(8, 16, 24, measured=known)).next_round() == items
 
 
-def test_cells_that_failed_or_take_long_and_given_rounds_get_none() -> None:
+def test_failed_and_slow_cells_and_a_fixed_number_of_rounds_get_no_more() -> None:
     sweep = prepared(8, 16, 24)
     known = {item.id: ok(5.0) for item in sweep.cells}
     failed, long = sweep.cells[-2].id, sweep.cells[-1].id
     known |= {failed: MeasuredRound(status="crashed", seconds=1.0), long: ok(5.0, seconds=301.0)}
     found = FurtherRounds(prepared(8, 16, 24, measured=known)).next_round()
-    assert found == [], "the canary's three rounds agree, and it comes only with others"
+    assert found == [], "the canary's rounds agree, and it is measured only together with others"
     given = Prepared(preset="laptop", machine=sweep.machine, done={}, cells=sweep.cells, measured=known)
     assert (FurtherRounds(given).next_round(), FurtherRounds(given).seconds_left()) == ([], 0.0)
 
 
-def test_on_cuda_the_forecast_counts_what_the_host_bounds() -> None:
+def test_on_cuda_the_forecast_counts_cells_bound_by_the_host() -> None:
     sweep = prepared(8, 16, 24, device="cuda")
     further = FurtherRounds(sweep)
     assert further.seconds_left() == 0.0
@@ -194,17 +196,17 @@ def test_on_cuda_the_forecast_counts_what_the_host_bounds() -> None:
     assert further.seconds_left() == pytest.approx(1.5)
 
 
-#: Three cells of three samples each: too few for an interval, so that every one is sure to get a second round.
+#: Three cells of three samples each: too few for an interval, so that each of them certainly gets a second round.
 AUTO = (*TINY, "--rounds", "auto", "--contexts", "8,16,24")
 
 
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file after the sweep `AUTO`."""
+    """Returns the file after the sweep `AUTO`."""
     path = tmp_path_factory.mktemp("rounds") / "results.duckdb"
     done = run("sweep", *AUTO, db=path)
     assert done.returncode == 0, done.stdout
-    assert "preset laptop · 5 cells" in done.stdout, "3 rounds of the canary, 1 of the others"
+    assert "preset laptop · 5 cells" in done.stdout, "3 rounds of the canary and 1 of each other cell"
     assert "One more round of " in done.stdout
     return path
 
@@ -215,9 +217,9 @@ def measured(db: Path) -> list[tuple[int, int]]:
 
 def test_undecided_cells_get_further_rounds_between_those_of_the_canary(db: Path) -> None:
     found = measured(db)
-    assert (found[0], found[4]) == ((8, 0), (8, 2)), "the canary begins and ends the plan"
+    assert (found[0], found[4]) == ((8, 0), (8, 2)), "the canary is first and last in the plan"
     assert sorted(found[:5]) == [(8, 0), (8, 1), (8, 2), (16, 0), (24, 0)]
-    assert found[-1][0] == 8, "and the sweep"
+    assert found[-1][0] == 8, "the canary is first and last in the sweep"
     counts = Counter(context for context, _ in found)
     assert set(found) == {(context, number) for context, count in counts.items() for number in range(count)}
     assert len(found) == len(set(found))
@@ -226,14 +228,14 @@ def test_undecided_cells_get_further_rounds_between_those_of_the_canary(db: Path
     assert rows(db, "FROM plan") == []
 
 
-def test_a_finished_sweep_has_nothing_more_to_measure(db: Path) -> None:
+def test_a_finished_sweep_has_nothing_left_to_measure(db: Path) -> None:
     before = db.read_bytes()
     done = run("sweep", *AUTO, db=db)
     assert (done.returncode, "Nothing to measure" in done.stdout) == (0, True), done.stdout
     assert db.read_bytes() == before
 
 
-def test_one_that_was_measured_once_goes_on_under_its_run(tmp_path: Path) -> None:
+def test_a_sweep_of_one_round_is_continued_under_its_run(tmp_path: Path) -> None:
     path = tmp_path / "results.duckdb"
     assert run("sweep", *AUTO, "--rounds", "1", db=path).returncode == 0
     done = run("sweep", *AUTO, db=path)
@@ -243,7 +245,7 @@ def test_one_that_was_measured_once_goes_on_under_its_run(tmp_path: Path) -> Non
 
 
 @pytest.mark.soak
-def test_interrupted_among_its_further_rounds_it_goes_on_with_them(tmp_path: Path) -> None:
+def test_a_sweep_interrupted_in_its_further_rounds_continues_them(tmp_path: Path) -> None:
     path = tmp_path / "results.duckdb"
     process = start("sweep", *AUTO, db=path)
     awaited(process, lambda: rows(path, "FROM plan WHERE position > 4") if path.exists() else [])
@@ -252,7 +254,7 @@ def test_interrupted_among_its_further_rounds_it_goes_on_with_them(tmp_path: Pat
     kept = measured(path)
     assert len(kept) >= 5
     totals = rows(path, "SELECT count(*) AS cells FROM plan")
-    assert totals[0]["cells"] > 5, "what was added stays to be seen"
+    assert totals[0]["cells"] > 5, "the plan still shows the added rounds"
     stopped = run("sweep", *AUTO, "--budget", "0.000001s", db=path)
     assert (stopped.returncode, "The budget ran out with" in stopped.stdout) == (0, True), "every cell is measured"
     assert measured(path) == kept

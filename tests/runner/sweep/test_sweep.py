@@ -1,4 +1,4 @@
-"""Real sweeps of tiny cells, in processes of their own: what lands in the file, and what happens the second time."""
+"""Real sweeps of tiny cells in their own processes: the rows in the file, and what a second sweep does."""
 
 import os
 import platform
@@ -36,13 +36,13 @@ WORDS = (
     "--label",
     "two rounds",
 )
-#: 5 cells, for whoever wants to come in between.
+#: 5 cells, for tests that interrupt or read during a sweep.
 FIVE = (*TINY, "--contexts", "8,12,16,20,24")
 
 
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file after the sweep `WORDS`."""
+    """Returns the file after the sweep `WORDS`."""
     path = tmp_path_factory.mktemp("sweep") / "new folder" / "results.duckdb"
     done = run("sweep", *WORDS, db=path)
     assert done.returncode == 0, done.stdout
@@ -50,7 +50,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_run_says_what_was_asked_and_where(db: Path) -> None:
+def test_the_run_records_the_request_and_the_machine(db: Path) -> None:
     (found,) = rows(db, "FROM runs")
     assert (found["label"], found["preset"], found["source"]) == ("two rounds", "laptop", "measured")
     assert found["argv"].startswith("python -m runner sweep --experiment benchmark")
@@ -82,12 +82,14 @@ def test_timings_are_those_of_the_samples(db: Path) -> None:
         assert timing["median_ms"] == pytest.approx(statistics.median(times))
         assert timing["mean_ms"] == pytest.approx(statistics.fmean(times))
         assert timing["std_ms"] == pytest.approx(statistics.stdev(times))
-        assert (timing["low_ms"], timing["high_ms"]) == (min(times), max(times)), "of 7, the ends are the interval"
-    assert len(samples) == len(timings) * 9, "2 warm-up steps each are kept"
+        assert (timing["low_ms"], timing["high_ms"]) == (min(times), max(times)), (
+            "the interval of 7 samples is from the smallest to the largest"
+        )
+    assert len(samples) == len(timings) * 9, "2 warm-up steps of each cell are kept"
     assert len(timings) == 2 * (2 + 5 + 6)
 
 
-def test_phases_are_those_of_the_mode_and_sums_of_one_another(db: Path) -> None:
+def test_cells_have_the_phases_of_their_mode_and_sums_of_phases(db: Path) -> None:
     for row in rows(db, "SELECT cell_id, mode, tokens_per_s, batch, context, phase_sum_share FROM steps"):
         of_cell = rows(
             db, f"SELECT phase, step, duration_ms, is_warmup FROM samples WHERE cell_id = '{row['cell_id']}'"
@@ -110,7 +112,7 @@ def test_phases_are_those_of_the_mode_and_sums_of_one_another(db: Path) -> None:
         assert row["phase_sum_share"] == pytest.approx(statistics.median(shares))
 
 
-def test_the_time_of_a_cell_holds_all_that_was_done(db: Path) -> None:
+def test_the_time_of_a_cell_includes_all_its_parts(db: Path) -> None:
     for row in rows(db, "FROM steps"):
         assert row["build_seconds"] + row["warmup_seconds"] + row["measure_seconds"] < row["cell_seconds"]
         assert row["omp_wait_policy"] == "PASSIVE"
@@ -119,27 +121,29 @@ def test_the_time_of_a_cell_holds_all_that_was_done(db: Path) -> None:
         assert row["compile_seconds"] is row["recompiles"] is row["compiler_fallback"] is None
 
 
-def test_nothing_is_left_beside_the_file(db: Path) -> None:
+def test_no_other_files_are_left(db: Path) -> None:
     assert Spool(db).files() == Spool(db).plans() == []
     assert rows(db, "FROM plan") == []
 
 
-def test_a_second_time_there_is_nothing_to_measure_unless_fresh(db: Path) -> None:
+def test_a_second_sweep_measures_nothing_unless_fresh(db: Path) -> None:
     before, words = db.read_bytes(), (*WORDS, "--modes", "train", "--rounds", "1")
     done = run("sweep", *words, db=db)
-    assert (done.returncode, "Nothing to measure" in done.stdout) == (0, True), "one of the 6 cells"
+    assert (done.returncode, "Nothing to measure" in done.stdout) == (0, True), "it asks for one of the 6 cells"
     assert db.read_bytes() == before
     assert Spool(db).files() == Spool(db).plans() == []
     others = {"OMP_NUM_THREADS": str(count_cores() + 1)}
-    assert "1 cell" in run_apart("sweep", *words, "--dry-run", db=db, env=others).stdout, "not with other threads"
+    assert "1 cell" in run_apart("sweep", *words, "--dry-run", db=db, env=others).stdout, (
+        "another number of threads is another sweep"
+    )
     if sys.platform == "linux":
         others = {"MALLOC_MMAP_THRESHOLD_": "65536"}
         assert "1 cell" in run_apart("sweep", *words, "--dry-run", db=db, env=others).stdout, (
-            "nor with another allocator"
+            "another allocator setting is another sweep"
         )
     assert run("sweep", *words, "--fresh", db=db).returncode == 0
     found = rows(db, "SELECT run_id, count(*) AS cells FROM steps GROUP BY run_id ORDER BY run_id")
-    assert [row["cells"] for row in found] == [6, 1], "measured again, under a run of its own"
+    assert [row["cells"] for row in found] == [6, 1], "the cell is measured again under a new run"
 
 
 @pytest.mark.soak
@@ -152,14 +156,16 @@ def test_a_step_keeps_its_memory_unless_the_user_says_otherwise(tmp_path: Path) 
         assert done.returncode == 0, done.stdout
     kept, returned = rows(db, "SELECT page_faults, allocator FROM steps JOIN runs USING (run_id) ORDER BY cell_id")
     assert "MALLOC_MMAP_THRESHOLD_=65536" in returned["allocator"]
-    assert 5 * kept["page_faults"] < returned["page_faults"], "blocks of 64 KiB and more come from the system each time"
+    assert 5 * kept["page_faults"] < returned["page_faults"], (
+        "blocks of 64 KiB and more come from the system every time"
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
-def test_interrupted_and_started_again_it_goes_on_under_its_run(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupted_sweep_continues_under_its_run(tmp_path: Path, number: signal.Signals) -> None:
     db = tmp_path / "results.duckdb"
     process = start("sweep", *FIVE, db=db)
-    awaited(process, lambda: len(seen(db)) >= 1)
+    awaited(process, lambda: len(load_visible(db)) >= 1)
     everyone = family(process)
     process.send_signal(number)
     output = ended(process)
@@ -167,13 +173,13 @@ def test_interrupted_and_started_again_it_goes_on_under_its_run(tmp_path: Path, 
     assert "Interrupted" in output
     assert "Traceback" not in output
     assert gone(everyone)
-    kept = seen(db)
+    kept = load_visible(db)
     assert 1 <= len(kept) < 5
     states = Counter(row["state"] for row in rows(db, "SELECT state FROM plan"))
     assert states["done"] <= len(kept)
-    assert states.total() == 5, "what it still owes stays to be seen"
+    assert states.total() == 5, "the plan still shows the cells that are left"
     if number == signal.SIGTERM:
-        return  # no need to see twice how it goes on
+        return  # one of the signals is enough to test how the sweep continues
     done = run("sweep", *FIVE, db=db)
     assert done.returncode == 0, done.stdout
     assert f"{len(kept)} of them measured before" in done.stdout
@@ -187,8 +193,8 @@ def test_interrupted_and_started_again_it_goes_on_under_its_run(tmp_path: Path, 
     assert rows(db, "FROM plan") == []
 
 
-def seen(db: Path) -> list[dict[str, Any]]:
-    """The cells that a reader sees; none before there is a file."""
+def load_visible(db: Path) -> list[dict[str, Any]]:
+    """Returns the cells that a reader sees; none before the file exists."""
     try:
         return rows(db, "SELECT cell_id FROM steps ORDER BY cell_id")
     except DatabaseMissing:
@@ -200,14 +206,14 @@ def test_out_of_budget_is_exit_1(tmp_path: Path) -> None:
     done = run("sweep", *FIVE, "--budget", "0.3s", db=db)
     assert done.returncode == 1
     assert "The budget ran out" in done.stdout
-    assert len(seen(db)) < 5
+    assert len(load_visible(db)) < 5
 
 
 @pytest.mark.soak
-def test_who_reads_while_it_goes_on_sees_whole_cells(tmp_path: Path) -> None:
+def test_a_reader_during_a_sweep_sees_complete_cells(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     run("sweep", *FIVE, "--budget", "0.3s", db=db)
-    kept = len(seen(db))
+    kept = len(load_visible(db))
     process = start("sweep", *FIVE, db=db)
     count, beats = 0, set()
     while process.poll() is None:
@@ -221,9 +227,9 @@ def test_who_reads_while_it_goes_on_sees_whole_cells(tmp_path: Path) -> None:
         except DatabaseMissing:
             continue
         assert all((row["timings"], row["samples"]) == (6, 6 * 4) for row in cells), (
-            "a cell is there whole or not at all"
+            "a cell is complete or not there at all"
         )
-        assert len(cells) >= count, "nothing that was seen goes away"
+        assert len(cells) >= count, "no cell that was seen disappears"
         count = len(cells)
         owed = rows(db, "FROM plan ORDER BY position")
         if owed:
@@ -268,7 +274,7 @@ def test_skipped_and_out_of_memory_cells_are_done(tmp_path: Path) -> None:
     assert "Predicted to need" in row["message"]
 
 
-def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_of_another_program_is_left_unchanged(tmp_path: Path) -> None:
     db = tmp_path / "mine.duckdb"
     with duckdb.connect(db) as connection:
         connection.execute("CREATE TABLE steps_of_a_stair AS SELECT 17 AS height")
