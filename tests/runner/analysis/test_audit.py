@@ -1,6 +1,6 @@
-"""Each rule of the audit speaks on numbers that break it and is silent on numbers that do not.
+"""Each rule of the audit has a finding for numbers that break it and none for numbers that do not.
 
-What published reports got wrong is judged by their own figures, in tests/runner/analysis/test_audit_published.py.
+Errors of published reports are tested with their own figures in tests/runner/analysis/test_audit_published.py.
 """
 
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ def seen_by(reasons: str = "", *, others: int = 0) -> TelemetryRow:
 
 
 @pytest.mark.parametrize("row", [STEP, ATTENTION, MEMORY], ids=["step", "attention", "memory"])
-def test_a_sound_row_has_no_finding_and_the_best_grade(row: Audited) -> None:
+def test_a_good_row_has_no_finding_and_the_best_grade(row: Audited) -> None:
     timings = [*both(1.0, 2.0), timed(median_ms=3.0, low_ms=2.9, high_ms=3.1)]
     assert audit(row, step_ms=STEADY, timings=timings, telemetry=[seen_by()], run=H200) == []
     assert grade([]) == "A"
@@ -97,7 +97,7 @@ CASES: list[Case] = [
     ("drifting", ATTENTION, {}, {"step_ms": [*STEADY, *[10.5] * 3, *[11.2] * 9]}, "C"),
     ("machine_drift", STEP, {"started_at": NOON}, {"drifts": [DRIFT]}, "C"),
     ("machine_drift", ATTENTION, {"started_at": NOON + timedelta(minutes=12)}, {"drifts": [DRIFT]}, "C"),
-    # 501 faults of half a microsecond are 2.5% of 10 ms
+    # 1,001 faults of half a microsecond are 5% of 10 ms
     ("page_faults", STEP, {"page_faults": 1001.0}, {"timings": [timed("step", median_ms=10.0)]}, "B"),
     ("page_faults", ATTENTION, {"page_faults": 1001.0}, {"timings": [timed("step", median_ms=10.0)]}, "B"),
     ("throttled", ATTENTION, {}, {"telemetry": [seen_by(), seen_by("power cap")]}, "C"),
@@ -111,14 +111,14 @@ CASES: list[Case] = [
     ("phases_do_not_add", STEP, {"phase_sum_share": 0.97}, {}, "B"),
     ("phases_do_not_add", STEP, {"phase_sum_share": 1.03}, {}, "B"),
     ("busy_machine", STEP, {"other_cpu_share": 0.11}, {}, "C"),
-    ("busy_machine", STEP, {"other_cpu_share": 0.36, "threads": 3}, {"run": FOUR_CORES}, "C"),  # 10% and one core
+    ("busy_machine", STEP, {"other_cpu_share": 0.36, "threads": 3}, {"run": FOUR_CORES}, "C"),  # over one core and 10%
     ("busy_machine", STEP, {"other_cpu_share": 0.11, "threads": 4}, {"run": FOUR_CORES}, "C"),
     ("recompiled", STEP, {"recompiles": 1}, {}, "D"),
     ("compiler_fallback", STEP, {"compiler_fallback": True}, {}, "D"),
-    ("wrong_result", STEP, {"compiled_gradient_error": 1.0}, {}, "D"),  # it has none
+    ("wrong_result", STEP, {"compiled_gradient_error": 1.0}, {}, "D"),  # eager's gradient has no error
     ("above_peak", STEP, {"mfu": 1.01}, {}, "D"),
     ("above_peak", ATTENTION, {"backward_flops_per_s": 990e12}, {}, "D"),  # the H200's datasheet says 989.5
-    ("above_peak", ATTENTION, {"forward_bytes_per_s": 4.9e12}, {}, "D"),  # and 4.8 TB/s
+    ("above_peak", ATTENTION, {"forward_bytes_per_s": 4.9e12}, {}, "D"),  # the datasheet says 4.8 TB/s
     ("leaks_memory", STEP, {"memory_growth_bytes": 2**20, "steps": 60, "peak_allocated_bytes": GIB}, {}, "C"),  # 5.9%
     ("no_effect", STEP, {"logits_dtype": "float32"}, {}, "D"),
     ("tf32_as_fp32", STEP, {"precision": "fp32", "logits_dtype": "float32", "matmul_precision": "tf32"}, {}, "D"),
@@ -148,7 +148,7 @@ def test_one_broken_number_gives_one_finding(case: Case) -> None:
     code, row, changed, beside, expected_grade = case
     known = {"step_ms": STEADY, "run": H200, **beside}
     findings = judge(replace(row, **changed), context(**known))
-    if code == "launch_bound" and row is STEP:  # 15 of 10 ms issued twice: the host is the slower one
+    if code == "launch_bound" and row is STEP:  # 15 of 10 ms twice, for forward and backward: the host is slower
         assert findings[0].evidence == {"host_ms": 30.0, "device_ms": 30.0}
     elif code == "launch_bound":
         assert findings[0].evidence == {"device_ms": 11.2, "loop_ms": 36.0}
@@ -177,31 +177,31 @@ def test_every_code_of_a_rule_has_a_remedy() -> None:
         (STEP, {}, {"timings": both(10.0, 5.1)}),
         (STEP, {}, {"timings": both(10.0, 20.0, host_median_ms=14.8, clock="cuda-event")}),
         (STEP, {}, {"timings": both(10.0, 20.0, host_median_ms=15.0, clock="host")}),
-        # Waited for, it is the host's; in a loop it is not, and that is what the row goes by.
+        # Waited for, the host sets the time; in a loop it does not, and `bound` is about the loop.
         (STEP, {"bound": "device"}, {"timings": both(10.0, 20.0, host_median_ms=15.0, clock="cuda-event")}),
         (STEP, {"bound": "device"}, {"timings": [timed("step", loop_ms=11.5, device_ms=11.2)]}),
         (STEP, {"started_at": NOON - timedelta(minutes=1)}, {"drifts": [DRIFT]}),
-        # What sets the canary's time does not set this one's.
+        # The canary's time is bound by something else than this one's.
         (STEP, {"started_at": NOON}, {"drifts": [DRIFT], "timings": [timed("step", median_ms=10.0, device_ms=9.9)]}),
         (STEP, {}, {"drifts": [DRIFT]}),
         (STEP, {"page_faults": 999.0}, {"timings": [timed("step", median_ms=10.0)]}),  # 5.0%
-        (STEP, {"page_faults": 99.0}, {"timings": [timed("step", median_ms=0.5)]}),  # 10%, of few
+        (STEP, {"page_faults": 99.0}, {"timings": [timed("step", median_ms=0.5)]}),  # 10%, but of few faults
         (STEP, {"page_faults": 501.0}, {}),
         (STEP, {"status": "oom", "steps": 1, "predicted_peak_bytes": 80 * GIB}, {}),
-        (STEP, {"compiled_gradient_error": 0.4}, {}),  # of bfloat16, in a deep model
-        (ATTENTION, {"forward_bytes_per_s": 4.9e12, "cache": "hot"}, {}),  # from the L2 cache
-        (ATTENTION, {"implementation": "sdpa-flash", "saved_bytes": 110}, {}),  # an estimate there
+        (STEP, {"compiled_gradient_error": 0.4}, {}),  # normal for bfloat16 in a deep model
+        (ATTENTION, {"forward_bytes_per_s": 4.9e12, "cache": "hot"}, {}),  # read from the L2 cache
+        (ATTENTION, {"implementation": "sdpa-flash", "saved_bytes": 110}, {}),  # only an estimate for fused attention
         (ATTENTION, {"seq_len": 64}, {}),
         (MEMORY, {"residual_bytes": GIB // 51}, {}),
         (STEP, {"other_cpu_share": 0.35, "threads": 3}, {"run": FOUR_CORES}),
         (MEMORY, {"residual_bytes": GIB // 21}, {"run": LAPTOP}),
         (MEMORY, {"gradients_bytes": 0, "peak_phase": "backward"}, {}),
         (MEMORY, {"peak_allocated_bytes": GIB + GIB // 11}, {}),
-        # 250 MiB are what libraries keep for themselves, however small the problem
+        # libraries keep 250 MiB for themselves, however small the problem is
         (ATTENTION, {"peak_allocated_bytes": 250 * 2**20, "predicted_peak_bytes": 2**20}, {}),
     ],
 )
-def test_what_is_within_bounds_is_not_said(row: Audited, changed: dict[str, Any], beside: dict[str, Any]) -> None:
+def test_values_within_bounds_give_no_finding(row: Audited, changed: dict[str, Any], beside: dict[str, Any]) -> None:
     known = {"step_ms": STEADY, "run": H200, **beside}
     assert judge(replace(row, **changed), context(**known)) == []
 
@@ -218,7 +218,7 @@ def test_unknown_numbers_and_failed_cells_give_no_finding() -> None:
 
 
 @pytest.mark.parametrize(("bound", "said"), [(None, 2), ("host", 2), ("device", 0)])
-def test_equal_times_of_unequal_work_are_the_hosts_unless_the_device_is_known_to_set_them(
+def test_equal_times_of_unequal_work_are_bound_by_the_host_unless_the_device_is_known_to_bind(
     bound: Bound | None, said: int
 ) -> None:
     seen = RowContext(timings={"step": timed("step", median_ms=10.0)})
@@ -236,30 +236,31 @@ def test_the_worst_finding_decides_the_grade() -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case[-1] == "D"], ids=lambda case: case[0])
-def test_a_fault_rests_on_nothing_that_comparisons_leave_unread(case: Case) -> None:
-    """Comparisons of thousands of cells read neither samples nor telemetry, and of the phases only these."""
+def test_faults_are_found_from_what_comparisons_read(case: Case) -> None:
+    """Comparisons of thousands of cells read no samples and no telemetry, and only these of the phases."""
     code, row, broken, known, _ = case
     timings = [timing for timing in known.get("timings", ()) if timing.phase in FAULT_PHASES]
     found = audit(replace(row, **broken), timings=timings, run=known.get("run", H200))
     assert code in [finding.code for finding in found if finding.severity == "fault"]
 
 
-def test_findings_carry_the_numbers_they_rest_on() -> None:
+def test_findings_contain_the_numbers_they_rest_on() -> None:
     (cold,) = audit(STEP, step_ms=[31.0, *STEADY])
     assert (cold.evidence["first_ms"], cold.evidence["median_ms"]) == (31.0, 10.0)
     (held,) = audit(STEP, telemetry=[seen_by(), seen_by("power cap,hardware thermal")])
     assert held.evidence == {"reasons": "hardware thermal, power cap"}
-    (spread,) = audit(STEP, timings=SPREAD)  # one step of 120 ms among nine of 20: 30 ± 31.62
+    (spread,) = audit(STEP, timings=SPREAD)  # one step of 120 ms among nine of 20: mean 30, std 31.62
     assert spread.evidence["steady_ms"] == pytest.approx(20.0, abs=0.01)
 
 
 def test_nvmls_bits_in_words() -> None:
-    assert format_throttles(0x1) == ""  # idle clocks hold nothing down
+    assert format_throttles(0x1) == ""  # idle clocks are not throttled
     assert format_throttles(0x4 | 0x40) == "power cap,hardware thermal"
 
 
-def test_cells_of_a_file_are_judged_beside_those_of_their_run(tmp_path: Path) -> None:
-    """Asked about one cell alone, its partner in fp32 is found in the run, and the machine for the allowed rest."""
+def test_cells_of_a_file_are_judged_together_with_their_run(tmp_path: Path) -> None:
+    """The audit of one cell finds its partner in fp32 in the same run, and the machine, which decides the allowed
+    residual."""
     of = rows.run(device="cpu")
     parts = {"activations": 2**20, "temporaries": 2**20}
     same = {"saved_bytes": 2**20, "residual_bytes": 2**16}

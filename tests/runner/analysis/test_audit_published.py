@@ -1,6 +1,6 @@
-"""What five published reports got wrong, judged by the audit from their own figures in data/reference.
+"""The errors of five published reports, found by the audit from their own figures in data/reference.
 
-Times are in ms; `std` of reports 000 and 002 is the population's, and is brought to the sample's (√(n / (n − 1))).
+Times are in ms. `std` of reports 000 and 002 is the population's and is converted to the sample's (√(n / (n − 1))).
 """
 
 import csv
@@ -24,13 +24,13 @@ MIB = 2**20
 
 
 def lines(table: str) -> dict[int, dict[str, str]]:
-    """The rows of a published table by their line in the report."""
+    """Returns the rows of a published table by their line in the report."""
     with (REFERENCE / f"{table}.csv").open() as file:
         return {int(row["source_line"]): row for row in csv.DictReader(file)}
 
 
 def times(row: Mapping[str, str], unit: str = "ms", **std: float) -> list[TimingRow]:
-    """Its published means; `std` by phase, in ms."""
+    """Returns a row's published means as timings; `std` is given by phase, in ms."""
     scale = {"ms": 1.0, "s": 1e3}[unit]
     phases: tuple[Phase, ...] = ("forward", "backward")
     return [
@@ -54,8 +54,8 @@ def codes(findings: list[Finding]) -> list[str]:
     return [finding.code for finding in findings]
 
 
-def beside(known: list[tuple[Audited, list[TimingRow]]]) -> list[list[str]]:
-    """The codes of what the rows show together, row by row."""
+def codes_together(known: list[tuple[Audited, list[TimingRow]]]) -> list[list[str]]:
+    """Returns the codes of the findings for the rows together, row by row."""
     seen = [(row, RowContext(timings={timing.phase: timing for timing in timings})) for row, timings in known]
     found = judge_together(seen)
     return [codes(found.get(row.cell_id, [])) for row, _ in known]
@@ -63,13 +63,14 @@ def beside(known: list[tuple[Audited, list[TimingRow]]]) -> list[list[str]]:
 
 @pytest.mark.parametrize(("table", "line"), [("001_e2e_rtxpro6000_warmup0", 33), ("001_e2e_rtxpro6000_compiled", 64)])
 def test_backward_by_subtraction(table: str, line: int) -> None:
-    """−2.7 ms and 0.2 ms."""
+    """The results are −2.7 ms and 0.2 ms."""
     assert codes(audit(step(), timings=times(lines(table)[line], "s"))) == ["impossible_ratio"]
     assert audit(step(), timings=times(lines("001_e2e_rtxpro6000")[23], "s")) == []
 
 
 def test_a_cold_first_backward() -> None:
-    """34.2 ± 34.4 ms over ten steps: steady ≈ mean − std / 3 = 22.7 ms; the forward pass was warm and is fine."""
+    """34.2 ± 34.4 ms over ten steps: steady ≈ mean − std / 3 = 22.7 ms. The forward pass was warm and has no
+    finding."""
     row = lines("000_benchmarking_script")[5]
     std: dict[str, Any] = {
         phase: float(row[f"{phase}_std_ms"]) * math.sqrt(10 / 9) for phase in ("forward", "backward")
@@ -79,8 +80,8 @@ def test_a_cold_first_backward() -> None:
     assert found.evidence["steady_ms"] == pytest.approx(34.1995732 - 34.42309040537658 / 3)
 
 
-def test_peaks_of_the_configuration_before() -> None:
-    """24,958 MiB for a problem of 45 MiB; the rows around it are their own."""
+def test_peaks_of_an_earlier_configuration() -> None:
+    """The row has 24,958 MiB for a problem of 45 MiB; the peaks of the rows around it are their own."""
     found = {}
     for row in lines("002_attention_benchmarking").values():
         cell = AttentionCell(implementation="naive", seq_len=int(row["seq_len"]), d_head=int(row["d_head"]),
@@ -91,9 +92,9 @@ def test_peaks_of_the_configuration_before() -> None:
     assert {place for place, said in found.items() if "peak_carried_over" in said} == {(256, 32), (256, 64), (256, 128)}
 
 
-def test_float32_that_was_tf32() -> None:
-    """16,384 wide over 128 tokens with its four projections: 8 B S d² + 4 B S² d operations in 12.9 ms are 171 TFLOP/s,
-    and the device's document says 126."""
+def test_tf32_reported_as_float32() -> None:
+    """16,384 wide over 128 tokens with four projections: 8 B S d² + 4 B S² d operations in 12.9 ms are 171 TFLOP/s, and
+    the device's datasheet says 126."""
     row = lines("001_attention_rtxpro6000")[176]
     flops = 8 * 8 * 128 * 16384**2 + 4 * 8 * 128**2 * 16384
     rate = flops / float(row["forward_mean_s"])
@@ -105,7 +106,7 @@ def test_float32_that_was_tf32() -> None:
 
 
 def test_autocast_that_was_never_entered() -> None:
-    """The same bytes in bf16 as in fp32, cell by cell."""
+    """Each cell has the same bytes in bf16 as in fp32."""
     tables = [lines(f"001_attention_rtxpro6000_{name}compiled").values() for name in ("", "bf16_")]
     for wide, narrow in zip(*tables, strict=True):
         pair = [
@@ -113,11 +114,11 @@ def test_autocast_that_was_never_entered() -> None:
                      peak_allocated_bytes=round(float(row["model_plus_fwd_plus_back_mem_mib"]) * MIB))
             for precision, row in (("fp32", wide), ("bf16", narrow))
         ]  # fmt: skip
-        assert beside([(row, []) for row in pair]) == [[], ["no_effect"]]
+        assert codes_together([(row, []) for row in pair]) == [[], ["no_effect"]]
 
 
-def test_axes_that_changed_places() -> None:
-    """Contexts of 16 to 128 under widths of 256 to 16,384: so says the report, and meant the other way round."""
+def test_swapped_axes() -> None:
+    """The report has contexts of 16 to 128 and widths of 256 to 16,384, and meant them the other way round."""
     published = lines("001_attention_rtxpro6000").values()
     swapped = [audit(attended(int(row["context_length"]), int(row["d_model"]))) for row in published]
     assert all(codes(found) == ["swapped_axes"] for found in swapped)
@@ -126,7 +127,7 @@ def test_axes_that_changed_places() -> None:
 
 
 def test_a_step_that_spilled() -> None:
-    """Backward 186 times as long as forward; the size below it is fine."""
+    """Backward takes 186 times as long as forward; the next smaller size has no finding."""
     tables = lines("004_e2e")
     (found,) = audit(step("xl@2025"), timings=times(tables[9]))
     assert found.code == "spilled"
@@ -135,35 +136,35 @@ def test_a_step_that_spilled() -> None:
 
 
 def test_a_first_backward_of_a_cell_that_fits() -> None:
-    """2.53 ms after 0.119 ms, 21 times as long, in a problem of 25 MiB: no memory was short."""
+    """2.53 ms after 0.119 ms is 21 times as long, in a problem of 25 MiB: there was enough memory."""
     row = lines("003_attention")[429]
     card = RunRow(run_id=RUN, sweep_key="", device_memory_bytes=24 * 2**30)
     known = attended(256, 16, predicted_peak_bytes=25 * MIB)
     assert codes(audit(known, timings=times(row), run=card)) == ["impossible_ratio"]
 
 
-def test_context_that_looks_free() -> None:
-    """Small takes 80.0, 80.2, 80.9 and 137.9 ms at 128 to 1,024 tokens; large 238, 242, 396 and 852."""
+def test_a_context_that_seems_to_cost_nothing() -> None:
+    """Small takes 80.0, 80.2, 80.9 and 137.9 ms at 128 to 1,024 tokens; large takes 238, 242, 396 and 852."""
     rows = list(lines("000_nsys_benchmark_summary").values())
     for size, flat in (("small", 3), ("large", 2)):
         chosen = [row for row in rows if row["model_size"] == size]
         known = [(step(size, context=int(row["context_length"])), times(row)) for row in chosen]
-        assert beside(list(known)) == [["launch_bound"]] * flat + [[]] * (4 - flat)
+        assert codes_together(list(known)) == [["launch_bound"]] * flat + [[]] * (4 - flat)
 
 
-def test_compiled_that_is_eager() -> None:
-    """Medium on an M4: 497 and 1,056 ms eager, 494 and 1,054 compiled. On the CPU, backward differs by 3%."""
+def test_eager_reported_as_compiled() -> None:
+    """Medium on an M4 takes 497 and 1,056 ms eager, and 494 and 1,054 compiled. On the CPU, backward differs by 3%."""
     rows = [row for row in lines("001_e2e_mbair").values() if row["model_size"] in ("S", "M")]
     for device, size, said in (("mps", "M", ["no_effect"]), ("cpu", "S", [])):
         pair = [row for row in rows if (row["device"], row["model_size"]) == (device, size)]
         known = [(step("medium", backend=backend), times(row, "s"))
                  for backend, row in zip(("eager", "compiled"), pair, strict=True)]  # fmt: skip
-        assert beside(list(known)) == [[], said]
+        assert codes_together(list(known)) == [[], said]
 
 
-def test_an_h200_that_waits_for_the_host() -> None:
-    """Measured on an NVIDIA H200, small at 512 tokens, eager: in bf16 the host sets the time, in compiled fp32 it does
-    not, though both are called fast."""
+def test_a_host_bound_step_of_an_h200() -> None:
+    """Measured on an NVIDIA H200, small at 512 tokens, eager: the host bounds the time in bf16 but not in compiled
+    fp32, though the report calls both fast."""
     measured: dict[str, list[tuple[Phase, float, float]]] = {
         "bf16": [("forward", 15.474832, 15.476443), ("loss", 0.707024, 0.706767), ("backward", 30.27512, 30.278123)],
         "fp32": [("forward", 15.499712, 6.411107), ("loss", 0.077616, 0.167874), ("backward", 27.572912, 8.196568)],

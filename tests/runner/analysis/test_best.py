@@ -1,4 +1,5 @@
-"""The best way to run a step is the fastest that was measured as usual, on one machine, beside the plain step."""
+"""The best way to run a step is the fastest one measured with usual effort on one machine, compared with the plain
+step."""
 
 from pathlib import Path
 from uuid import UUID
@@ -13,13 +14,13 @@ from tests.synthetic import rows
 
 
 def store(path: Path, *cells: StepCell) -> Path:
-    """A file with each cell in three rounds, so that it is known what processes differ by."""
+    """Writes a file with each cell in three rounds, so that the noise between processes is known."""
     run = rows.run()
     return rows.store(path, run, [rows.ok(run, cell, round=number) for cell in cells for number in range(3)])
 
 
-def test_the_fastest_way_stands_beside_the_plain_step(tmp_path: Path) -> None:
-    """fp32 over bf16 is 2, and compiled 1.25 on top: 2.5 times as fast as the plain step."""
+def test_the_fastest_way_is_compared_with_the_plain_step(tmp_path: Path) -> None:
+    """bf16 is twice as fast as fp32, and compiled another 1.25 times: 2.5 times as fast as the plain step."""
     bf16 = {"precision": "bf16"}
     path = store(tmp_path / "r.duckdb", rows.asked(), rows.asked(**bf16), rows.asked(**bf16, backend="compiled"))
     (best,) = find_best(load_steps(path, Selection()))
@@ -32,7 +33,7 @@ def test_the_fastest_way_stands_beside_the_plain_step(tmp_path: Path) -> None:
     assert not best.rivals
 
 
-def test_steps_that_ask_for_something_else_are_not_ways_of_one(tmp_path: Path) -> None:
+def test_steps_of_other_work_are_not_compared(tmp_path: Path) -> None:
     cells = [
         rows.asked(),
         rows.asked(context=64),
@@ -44,8 +45,8 @@ def test_steps_that_ask_for_something_else_are_not_ways_of_one(tmp_path: Path) -
     assert [(best.tried, best.plain is best.cell) for best in found] == [(1, True)] * 5
 
 
-def test_a_step_measured_once_has_rivals_and_one_of_another_machine_is_none(tmp_path: Path) -> None:
-    """Of cells in one process each nothing is known of what processes differ by: the slower may be as fast."""
+def test_a_step_measured_once_has_rivals_but_none_from_another_machine(tmp_path: Path) -> None:
+    """With one process a cell, the noise between processes is unknown: the slower step may be as fast."""
     run = rows.run()
     path = rows.store(
         tmp_path / "r.duckdb", run, [rows.ok(run, rows.asked()), rows.ok(run, rows.asked(precision="bf16"))]
@@ -58,7 +59,7 @@ def test_a_step_measured_once_has_rivals_and_one_of_another_machine_is_none(tmp_
     assert (found["Example CPU · bench2"].plain, found["Example CPU · bench2"].speedup) == (None, None)
 
 
-def test_a_step_without_warm_up_is_no_way_to_train(tmp_path: Path) -> None:
+def test_a_step_without_warm_up_is_not_considered(tmp_path: Path) -> None:
     path = store(tmp_path / "r.duckdb", rows.asked(precision="bf16", warmup_steps=0), rows.asked())
     (best,) = find_best(load_steps(path, Selection(settled=False)))
     assert best.cell.cell.precision == "fp32"

@@ -1,4 +1,4 @@
-"""The caching allocator's blocks, worked out from events, against an allocator that knows them: one made here."""
+"""The caching allocator's blocks, computed from its events and compared with a simulated allocator that knows them."""
 
 import io
 import pickle
@@ -15,7 +15,7 @@ MIB, GRANULE = 2**20, 512
 
 @dataclass
 class Allocator:
-    """CUDA's caching allocator with one stream: best fit, blocks cut or given whole, free neighbors put together."""
+    """CUDA's caching allocator with one stream: best fit, blocks split or given whole, free neighbors merged."""
 
     blocks: list[list[Any]] = field(default_factory=list)  # [address, size, asked or None, segment]
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Allocator:
                 self.blocks.remove(low)
 
     def give_back(self) -> None:
-        """What `torch.cuda.empty_cache` does."""
+        """Does what `torch.cuda.empty_cache` does."""
         for block in [b for b in self.blocks if b[2] is None and b[1] == self.segments[b[3]]]:
             self.blocks.remove(block)
             self._tell("segment_free", block[0], self.segments.pop(block[3]))
@@ -67,7 +67,7 @@ class Allocator:
         self.events.append({"action": action, "addr": address, "size": size, "time_us": len(self.events)})
 
     def snapshot(self, since: int = 0) -> dict[str, Any]:
-        """As `torch.cuda.memory._snapshot` gives it when recording began with the event of this number."""
+        """Returns what `torch.cuda.memory._snapshot` would if recording had begun with the event of this number."""
         segments = []
         for address, whole in self.segments.items():
             held = sorted(b for b in self.blocks if b[3] == address)
@@ -78,8 +78,8 @@ class Allocator:
 
 
 def run(seed: int, *, begins: int) -> tuple[Allocator, int, int]:
-    """400 random allocations and frees, recorded from one of them on. Returns the event with which the recording begins
-    and what was allocated then; the allocator's peak is counted from there."""
+    """Makes 400 random allocations and frees, recorded from some point on. Returns the event at which the recording
+    begins and the bytes allocated then; the allocator's peak is counted from there."""
     order, made, alive = random.Random(seed), Allocator(), list[int]()
     since = held = 0
     for step in range(400):
@@ -95,7 +95,7 @@ def run(seed: int, *, begins: int) -> tuple[Allocator, int, int]:
 
 
 def timeline(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """The columns of `timelines` that reading the pickled snapshot gives."""
+    """Returns the columns of `timelines` after importing the pickled snapshot."""
     (found,) = read(io.BytesIO(pickle.dumps(snapshot)))
     columns: dict[str, Any] = found["timeline"]
     return columns
@@ -103,7 +103,7 @@ def timeline(snapshot: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_peak_in_blocks_is_the_allocators_own(seed: int) -> None:
-    """To the byte where the recording begins with the process; the bytes asked for are fewer."""
+    """It is exact if the recording begins with the process; fewer bytes were requested."""
     made, _, _ = run(seed, begins=0)
     row = timeline(made.snapshot())
     assert row["peak_block_bytes"] == made.peak > row["peak_bytes"]
@@ -112,7 +112,8 @@ def test_the_peak_in_blocks_is_the_allocators_own(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_recording_that_begins_later_knows_what_is_still_there(seed: int) -> None:
-    """Of what was there and went, only the rounded size is known: the totals are at most that much too small."""
+    """For blocks that existed before and were freed, only the rounded size is known: the totals are too small by that
+    at most."""
     made, since, held = run(seed, begins=300)
     row = timeline(made.snapshot(since))
     freed = {event["addr"] for event in made.events[since:] if event["action"] == "free_requested"}
@@ -128,7 +129,7 @@ def test_a_recording_that_begins_later_knows_what_is_still_there(seed: int) -> N
     [({"expandable_segments": False, "max_split_size": -1, "roundup_power2_divisions": {"1": 0}}, True),
      ({"roundup_power2_divisions": {"1": 0, "64": 4}}, False), ("?", True), ({"max_split_size": "x"}, True)],
 )  # fmt: skip
-def test_settings_that_round_in_another_way_make_it_unknown(settings: object, known: bool) -> None:
+def test_settings_that_change_rounding_make_blocks_unknown(settings: object, known: bool) -> None:
     made = Allocator()
     made.allocate(700)
     row = timeline(made.snapshot() | {"allocator_settings": settings})
@@ -136,7 +137,7 @@ def test_settings_that_round_in_another_way_make_it_unknown(settings: object, kn
 
 
 def test_blocks_by_hand() -> None:
-    """12 MiB and 1 byte are rounded up by 511, 7 MiB not at all; 19.25 MiB get the whole of a segment of 20 MiB."""
+    """12 MiB and 1 byte are rounded up by 511 bytes, 7 MiB not at all; 19.25 MiB get a whole segment of 20 MiB."""
     made = Allocator()
     for asked in (12 * MIB + 1, 7 * MIB):
         made.allocate(asked)

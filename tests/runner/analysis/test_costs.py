@@ -1,4 +1,4 @@
-"""The cost formulas against what PyTorch counts: parameters, FLOPs, saved tensors, peak memory."""
+"""The cost formulas compared with PyTorch's counts: parameters, FLOPs, saved tensors, peak memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ def make_cell(**changes: Any) -> StepCell:
 
 
 def small(**changes: Any) -> StepCell:
-    """`small` of both editions at its default context."""
+    """Returns `small`, which is the same in both editions, at its default context."""
     return make_cell(
         **{"d_model": 768, "d_ff": 3072, "layers": 12, "heads": 12, "vocabulary": 10_000, "batch": 4, "context": 512}
         | changes
@@ -45,8 +45,9 @@ def test_parameters() -> None:
     assert steps.parameter_count(cell) == sum(parameter.numel() for parameter in Transformer(cell).parameters())
 
 
-def test_flops_of_small_worked_out_by_hand() -> None:
-    """2,048 tokens. A layer: 4 projections of 768 x 768, SwiGLU of 3 x 768 x 3,072, scores of 12 heads 64 wide."""
+def test_flops_of_small_computed_by_hand() -> None:
+    """2,048 tokens. A layer has 4 projections of 768 x 768, SwiGLU of 3 x 768 x 3,072, and scores of 12 heads 64
+    wide."""
     flops = steps.forward_flops(small())
     assert flops.projections == 12 * 2 * 2048 * 4 * 768 * 768 == 115_964_116_992
     assert flops.feed_forward == 12 * 2 * 2048 * 3 * 768 * 3072 == 347_892_350_976
@@ -60,7 +61,7 @@ def test_flops_of_small_worked_out_by_hand() -> None:
 @pytest.mark.parametrize("attention", ["naive", "sdpa-math"])
 @pytest.mark.parametrize("checkpoint_blocks", [0, 2, *(pytest.param(n, marks=pytest.mark.soak) for n in (1, 3, 5))])
 def test_flops_equal_pytorch_counter(attention: str, checkpoint_blocks: int) -> None:
-    """Fused attention is left out: the counter knows no FLOPs of the CPU's flash kernel, and counts CUDA's backward as
+    """Fused attention is left out: the counter cannot count the CPU's flash kernel, and it counts CUDA's backward as
     five products where the formula counts the four of the derivative."""
     cell = make_cell(attention=attention, checkpoint_blocks=checkpoint_blocks)
     model, tokens = Transformer(cell), random_tokens(cell)
@@ -75,7 +76,7 @@ def test_flops_equal_pytorch_counter(attention: str, checkpoint_blocks: int) -> 
 # ---------------------------------------------------------------------------------------------------------------- bytes
 
 
-def test_stream_and_state_of_small_worked_out_by_hand() -> None:
+def test_stream_and_state_of_small_computed_by_hand() -> None:
     assert activations.residual_stream_bytes(small(context=128)) == 4 * 128 * 768 * 4 == 1_572_864
     assert activations.residual_stream_bytes(small(precision="bf16")) == 4 * 512 * 768 * 4
     assert activations.residual_stream_bytes(small(weights_dtype="bf16")) == 4 * 512 * 768 * 2
@@ -86,10 +87,10 @@ def test_stream_and_state_of_small_worked_out_by_hand() -> None:
 
 
 def bytes_saved_by_autograd(cell: StepCell) -> int:
-    """Every storage that the hooks see, once, but for the model's own parameters."""
+    """Returns the bytes of every storage that the hooks see, counted once, without the model's own parameters."""
     model, tokens = Transformer(cell), random_tokens(cell)
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-    seen: dict[int, torch.UntypedStorage] = {}  # holding the storages, so that no address is used twice
+    seen: dict[int, torch.UntypedStorage] = {}  # keeps the storages alive, so that no address is used twice
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -106,13 +107,13 @@ def bytes_saved_by_autograd(cell: StepCell) -> int:
 @pytest.mark.parametrize("attention", ["naive", "sdpa-flash", "sdpa-math"])
 @pytest.mark.parametrize("kind", [{}, {"precision": "bf16"}, {"weights_dtype": "bf16"}])
 def test_saved_bytes_equal_what_autograd_saves(attention: str, kind: dict[str, str]) -> None:
-    """To the byte; the formula reads no dtype or shape from the model."""
+    """They are equal to the byte; the formula reads no dtype or shape from the model."""
     cell = make_cell(attention=attention, **kind)
     assert activations.saved_bytes(cell, device="cpu").total == bytes_saved_by_autograd(cell)
 
 
 def test_cuda_autocast_keeps_softmax_twice() -> None:
-    """Float32 weights and their half-width copy instead of half-width ones: 4 bytes more a score."""
+    """Float32 weights and a half-precision copy are saved instead of half-precision weights: 4 more bytes a score."""
     naive = {device: activations.saved_bytes(small(precision="bf16"), device=device) for device in ("cpu", "cuda")}
     assert naive["cuda"].attention - naive["cpu"].attention == 4 * (4 * 12 * 512 * 512)
     fused = small(precision="bf16", attention="sdpa-flash")
@@ -123,8 +124,8 @@ def test_cuda_autocast_keeps_softmax_twice() -> None:
 
 
 def measured_peak_bytes(cell: StepCell) -> int:
-    """Parameters, optimizer state, data and tables, and the most that one step's allocations add up to, by PyTorch's
-    profiler."""
+    """Returns the bytes of parameters, optimizer state, data and tables, plus the largest sum of one step's allocations
+    according to PyTorch's profiler."""
     model, tokens, targets = Transformer(cell), random_tokens(cell), random_tokens(cell).flatten()
     optimizer = torch.optim.AdamW(model.parameters(), foreach=cell.optimizer == "foreach")
     step = make_step(cell, model, tokens, targets, optimizer)
@@ -148,7 +149,7 @@ def measured_peak_bytes(cell: StepCell) -> int:
 def make_step(
     cell: StepCell, model: Transformer, tokens: Tensor, targets: Tensor, optimizer: torch.optim.Optimizer
 ) -> Callable[[], None]:
-    """A training loop's step by the book, gradients freed at its end."""
+    """Returns an ordinary step of a training loop, which frees the gradients at its end."""
 
     def step() -> None:
         with torch.set_grad_enabled(cell.mode != "inference"), autocast(cell):
@@ -165,9 +166,9 @@ def make_step(
     return step
 
 
-#: A few numbers of 8 bytes, such as what the scores of a layer are divided by, are in no formula.
+#: A few numbers of 8 bytes, such as the divisor of a layer's scores, are in no formula.
 EXACT = 5e-5
-#: One cell for each moment that can be the peak: a long context, a large vocabulary, many parameters.
+#: One cell for each moment that can have the peak: a long context, a large vocabulary, many parameters.
 LONG = {"context": 256, "layers": 4}
 WORDY = {"vocabulary": 2000}
 WIDE = {"d_model": 192, "d_ff": 768, "context": 24}
@@ -177,7 +178,7 @@ WIDE = {"d_model": 192, "d_ff": 768, "context": 24}
     ("changes", "moment", "tolerance"),
     [
         ({**LONG, "mode": "inference"}, "forward", EXACT),
-        ({**LONG, "mode": "inference", "precision": "bf16"}, "forward", 0.02),  # oneDNN's scratch
+        ({**LONG, "mode": "inference", "precision": "bf16"}, "forward", 0.02),  # scratch memory of oneDNN
         ({**LONG, "mode": "forward"}, "forward", 0.02),
         ({**LONG, "mode": "forward", "checkpoint_blocks": 3}, "forward", EXACT),
         ({**LONG, "mode": "train"}, "last block", EXACT),
@@ -212,12 +213,12 @@ H200 = "NVIDIA H200"
 
 
 def grown_bytes(cell: StepCell) -> int:
-    """By how much the rotary tables have grown since the H200 was measured: they were half as large."""
+    """Returns how much the rotary tables have grown since the H200 was measured, when they were half as large."""
     return cell.context * (cell.shape.d_model // cell.shape.heads) * 4
 
 
-#: Measured on an NVIDIA H200 (torch 2.11, CUDA 13.0), `small`, batch 4: context, mode, precision, the sum of what was
-#: alive at the peak (bytes asked for; the allocator rounds them up by 0.6 to 4%), and its moment.
+#: Measured on an NVIDIA H200 (torch 2.11, CUDA 13.0), `small`, batch 4: context, mode, precision, the sum of the blocks
+#: in use at the peak (requested bytes; the allocator rounds them up by 0.6 to 4%), and its moment.
 ALIVE_ON_AN_H200 = [
     (128, "inference", "fp32", 573_262_848, "forward"),
     (128, "inference", "bf16", 804_121_600, "forward"),
@@ -230,7 +231,7 @@ ALIVE_ON_AN_H200 = [
 
 @pytest.mark.parametrize(("context", "mode", "precision", "alive", "moment"), ALIVE_ON_AN_H200)
 def test_peaks_measured_on_an_h200(context: int, mode: str, precision: str, alive: int, moment: str) -> None:
-    """To the byte, but for the loss, which is one number."""
+    """They are exact except for the loss, which is one number."""
     cell = small(context=context, mode=mode, precision=precision)
     predicted = steps.predict_peak(cell, device="cuda", gpu=H200)
     assert predicted.moment == moment
@@ -243,7 +244,8 @@ def test_peaks_measured_on_an_h200(context: int, mode: str, precision: str, aliv
     [("fp32", 4_533_282_816, 5_686_264), ("bf16", 4_317_219_328, 48_072_180)],
 )
 def test_training_peaks_measured_on_an_h200(precision: str, allocated: int, rounding: int) -> None:
-    """At 512 tokens, in the loss's backward: by the allocator's own counts, but for three numbers of 4 bytes."""
+    """At 512 tokens, in the backward of the loss: exact by the allocator's own counts, except for three numbers of 4
+    bytes."""
     cell = small(precision=precision)
     predicted = steps.predicted_peak_bytes(cell, gpu=H200)
     assert 0 <= allocated - rounding + grown_bytes(cell) - predicted <= 12
@@ -256,12 +258,12 @@ def test_the_workspace_follows_the_device() -> None:
     assert steps.predict_peak(cell, device="cpu", gpu="AMD EPYC").workspace == 0
 
 
-def test_what_saves_memory_is_predicted_to() -> None:
+def test_memory_savings_are_predicted() -> None:
     peak = steps.predicted_peak_bytes(small(context=1024))
     assert steps.predicted_peak_bytes(small(context=1024, attention="sdpa-flash")) < peak
     assert steps.predicted_peak_bytes(small(context=1024, checkpoint_blocks=1)) < peak
     assert steps.predicted_peak_bytes(small(context=1024, mode="inference")) < peak / 4
-    # Autocast's copies of the weights: higher in half precision where there is little else.
+    # The peak is higher in half precision if there is little but the weights, because autocast copies them.
     assert steps.predicted_peak_bytes(small(context=32, mode="inference", precision="bf16")) > (
         steps.predicted_peak_bytes(small(context=32, mode="inference"))
     )

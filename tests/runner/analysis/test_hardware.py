@@ -1,4 +1,4 @@
-"""Datasheet figures: looked up by torch's names, dense, with a source, and consistent with one another."""
+"""Figures of datasheets: found by torch's device names, without sparsity, with a source, and mutually consistent."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from runner.analysis.costs.hardware import DATASHEETS, datasheet, peak_bandwidth
 
 
 def test_published_figures() -> None:
-    """H100 SXM: 1,979 TFLOP/s in bf16 and 989 in TF32 are printed with sparsity; A100: 312 is printed without."""
+    """H100 SXM: 1,979 TFLOP/s in bf16 and 989 in TF32 are printed with sparsity. A100: 312 is printed without it."""
     assert peak_flops("NVIDIA H100 80GB HBM3", "bf16") == 1979e12 / 2
     assert peak_flops("NVIDIA H100 80GB HBM3", "tf32") == 989e12 / 2
     assert peak_flops("NVIDIA A100-SXM4-80GB", "fp16") == 312e12
@@ -22,13 +22,13 @@ def test_names_with_and_without_the_vendor() -> None:
 @pytest.mark.parametrize(
     "name", ["", "AMD EPYC 9354", "NVIDIA A10G", "NVIDIA H100", "NVIDIA GeForce RTX 4090 Laptop GPU"]
 )
-def test_what_is_not_listed_is_unknown(name: str) -> None:
+def test_an_unlisted_device_is_unknown(name: str) -> None:
     assert datasheet(name) is None
     assert peak_flops(name, "bf16") is None
     assert peak_bandwidth(name) is None
 
 
-def test_what_a_gpu_lacks_is_unknown() -> None:
+def test_a_precision_that_a_gpu_lacks_is_unknown() -> None:
     assert peak_flops("Tesla T4", "bf16") is None
     assert peak_flops("Tesla V100-PCIE-32GB", "tf32") is None
     assert peak_flops("NVIDIA L4", "int8") is None
@@ -36,8 +36,8 @@ def test_what_a_gpu_lacks_is_unknown() -> None:
 
 @pytest.mark.parametrize("name", DATASHEETS)
 def test_figures_are_consistent(name: str) -> None:
-    """A sparse figure among dense ones would break these ratios: half precision is at least twice TF32's rate (the
-    same document's tensor cores halve with each width), and within the range of real GPUs per byte of bandwidth."""
+    """A sparse figure among dense ones would break these ratios: half precision has at least twice TF32's rate, because
+    a tensor core's rate halves when the width doubles, and the rate per byte of bandwidth is that of real GPUs."""
     sheet = DATASHEETS[name]
     assert "NVIDIA" in sheet.source
     assert not name.startswith("NVIDIA ")

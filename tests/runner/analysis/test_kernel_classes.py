@@ -1,4 +1,4 @@
-"""What kind of work a kernel does, by names that PyTorch's profiler and nsys have given to kernels."""
+"""The class of a kernel's work, from names that PyTorch's profiler and nsys have reported."""
 
 import pytest
 
@@ -100,7 +100,7 @@ def test_kernels_are_classed_by_their_names(known: str) -> None:
     assert {name: kernel_class(name) for name in NAMES[known]} == dict.fromkeys(NAMES[known], known)
 
 
-def test_what_an_optimizer_multiplies_is_the_optimizers() -> None:
+def test_kernels_in_the_optimizer_phase_belong_to_the_optimizer() -> None:
     assert kernel_class("aten::addcdiv_", phase="optimizer") == "optimizer"
     assert kernel_class("aten::addcdiv_", phase="forward") == "elementwise"
     assert kernel_class("Memset (Device)", phase="optimizer") == "copy or cast"

@@ -1,4 +1,4 @@
-"""A machine that changed while a run was measured: worked out by hand, by simulation, and in a real file."""
+"""A machine that changed during a run: computed by hand, simulated, and stored in a file."""
 
 import math
 import random
@@ -34,7 +34,7 @@ def cell(
     bound: Bound | None = None,
     table: str = "steps",
 ) -> RepeatedCell:
-    """A cell with rounds every six minutes, whose samples know their medians to the last digit."""
+    """Returns a cell with rounds every six minutes, whose samples determine their medians exactly."""
     starts = minutes or [6.0 * number for number in range(len(medians))]
     rounds = tuple(
         Repetition(
@@ -47,31 +47,32 @@ def cell(
 
 
 def quiet(std: float, *, bound: Bound | None = None, table: str = "steps") -> list[RepeatedCell]:
-    """Four cells in three rounds whose ln(median) have this standard deviation: as noise, 4 degrees of freedom."""
+    """Returns four cells in three rounds whose ln(median) have this standard deviation: noise with 4 degrees of
+    freedom."""
     medians = [10 * math.exp(std * side) for side in (-1, 0, 1)]
     starts = (1.0, 7.0, 13.0)
     return [cell(f"{key} {bound}", medians, minutes=starts, bound=bound, table=table) for key in "abcd"]
 
 
-def test_a_canary_that_went_up_by_more_than_the_noise() -> None:
-    """A noise of 2% with 4 degrees of freedom. Three rounds are three pairs, for which t(99.67%) = 6.25 explains up to
-    e^(6.25 · 2% · √2) - 1 = 19.3%; four are six, for which t(99.83%) = 7.53 explains up to 23.7%."""
-    canary = cell("canary", [12.1, 12.2, 15.0, 15.0])  # from 12.2 to 15.0 are 23.0%, from 12.1 24.0%
+def test_a_canary_that_slowed_down_by_more_than_the_noise() -> None:
+    """A noise of 2% with 4 degrees of freedom. Three rounds make three pairs, for which t(99.67%) = 6.25 explains up to
+    e^(6.25 · 2% · √2) - 1 = 19.3%. Four rounds make six, for which t(99.83%) = 7.53 explains up to 23.7%."""
+    canary = cell("canary", [12.1, 12.2, 15.0, 15.0])  # 12.2 to 15.0 is 23.0%, and 12.1 to 15.0 is 24.0%
     assert find_drifts([canary, *quiet(0.02)]) == {
         RUN: [Drift(started_at=at(0), ended_at=at(12), before_ms=12.1, after_ms=15.0, bound=None)]
     }
     three = cell("canary", [12.1, 12.0, 15.0])
     (found,) = find_drifts([three, *quiet(0.02)])[RUN]
     assert (found.started_at, found.ended_at, found.before_ms) == (at(6), at(12), 12.0)
-    assert find_drifts([cell("canary", [12.1, 12.0, 14.0]), *quiet(0.02)]) == {}, "16.7%"
+    assert find_drifts([cell("canary", [12.1, 12.0, 14.0]), *quiet(0.02)]) == {}, "16.7% is explained by the noise"
 
 
-def test_what_cannot_be_judged_is_not_said() -> None:
+def test_no_drift_is_reported_without_enough_evidence() -> None:
     jump = cell("canary", [12.0, 12.0, 24.0])
-    assert find_drifts([jump]) == {}, "no other repeated cell"
-    assert find_drifts([cell("canary", [12.0, 24.0]), cell("other", [10.0, 10.01])]) == {}, "two rounds"
-    assert find_drifts([jump, *quiet(0.001, bound="device")]) == {}, "others are bound by something else"
-    assert find_drifts([jump, *quiet(0.001, table="attention")]) == {}, "others are of another table"
+    assert find_drifts([jump]) == {}, "there is no other repeated cell"
+    assert find_drifts([cell("canary", [12.0, 24.0]), cell("other", [10.0, 10.01])]) == {}, "two rounds are too few"
+    assert find_drifts([jump, *quiet(0.001, bound="device")]) == {}, "the others are bound by something else"
+    assert find_drifts([jump, *quiet(0.001, table="attention")]) == {}, "the others are of another table"
     assert find_drifts([jump, *quiet(0.3)]) == {}, "the others differ as much"
     wide = [replace(one.time, low_ms=8, high_ms=30) for one in jump.rounds]
     rounds = tuple(replace(one, time=time) for one, time in zip(jump.rounds, wide, strict=True))
@@ -80,8 +81,8 @@ def test_what_cannot_be_judged_is_not_said() -> None:
     assert find_drifts([cell("canary", [12.0, 12.05, 12.1]), *quiet(1e-5)]) == {}, "under 1%"
 
 
-def test_a_canary_that_cannot_be_judged_is_one_all_the_same() -> None:
-    """Two rounds, or no other repeated cell: there is a picture, and no verdict."""
+def test_a_canary_without_a_verdict_is_still_the_canary() -> None:
+    """With two rounds or without other repeated cells, it has a chart but no verdict."""
     alone = judge_canary([cell("canary", [12.0, 12.0, 24.0])])
     assert alone is not None
     assert (alone.cell.cell, alone.drifts) == ("canary", None)
@@ -100,8 +101,8 @@ def test_the_cell_with_the_most_rounds_is_the_canary_and_the_first_of_several() 
     assert find_drifts([more, cell("z", [12.0, 12.0, 12.01]), *quiet(0.001)]) == {}
 
 
-def test_a_steady_machine_is_blamed_in_no_more_than_one_run_of_a_hundred() -> None:
-    """1,500 runs with a canary of five rounds and four cells of three: a standard error of 0.26%."""
+def test_a_steady_machine_has_false_findings_in_at_most_one_of_100_runs() -> None:
+    """In 1,500 runs with a canary of five rounds and four cells of three, the standard error is 0.26%."""
     generator, blamed = random.Random(7), 0
     for _ in range(1500):
         medians = [math.exp(generator.gauss(0, 0.05)) for _ in range(17)]
@@ -110,8 +111,9 @@ def test_a_steady_machine_is_blamed_in_no_more_than_one_run_of_a_hundred() -> No
     assert blamed / 1500 <= 0.01 + 3 * 0.0026
 
 
-def test_the_cells_between_are_told(tmp_path: Path) -> None:
-    """A run of a canary, an A/A cell, and cells before, between and after the change, one of them the device's."""
+def test_cells_measured_during_the_change_have_the_finding(tmp_path: Path) -> None:
+    """A run has a canary, an A/A cell, and cells before, during and after the change, one of which is bound by the
+    device."""
     of = rows.run()
     cells, ids = [], {}
 
@@ -146,7 +148,7 @@ def test_the_cells_between_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("apart", "words"), [(1.0, "10:02:00 and 10:03:00 UTC"), (1440.0, "2026-03-01 10:02 and 2026-03-02 10:02")]
 )
-def test_moments_are_told_as_closely_as_they_need(apart: float, words: str) -> None:
+def test_times_have_as_many_digits_as_needed(apart: float, words: str) -> None:
     drift = Drift(started_at=at(0), ended_at=at(apart), before_ms=12.1, after_ms=15.0, bound=None)
     row = replace(rows.ok(rows.run(), tiny()).step, started_at=at(apart / 2))
     found = machine_drift(row, RowContext(drifts=[drift]))

@@ -1,4 +1,4 @@
-"""What an operator must do, from the shapes of its arguments, against sums by hand."""
+"""The work of an operator, from the shapes of its arguments, compared with sums done by hand."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from runner.analysis.costs.operations import CAUSAL, Arguments, flops, moved_byt
 
 
 @pytest.mark.parametrize("name", CAUSAL)
-def test_where_attention_says_that_it_is_causal(name: str) -> None:
+def test_the_argument_that_makes_attention_causal(name: str) -> None:
     for suffix, place in zip(("", "_backward"), CAUSAL[name], strict=True):
         schema = getattr(torch.ops.aten, name + suffix).default._schema
         assert schema.arguments[place].name == "is_causal"
@@ -26,7 +26,7 @@ def asked(operator: str, *arguments: tuple[Any, str], values: Sequence[Any] = ()
     )
 
 
-def test_bytes_are_inputs_once_and_outputs_once() -> None:
+def test_bytes_count_inputs_and_outputs_once() -> None:
     wide, half = ([2, 3, 4], "float"), ([4], "c10::BFloat16")
     scalar: tuple[list[int], str] = ([], "Scalar")
     cases = [

@@ -1,4 +1,4 @@
-"""A cell over runs changes where two runs that follow each other differ significantly, and nowhere else."""
+"""A cell over runs has a change between two successive runs that differ significantly, and nowhere else."""
 
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,7 +13,7 @@ HERE = "Example CPU · bench1"
 
 
 def measured(path: Path, *slower: float) -> Path:
-    """Runs of one cell a day apart, each in three rounds, slower by these factors than the first."""
+    """Stores runs of one cell a day apart, each in three rounds, slower than the first by these factors."""
     for day, factor in enumerate(slower):
         started = datetime(2026, 1, 1) + timedelta(days=day)
         of = rows.run(label=f"day {day}", started_at=started, git_commit=f"{day % 2}abcdef")
@@ -22,12 +22,12 @@ def measured(path: Path, *slower: float) -> Path:
 
 
 def read(path: Path) -> CellSeries:
-    """The series of the one cell of the file that several runs have measured."""
+    """Returns the series of the only cell of the file that several runs have measured."""
     (repeated,) = load_repeated_cells(path, HERE)
     return load_series(path, HERE, repeated.cell_key)
 
 
-def test_the_change_is_where_the_time_changed(tmp_path: Path) -> None:
+def test_a_change_is_found_where_the_time_changed(tmp_path: Path) -> None:
     path = measured(tmp_path / "r.duckdb", 1.0, 1.0, 0.8, 0.8, 1.0)
     series = read(path)
     assert len(series.points) == 5
@@ -46,7 +46,7 @@ def test_equal_runs_show_no_change(tmp_path: Path) -> None:
     assert "no run differs significantly" in describe_series(series, [])
 
 
-def test_a_cell_of_one_run_is_no_series(tmp_path: Path) -> None:
+def test_a_cell_of_one_run_has_no_series(tmp_path: Path) -> None:
     assert not load_repeated_cells(measured(tmp_path / "r.duckdb", 1.0), HERE)
 
 

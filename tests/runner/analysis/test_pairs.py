@@ -1,7 +1,7 @@
-"""Two cells stand beside each other only when they agree in every field of their key but the one that is compared.
+"""Two cells are compared only if they agree in every field of their key except the compared one.
 
-What agrees is worked out here a second time, field by field (`differing`), and asked of every comparison there is: over
-rows drawn by chance, and over the file with rows for every sentence.
+The test computes the differing fields a second time (`differing`) and checks every comparison with it: over randomly
+drawn rows, and over the file with rows for every sentence.
 """
 
 import random
@@ -46,7 +46,8 @@ Named = tuple[Cell, Cell, set[str]]
 
 
 def differing(a: Cell, b: Cell) -> set[str]:
-    """The fields of the key in which two cells differ. One that is not compiled has no compiler's cache."""
+    """Returns the fields of the key in which two cells differ. If either is not compiled, the compiler's cache is
+    ignored."""
     names = [item.name for item in fields(StepCell)] if isinstance(a, StepCell) else list(type(a).names())
     found = {name for name in names if getattr(a, name) != getattr(b, name)}
     compiled = all(str(getattr(cell, "backend", "")).startswith("compiled") for cell in (a, b))
@@ -54,7 +55,7 @@ def differing(a: Cell, b: Cell) -> set[str]:
 
 
 def every_pair(path: Path) -> Iterator[Named]:
-    """Both sides of every ratio and difference that the file gives, and the fields that the sentence names."""
+    """Yields both sides of every ratio and difference in the file, and the fields that the sentence names."""
     held, frames = load_contents(path), []
     for machine, mode in product(held.machines, held.choices["mode"]):
         frames.append(
@@ -111,13 +112,13 @@ def _of_compare(path: Path) -> Iterator[Named]:
 
 
 def check(path: Path) -> int:
-    """Fails for a pair that differs in more than is named; returns how many there are."""
+    """Fails for a pair that differs in more fields than named. Returns the number of pairs."""
     count = 0
     for a, b, named in every_pair(path):
         assert differing(a, b) <= named, (a, b)
         caches = {getattr(cell, "compile_cache", "shared") for cell in (a, b)}
         if caches == {"shared", "empty"}:
-            assert caveat([(a, b)]) == "Compile cache empty.", "the only difference that is not compared is said"
+            assert caveat([(a, b)]) == "Compile cache empty.", "every difference that is not compared is named"
         count += 1
     return count
 
@@ -131,7 +132,7 @@ EFFORTS: tuple[dict[str, Any], ...] = (
 
 
 def drawn_by_chance(path: Path, seed: int) -> Path:
-    """Two runs of cells that differ in a few axes and in how they were measured, some of which failed."""
+    """Stores two runs of cells that differ in a few axes and in effort, some of which failed."""
     chance = random.Random(seed)
     backends = ("eager", "compiled", "compiled-block")
     possible = [
@@ -164,7 +165,7 @@ def by_chance(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.mark.soak
-def test_pairs_agree_in_all_that_is_not_named(by_chance: Path) -> None:
+def test_pairs_agree_in_all_fields_that_are_not_named(by_chance: Path) -> None:
     assert check(by_chance) > 40
 
 
@@ -175,7 +176,7 @@ def test_pairs_of_every_page_agree(tmp_path: Path) -> None:
 
 
 def test_no_pair_is_missed(by_chance: Path) -> None:
-    """Each question that has two cells which agree has its pair, and only one."""
+    """Each question with two cells that agree has its pair, and only one."""
     asked = Selection(settled=False)
     cells = load_steps(by_chance, asked)
     found = compare(cells, axis="precision", baseline="fp32", variant="bf16").speedups
@@ -208,22 +209,23 @@ FP32, BF16 = rows.asked(backend="compiled-block"), rows.asked(backend="compiled-
 COLD = replace(FP32, compile_cache="empty")
 
 
-def test_a_cell_compiled_both_ways_is_held_against_its_like(tmp_path: Path) -> None:
-    """bf16 was compiled with the shared cache: so was the fp32 cell beside it, and eager stands beside that one."""
+def test_a_cell_compiled_with_both_caches_is_paired_with_its_match(tmp_path: Path) -> None:
+    """bf16 was compiled with the shared cache, so it is compared with the fp32 cell that was too, and eager with that
+    cell."""
     path = stored(tmp_path / "r.duckdb", FP32, COLD, BF16, rows.asked())
     assert pairs(path, "precision", "fp32", "bf16") == ([(FP32, BF16)], ["not measured in bf16"])
     assert pairs(path, "backend", "eager", "compiled-block")[0] == [(rows.asked(), FP32)]
     (verdict,) = load_comparison(path, ComparisonRequest(a=of_precision("fp32"), b=of_precision("bf16"))).verdicts
     assert [(pair.base.cell, pair.other.cell) for pair in verdict.pairs] == [(FP32, BF16)]
     shown = [cell.cell for cell in load_steps(path, Selection(mode="train")) if cell.cell.backend != "eager"]
-    assert shown == [FP32, BF16], "the shared cache is the usual way"
+    assert shown == [FP32, BF16], "the shared cache is the usual one"
 
 
 def of_precision(name: str) -> Side:
     return Side(kind="precision", value=name, title=name)
 
 
-def test_where_both_have_only_an_empty_cache_or_no_warmup_that_is_compared(tmp_path: Path) -> None:
+def test_cells_that_both_lack_warmup_or_a_shared_cache_are_compared(tmp_path: Path) -> None:
     cold, thorough = replace(BF16, compile_cache="empty"), rows.asked(warmup_steps=9)
     hasty = rows.asked(warmup_steps=0), rows.asked(warmup_steps=0, precision="bf16")
     path = stored(tmp_path / "r.duckdb", FP32, COLD, cold, thorough, *hasty)
@@ -238,7 +240,7 @@ def test_where_both_have_only_an_empty_cache_or_no_warmup_that_is_compared(tmp_p
     ]  # fmt: skip
 
 
-def test_what_was_not_measured_alike_is_left_out_with_the_reason(tmp_path: Path) -> None:
+def test_cells_with_different_effort_are_left_out_with_the_reason(tmp_path: Path) -> None:
     hasty = rows.asked(precision="bf16", warmup_steps=0)
     path = stored(tmp_path / "r.duckdb", rows.asked(), hasty, COLD, BF16)
     shown, reasons = pairs(path, "precision", "fp32", "bf16")
@@ -253,7 +255,7 @@ def test_what_was_not_measured_alike_is_left_out_with_the_reason(tmp_path: Path)
     }
 
 
-def test_two_that_worked_come_before_a_preferred_one_that_failed(tmp_path: Path) -> None:
+def test_a_pair_that_worked_comes_before_a_preferred_one_that_failed(tmp_path: Path) -> None:
     of = rows.run()
     hasty: dict[str, Any] = {"warmup_steps": 0}
     cells = [rows.ok(of, rows.asked()), rows.failed(of, rows.asked(precision="bf16"))]
@@ -264,8 +266,9 @@ def test_two_that_worked_come_before_a_preferred_one_that_failed(tmp_path: Path)
     ]  # fmt: skip
 
 
-def test_what_is_usual() -> None:
-    """Less warm-up, an empty cache and a timeline are said; when a cell ended is not, nor a cache that nothing has."""
+def test_unusual_effort_is_named() -> None:
+    """Less warm-up, an empty cache and a timeline are named. The end of a cell and a cache that a cell does not use are
+    not."""
     assert describe_unusual_effort(rows.asked(warmup_steps=9, max_steps=10, max_seconds=0.3)) == ""
     assert describe_unusual_effort(rows.asked(compile_cache="empty")) == ""
     assert describe_unusual_effort(replace(COLD, warmup_steps=2)) == "warm-up 2 steps, compile cache empty"
@@ -273,8 +276,9 @@ def test_what_is_usual() -> None:
     assert match_pair([], []) is None
 
 
-def test_the_audit_puts_beside_each_other_what_was_measured_alike() -> None:
-    """A cold cell takes as long as eager's cell with less warm-up: that says nothing of the compiler."""
+def test_the_audit_compares_cells_with_equal_effort() -> None:
+    """A cell compiled with an empty cache takes as long as an eager one with less warm-up, which says nothing about the
+    compiler."""
     of = rows.run()
     with patch.dict(rows.FASTER, {"compiled-block": 1.0}):
         eager, compiled = (rows.ok(of, cell) for cell in (rows.asked(warmup_steps=2), COLD))
@@ -288,8 +292,9 @@ def _seen(item: rows.Rows) -> RowContext:
     return RowContext(timings={timing.phase: timing for timing in item.timings})
 
 
-def test_the_grid_gives_each_way_a_row_of_its_own(tmp_path: Path) -> None:
-    """A fused, compiled cell and a plain one of one precision and size do not share a place, nor two batches."""
+def test_the_grid_has_a_row_for_each_way(tmp_path: Path) -> None:
+    """A fused, compiled cell and a plain one of equal precision and size have different places, and so do two
+    batches."""
     cells = [rows.asked(), rows.asked(attention="sdpa", optimizer="fused", backend="compiled"), rows.asked(batch=8),
              rows.asked(precision="bf16", warmup_steps=0)]  # fmt: skip
     found = places(load_steps(stored(tmp_path / "r.duckdb", *cells), Selection(mode="train")))

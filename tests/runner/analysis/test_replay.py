@@ -1,4 +1,5 @@
-"""Where the next process lands, by formulas worked out a second way and by simulation; and what is said of it."""
+"""Where the next process is expected, by formulas computed a second way and by simulation; and the sentences about
+it."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ QUANTILES = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 7: 2.365, 20: 2.
 
 
 def of(medians: Sequence[float], noise: Noise | None = None) -> Estimate:
-    """The time of rounds with these medians, of ten samples each."""
+    """Returns the time of rounds with these medians, of ten samples each."""
     return estimate([RoundTime(median_ms=ms, n=10) for ms in medians], noise)
 
 
@@ -24,11 +25,12 @@ def replayed(medians: Sequence[float], again: float, noise: Noise | None = None)
 
 
 @pytest.mark.parametrize("dof", QUANTILES)
-def test_the_interval_is_that_of_one_more_draw(dof: int) -> None:
+def test_the_interval_is_that_of_one_more_observation(dof: int) -> None:
     """Hahn and Meeker 1991, "Statistical Intervals", section 4.7: mean ± t · std · √(1 + 1/n), on the log scale."""
     n = dof + 1
     interval = replayed([10.0 * 1.02**place for place in range(n)], 10.0).interval_ms
-    # The logs are equally spaced by h = log 1.02: their variance is h² n (n + 1) / 12, their mean that of both ends.
+    # The logs are equally spaced by h = log 1.02: their variance is h² n (n + 1) / 12, and their mean is that of both
+    # ends.
     h = math.log(1.02)
     reach = QUANTILES[dof] * math.sqrt(h * h * n * (n + 1) / 12) * math.sqrt(1 + 1 / n)
     middle = math.log(10.0) + h * (n - 1) / 2
@@ -36,14 +38,14 @@ def test_the_interval_is_that_of_one_more_draw(dof: int) -> None:
 
 
 @pytest.mark.parametrize("rounds", [2, 3, 5, 8])
-def test_the_next_process_lands_inside_in_95_of_100_cases(rounds: int) -> None:
+def test_the_next_process_is_inside_in_95_of_100_cases(rounds: int) -> None:
     generator = np.random.default_rng(rounds)
     draws = np.exp(generator.normal(3.0, 0.1, size=(4000, rounds + 1)))
     inside = sum(bool(replayed(medians, following).is_inside) for *medians, following in draws.tolist())
-    assert inside / 4000 == pytest.approx(0.95, abs=0.011), "three standard errors"
+    assert inside / 4000 == pytest.approx(0.95, abs=0.011), "within three standard errors"
 
 
-def test_one_process_claims_nothing() -> None:
+def test_one_process_gives_no_interval() -> None:
     alone = replayed([12.0], 12.6)
     assert (alone.interval_ms, alone.is_inside) == (None, None)
     words = describe(alone)
@@ -51,8 +53,8 @@ def test_one_process_claims_nothing() -> None:
     assert "unknown, because the cell was measured in one process" in words
 
 
-def test_one_process_claims_what_the_noise_of_its_machine_says() -> None:
-    """Four degrees of freedom: e^±(2.776 · 0.02 · √2), a factor of 1.0817."""
+def test_one_process_with_known_noise_gives_an_interval() -> None:
+    """With four degrees of freedom: e^±(2.776 · 0.02 · √2), a factor of 1.0817."""
     alone = replayed([12.0], 12.6, Noise(std=0.02, dof=4, cells=3))
     assert alone.interval_ms == pytest.approx((12.0 / 1.0817, 12.0 * 1.0817), rel=1e-4)
     assert alone.is_inside is True
@@ -70,7 +72,7 @@ def test_inside_or_on_which_side(again: float, inside: bool, words: str) -> None
     found = replayed((9.8, 10.0, 10.2), again)
     assert found.is_inside is inside
     assert words in describe(found)
-    # std of the logs 0.0200, t(2) 4.303, √(4/3): a factor of e^±0.0994 about 9.999.
+    # The std of the logs is 0.0200, t(2) is 4.303, and √(4/3): a factor of e^±0.0994 around 9.999.
     assert "9.05–11.0 ms" in describe(found)
     assert "10.0 ms in the file (the mean of 3 processes)" in describe(found)
 

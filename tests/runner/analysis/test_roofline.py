@@ -1,8 +1,8 @@
-"""Work, roofs, shares and counterfactuals, worked out by hand.
+"""Work, roofs, shares and counterfactuals, computed by hand.
 
-The smallest model there can be: width 4, feed-forward 8, one layer, one head, 16 words, two tokens. It has
-4·4² + 3·4·8 + 16·4 = 224 weights that multiply and 224 + 64 + 3·4 = 300 parameters; a forward pass is 256 operations of
-projections, 64 of attention, 384 of feed-forward and 256 of the head, 960 in all.
+The smallest possible model: width 4, feed-forward 8, one layer, one head, 16 words, two tokens. It has 4·4² + 3·4·8 +
+16·4 = 224 weights that multiply and 224 + 64 + 3·4 = 300 parameters. A forward pass is 256 operations of projections,
+64 of attention, 384 of feed-forward and 256 of the head, 960 in total.
 """
 
 from pathlib import Path
@@ -41,7 +41,7 @@ def cell(**values: Any) -> StepCell:
 
 
 def test_the_work_of_every_phase() -> None:
-    """Logits are 2·16·4 = 128 bytes; what is kept for backward is compared with autograd elsewhere."""
+    """Logits are 2·16·4 = 128 bytes; another test compares the tensors saved for backward with autograd."""
     kept = retained_bytes(cell(), device="cpu")
     assert work(cell(), device="cpu") == {
         "forward": StepWork(flops=960, moved_bytes=224 * 4 + kept + 128),
@@ -50,7 +50,7 @@ def test_the_work_of_every_phase() -> None:
         "optimizer": StepWork(flops=0, moved_bytes=7 * 300 * 4),
     }
     assert intensity(cell(), device="cpu") == pytest.approx(2880 / (1024 + 256 + 2224 + 8400 + 2 * kept))
-    # Without a graph: the stream, 2·4 numbers, in and out of both halves of the block.
+    # Without a graph, the stream (2·4 numbers) is read and written by both halves of the block.
     assert work(cell(mode="inference"), device="cpu") == {
         "forward": StepWork(flops=960, moved_bytes=896 + 4 * 32 + 128)
     }
@@ -58,29 +58,32 @@ def test_the_work_of_every_phase() -> None:
     assert halved["optimizer"].moved_bytes == 7 * 300 * 2
 
 
-def test_what_is_computed_again_moves_again() -> None:
-    """The block keeps norms 2·72, attention 64 + 96 + scores 16 + mask 4, feed-forward 288 = 612 bytes after all; its
-    operations but for its last product, 2·2·4·8, are done twice."""
+def test_recomputation_moves_bytes_again() -> None:
+    """When recomputed, the block saves norms 2·72, attention 64 + 96 + scores 16 + mask 4, and feed-forward 288 = 612
+    bytes. Its operations are done twice, except those of its last product, 2·2·4·8."""
     checkpointed = cell(checkpoint_blocks=1)
     again = work(checkpointed, device="cpu")["backward"]
     assert again.flops == 1920 + 960 - 256 - 128
     assert again.moved_bytes == 128 + 896 + retained_bytes(checkpointed, device="cpu") + 2 * 612 + 1200
 
 
-def test_under_a_roof() -> None:
+def test_times_and_rates_under_a_roof() -> None:
     roof = Roof(flops_per_s=1000.0, bytes_per_s=100.0)
     assert roof.ridge == 10
     assert [roof.attainable(x) for x in (5, 10, 20)] == [500, 1000, 1000]
     assert roof.seconds(StepWork(flops=3000, moved_bytes=100)) == 3
     assert roof.seconds(StepWork(flops=3000, moved_bytes=400)) == 4
     moved = sum(part.moved_bytes for part in work(cell(), device="cpu").values())
-    assert least_ms(cell(), roof, device="cpu") == pytest.approx(1e3 * moved / 100), "every phase moves longer"
+    assert least_ms(cell(), roof, device="cpu") == pytest.approx(1e3 * moved / 100), "every phase is bound by memory"
     fast = Roof(flops_per_s=1000.0, bytes_per_s=1e9)
-    assert least_ms(cell(), fast, device="cpu") == pytest.approx(1e3 * 2.88, rel=1e-3), "every phase multiplies longer"
+    assert least_ms(cell(), fast, device="cpu") == pytest.approx(1e3 * 2.88, rel=1e-3), (
+        "every phase is bound by compute"
+    )
 
 
 def test_shares_of_a_peak_by_convention() -> None:
-    """In 1 s at a peak of 28,800: 2,880 operations are a tenth; half of attention's 3·64 less; 576 done twice more."""
+    """In 1 s at a peak of 28,800: 2,880 operations are a tenth; causal attention takes off half of 3·64; recomputation
+    adds 576."""
     used = utilization(cell(checkpoint_blocks=1), step_ms=1000, peak_flops_per_s=28_800)
     assert (used.mfu, used.causal_mfu, used.hfu) == pytest.approx((0.1, (2880 - 96) / 28_800, (2880 + 576) / 28_800))
     plain = utilization(cell(mode="inference"), step_ms=1000, peak_flops_per_s=9600)
@@ -97,7 +100,7 @@ def test_roofs_are_the_higher_of_start_and_end() -> None:
 
 
 def test_a_machine_that_slows_down() -> None:
-    """Ten percent less is a change, three are none, ten in doubt by twelve are none."""
+    """Ten percent less is a change. Three percent are not, and neither are ten that are uncertain by twelve."""
     starts = [ceiling("matmul fp32", 100.0), ceiling("matmul bf16", 100.0), ceiling("copy", 100.0, doubt=0.12)]
     ends = [
         ceiling("matmul fp32", 90.0, moment="end"),
@@ -111,7 +114,8 @@ def test_a_machine_that_slows_down() -> None:
 
 
 def test_what_binds_a_step() -> None:
-    """Kernels run half of the time: 6, 2 + 1 and 1 of 10 ms of it are bound by multiplying, memory, nobody knows."""
+    """Kernels run half of the time. Of 10 ms of kernels, 6 are bound by compute, 2 + 1 by memory and 1 by something
+    unknown."""
     gpu = shares(profile(busy_share=0.5, host_bound_share=0.5), KERNELS, ridge=10.0)
     assert gpu == pytest.approx({"compute": 0.3, "memory": 0.15, "launch": 0.5, "unknown": 0.05})
     cpu = shares(profile(busy_share=0.5), KERNELS, ridge=10.0)
@@ -130,7 +134,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def changed(file: Path, base: StepCell) -> list[Counterfactual]:
-    """All changes to a step, of the run that changed most."""
+    """Returns all changes to a step, of the run with the most changes."""
     asked_for = Selection(run=find_most_varied_run(file, Selection(machine=MACHINE), "train"), mode="train")
     cells = load_steps(file, asked_for)
     (chosen,) = [cell for cell in select_bases(cells) if cell.cell == base]
@@ -155,11 +159,11 @@ def test_changes_to_the_plain_step(file: Path) -> None:
     assert fused is not None
     assert fused.low is not None
     assert fused.high is not None
-    assert 0.96 < fused.low < 1 < fused.high < 1.04, "samples are within 2% of their median"
+    assert 0.96 < fused.low < 1 < fused.high < 1.04, "samples have a spread of 2% around their median"
 
 
-def test_what_makes_a_step_slower_is_listed(file: Path) -> None:
-    """Back from bf16 to fp32; with the fused optimizer and fp32, two things are changed."""
+def test_changes_that_make_a_step_slower_are_listed(file: Path) -> None:
+    """Going back from bf16 to fp32 is one change; the fused optimizer and fp32 together are two."""
     found = {tuple(change.changed.items()): change for change in changed(file, asked("toy-256", precision="bf16"))}
     back = found[(("precision", "fp32"),)]
     assert back.verdict == "slower"
@@ -169,24 +173,26 @@ def test_what_makes_a_step_slower_is_listed(file: Path) -> None:
     assert found[(("precision", "fp32"), ("optimizer", "fused"))].kind == "several"
 
 
-def test_the_run_that_changed_most_is_asked(file: Path) -> None:
-    """The latest run measured the plain step alone: nothing can be said of it. Plain steps come first."""
+def test_the_run_with_the_most_changes_is_used(file: Path) -> None:
+    """The latest run measured only the plain step and allows no comparison. Plain steps come first."""
     first, later = (row.run_id for row in reversed(load_ceilings(file, Selection(machine=MACHINE))[::5]))
     assert find_most_varied_run(file, Selection(machine=MACHINE), "train") == first != later
     assert find_most_varied_run(file, Selection(machine=MACHINE, run=later), "train") is None
     assert find_most_varied_run(file, Selection(machine=MACHINE), "inference") is None
     offered = select_bases(load_steps(file, Selection(run=first, mode="train")))
     assert offered[0].cell == asked("toy-256")
-    assert len(offered) == len(WAYS) - 1, "nothing was changed about the one at 64 tokens"
+    assert len(offered) == len(WAYS) - 1, "the step at 64 tokens has no changes"
 
 
-def test_what_is_asked_of_the_file(file: Path) -> None:
+def test_what_is_loaded_from_the_file(file: Path) -> None:
     found = load_ceilings(file, Selection(machine=MACHINE))
     assert [(row.moment, row.name) for row in found[:5]] == [
         ("start", "matmul bf16"), ("start", "matmul fp32"), ("start", "copy"),
         ("end", "matmul bf16"), ("end", "matmul fp32"),
     ]  # fmt: skip
-    assert [row.flops_per_s for row in found if row.name == "matmul fp32"] == [2e12, 2e12, 1e12, 1e12], "latest first"
+    assert [row.flops_per_s for row in found if row.name == "matmul fp32"] == [2e12, 2e12, 1e12, 1e12], (
+        "the latest run comes first"
+    )
     assert load_ceilings(file, Selection(machine="another")) == []
     assert load_machine(file, Selection(machine=MACHINE)) == Machine(device="cuda", device_name="NVIDIA H200")
     (one,) = load_profiles(file, Selection(machine=MACHINE))

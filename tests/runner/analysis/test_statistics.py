@@ -1,4 +1,4 @@
-"""Intervals: against values worked out by hand, and against how often they cover the truth."""
+"""Intervals, compared with values computed by hand, and how often they cover the true value."""
 
 import math
 import random
@@ -22,8 +22,8 @@ from runner.errors import UsageError
 from runner.results import Noise, RoundTime
 
 
-def test_summary_worked_out_by_hand() -> None:
-    """Mean 5, squared distances 9 + 1 + 1 + 1 + 0 + 0 + 4 + 16 = 32, so std = sqrt(32 / 7)."""
+def test_summary_computed_by_hand() -> None:
+    """The mean is 5 and the squared distances are 9 + 1 + 1 + 1 + 0 + 0 + 4 + 16 = 32, so std = sqrt(32 / 7)."""
     summary = summarize([2, 4, 4, 4, 5, 5, 7, 9])
     assert (summary.n, summary.median, summary.mean) == (8, 4.5, 5)
     assert summary.std == pytest.approx(math.sqrt(32 / 7))
@@ -41,7 +41,7 @@ def test_a_single_sample_has_no_spread() -> None:
 @pytest.mark.parametrize(
     ("n", "ranks"),
     [
-        (5, None),  # 1 - 2 (1/32) = 93.75%, too little
+        (5, None),  # 1 - 2 (1/32) = 93.75%, which is too little
         (6, (1, 6)),  # 1 - 2 (1/64) = 96.88%
         (8, (1, 8)),  # one rank further in: 1 - 2 (1 + 8)/256 = 92.97%
         (9, (2, 8)),  # 1 - 2 (1 + 9)/512 = 96.09%
@@ -56,8 +56,8 @@ def test_interval_of_the_median_is_the_textbook_one(n: int, ranks: tuple[int, in
 
 
 @pytest.mark.parametrize(("n", "coverage"), [(10, 0.9785), (20, 0.9586)])
-def test_interval_of_the_median_covers_it_as_often_as_it_says(n: int, coverage: float) -> None:
-    """4,000 draws from a skewed distribution (lognormal, median 1): a standard error of 0.3%."""
+def test_interval_of_the_median_has_its_nominal_coverage(n: int, coverage: float) -> None:
+    """4,000 draws from a skewed distribution (lognormal, median 1) have a standard error of 0.3%."""
     draws = np.random.default_rng(3).lognormal(size=(4000, n))
     covered = [low <= 1 <= high for low, high in map(median_interval, draws.tolist())]  # type: ignore[misc]
     assert np.mean(covered) == pytest.approx(coverage, abs=0.009)
@@ -76,7 +76,7 @@ def test_students_quantiles_are_the_textbook_ones(dof: float, shown: float, deci
 
 
 def test_noise_is_the_pooled_variance_and_counts_for_half() -> None:
-    """Three rounds with a variance of 4 and two with 1, in units of 1e-4: (2 * 4 + 1 * 1) / 3 = 3."""
+    """Three rounds have a variance of 4 and two have 1, in units of 1e-4: (2 * 4 + 1 * 1) / 3 = 3."""
     noise = estimate_noise([(3, 4e-4), (2, 1e-4)])
     assert noise is not None
     assert noise.std == pytest.approx(math.sqrt(3e-4))
@@ -87,7 +87,7 @@ def test_noise_is_the_pooled_variance_and_counts_for_half() -> None:
     assert many.dof == 4, "at most"
 
 
-def test_one_process_without_noise_decides_nothing() -> None:
+def test_one_process_without_known_noise_gives_no_verdict() -> None:
     a, b = (estimate([summarize_round([ms] * 20)]) for ms in (2.0, 1.0))
     assert (a.ms, a.low_ms, a.std, next_process_interval(a)) == (2.0, None, None, None)
     found = ratio(a, b)
@@ -95,7 +95,8 @@ def test_one_process_without_noise_decides_nothing() -> None:
 
 
 def test_one_process_with_the_noise_of_its_machine() -> None:
-    """5%, with four degrees of freedom: 2.776 times that for the cell, √2 times as much for the next and the ratio."""
+    """5% with four degrees of freedom: 2.776 times that for the cell, and √2 times as much for the next process and the
+    ratio."""
     noise = Noise(std=0.05, dof=4, cells=8)
     a, b = (estimate([summarize_round([ms] * 20)], noise) for ms in (1.3, 1.0))
     reach = 2.7764451 * 0.05
@@ -109,15 +110,15 @@ def test_one_process_with_the_noise_of_its_machine() -> None:
 
 
 def test_rounds_alone_give_students_interval() -> None:
-    """Medians of 1, e^0.1 and e^0.2: a standard deviation of 0.1 on the log scale, around e^0.1."""
+    """Medians of 1, e^0.1 and e^0.2 have a standard deviation of 0.1 on the log scale, around e^0.1."""
     found = estimate([summarize_round([math.exp(log)] * 6) for log in (0.0, 0.1, 0.2)])
     reach = 4.3026527 * 0.1 / math.sqrt(3)
     assert found.ms == pytest.approx(math.exp(0.1))
     assert (found.low_ms, found.high_ms) == pytest.approx((math.exp(0.1 - reach), math.exp(0.1 + reach)))
 
 
-def test_what_varies_within_a_process_is_never_left_out() -> None:
-    """Samples of 9 to 11 ms, whose interval is 9 to 11: the noise of 0.1% does not make that narrower."""
+def test_variation_within_a_process_is_never_ignored() -> None:
+    """The interval of samples from 9 to 11 ms is 9 to 11, and a noise of 0.1% does not make it narrower."""
     found = estimate([summarize_round([9, 9.5, 10, 10, 10.5, 11])], Noise(std=0.001, dof=4, cells=8))
     assert found.std == pytest.approx(math.log(11 / 9) / (2 * 1.959964))
 
@@ -129,25 +130,26 @@ def test_few_samples_have_no_interval() -> None:
         estimate([])
 
 
-def test_a_difference_under_one_percent_is_none() -> None:
+def test_a_difference_under_one_percent_is_not_significant() -> None:
     noise = Noise(std=1e-4, dof=4, cells=8)
     a, b = (estimate([summarize_round([ms] * 20)], noise) for ms in (1.009, 1.0))
     assert ratio(a, b).decided
     assert ratio(a, b).outcome == "same"
 
 
-def test_the_smallest_difference_that_can_be_resolved() -> None:
-    """From the table of t for 99%: 4.604 for 4 degrees of freedom, 3.355 for 8. One process each:
-    4.604 * 0.02 * √2 = 0.13022, and exp of it 1.1391; five each: 3.355 * 0.02 * √0.4 = 0.04244, and 1.0434."""
+def test_the_smallest_difference_that_can_be_detected() -> None:
+    """From the table of t for 99%: 4.604 for 4 degrees of freedom, 3.355 for 8. With one process each, 4.604 * 0.02 *
+    √2 = 0.13022, and exp of it is 1.1391; with five each, 3.355 * 0.02 * √0.4 = 0.04244, and 1.0434."""
     noise = Noise(std=0.02, dof=4, cells=5)
     assert resolvable(noise) == pytest.approx(0.1391, abs=1e-4)
     assert resolvable(noise, rounds=5) == pytest.approx(0.0434, abs=1e-4)
-    assert resolvable(Noise(std=0.07, dof=0.5, cells=1)) == math.inf  # one cell in two processes tells next to nothing
+    assert resolvable(Noise(std=0.07, dof=0.5, cells=1)) == math.inf  # one cell in two processes says very little
 
 
 @pytest.mark.parametrize("rounds", [1, 5])
-def test_what_is_resolvable_is_what_ratio_decides(rounds: int) -> None:
-    """Of rounds that differ as much as the noise says: a hair more is decided, a hair less is not."""
+def test_the_detectable_difference_agrees_with_the_verdict(rounds: int) -> None:
+    """The rounds differ as much as the noise. A slightly larger difference gives a verdict, and a slightly smaller one
+    does not."""
     noise = Noise(std=0.02, dof=4, cells=5)
     logs = [0.02 * place / math.sqrt(2.5) for place in range(-2, 3)] if rounds == 5 else [0.0]  # their std is 0.02
     for hair in (0.99, 1.01):
@@ -158,9 +160,9 @@ def test_what_is_resolvable_is_what_ratio_decides(rounds: int) -> None:
 
 @pytest.mark.parametrize("rounds", [2, 3, 5, 8])
 @pytest.mark.parametrize("spread", [6.0, math.inf])
-def test_intervals_hold_with_two_levels_of_variation(rounds: int, spread: float) -> None:
-    """Eight cells a sweep, of which each process differs by 5% and each sample by 2%; the cells' own variances are
-    equal, or scaled inverse chi-squared with six degrees of freedom. A standard error of 2,400 intervals is 0.5%."""
+def test_intervals_have_their_coverage_with_two_levels_of_variation(rounds: int, spread: float) -> None:
+    """A sweep has eight cells; each process differs by 5% and each sample by 2%. The cells' own variances are equal, or
+    scaled inverse chi-squared with six degrees of freedom. The standard error of 2,400 intervals is 0.5%."""
     generator = random.Random(rounds)
     covered = wrong = pairs = cells = 0
     for _ in range(300):
@@ -177,14 +179,14 @@ def test_intervals_hold_with_two_levels_of_variation(rounds: int, spread: float)
 
 
 def _measure(generator: random.Random, rounds: int, spread: float) -> list[RoundTime]:
-    """Returns the rounds of a cell of 1 ms, of 12 samples each."""
+    """Returns the rounds of a cell of 1 ms, with 12 samples each."""
     std = 0.05 * (math.sqrt(spread / generator.gammavariate(spread / 2, 2)) if math.isfinite(spread) else 1)
     medians = [math.exp(generator.gauss(0, std)) for _ in range(rounds)]
     return [summarize_round([ms * math.exp(generator.gauss(0, 0.02)) for _ in range(12)]) for ms in medians]
 
 
 def test_a_quantile_of_many_degrees_of_freedom_is_nearly_the_normal_one() -> None:
-    """From 400 on Student's t differs from the normal distribution by less than a percent, whatever the rounding."""
+    """From 400 degrees of freedom on, Student's t differs from the normal distribution by less than a percent."""
     for step in range(200):
         dof = 10 ** (2.61 + step * 0.0125)
         for confidence, normal in ((0.95, 1.959964), (0.99, 2.575829)):

@@ -1,4 +1,4 @@
-"""Pairs, ratios, verdicts and reasons of a comparison, worked out by hand."""
+"""Pairs, ratios, verdicts and reasons of a comparison, computed by hand."""
 
 import math
 from pathlib import Path
@@ -25,13 +25,13 @@ def found(path: Path) -> Comparison:
     return load_comparison(path, ComparisonRequest(a=made.label("before"), b=made.label("after")))
 
 
-def test_the_sentence_says_what_can_be_worked_out_by_hand(found: Comparison) -> None:
+def test_the_sentence_agrees_with_values_computed_by_hand(found: Comparison) -> None:
     assert [describe_verdict(verdict) for verdict in found.verdicts] == [made.SENTENCE, made.MEMORY]
 
 
 def test_pairs_and_their_ratios(found: Comparison) -> None:
-    """A over B of cells that agree in everything; the noise is the least that is taken for one, 0.01% with two degrees
-    of freedom, so that the interval ends e^(4.303 * 0.01% * √2) from the ratio."""
+    """A over B for cells that agree in everything. The noise is the smallest that is assumed, 0.01% with two degrees of
+    freedom, so the interval ends e^(4.303 * 0.01% * √2) from the ratio."""
     steps = made.verdict_of(found, "steps")
     reach = math.exp(4.3026527 * 1e-4 * math.sqrt(2))
     assert [pair.base.cell.context for pair in steps.pairs] == [16, 32, 48]  # type: ignore[union-attr]
@@ -43,7 +43,7 @@ def test_pairs_and_their_ratios(found: Comparison) -> None:
     assert [pair.ratio for pair in made.verdict_of(found, "memory").pairs] == [2.0, 2.0]
 
 
-def test_what_is_left_out_says_why(found: Comparison) -> None:
+def test_cells_that_are_left_out_have_a_reason(found: Comparison) -> None:
     known = {item.reason: item.detail for item in made.verdict_of(found, "steps").left_out}
     assert known["out of memory in after"] == "tried to allocate 2.5 GiB; 1.1 GiB are free"
     assert known["not the same precision"] == "fp32 was computed as ieee and as tf32."
@@ -56,18 +56,18 @@ def test_what_is_left_out_says_why(found: Comparison) -> None:
     [
         (1.05, True, "better"),
         (0.95, True, "worse"),
-        (1.05, False, "same"),  # the interval holds 1
-        (1.009, True, "same"),  # sure, and less than 1%
+        (1.05, False, "same"),  # the interval contains 1
+        (1.009, True, "same"),  # significant, but less than 1%
         (1 / 1.009, True, "same"),
     ],
 )
-def test_the_rule_of_noise(ratio: float, decided: bool, outcome: str) -> None:
+def test_outcomes_of_ratios(ratio: float, decided: bool, outcome: str) -> None:
     side = SideResult(cell=made.context(16), run_id=new_id(), cell_id=new_id(), status="ok")
     assert Pair(base=side, other=side, ratio=ratio, decided=decided).outcome == outcome
 
 
-def test_noise_is_neither_faster_nor_slower(path: Path) -> None:
-    """Against `again`: 10 to 10.05 ms is 0.5%; 10 ms among samples from 7.5 to 12.5 is 10 ms."""
+def test_differences_within_noise_are_neither_faster_nor_slower(path: Path) -> None:
+    """Compared with `again`, 10 to 10.05 ms is 0.5%; 10 ms with samples from 7.5 to 12.5 equals 10 ms."""
     steps = made.verdict_of(
         load_comparison(path, ComparisonRequest(a=made.label("after"), b=made.label("again"))), "steps"
     )
@@ -114,7 +114,7 @@ def test_environments(found: Comparison) -> None:
     assert describe_differences(find_differences([one], [one])).startswith("Both sides ran in the same environment")
 
 
-def test_titles_leave_out_what_all_of_them_say() -> None:
+def test_titles_leave_out_what_they_have_in_common() -> None:
     cells = [made.context(16), made.context(32, precision="bf16")]
     assert shorten_titles(cells, without=("eager",)) == ("toy-64 · train", ["16 · fp32", "32 · bf16"])
     assert shorten_titles(cells[:1]) == ("", ["toy-64 · 16 · train · fp32 · eager"])

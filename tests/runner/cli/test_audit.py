@@ -1,4 +1,4 @@
-"""`python -m runner audit`: grades by table, every finding with its cell and what to do, and the exit code."""
+"""`python -m runner audit`: grades by table, every finding with its cell and its remedy, and the exit code."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,21 +15,22 @@ from runner.store.queries.selection import Selection
 from tests.command import run
 from tests.synthetic import memory_rows, rows
 
-#: Ids of one millisecond have no order of their own.
+#: Ids of the same millisecond are not ordered.
 IDS = sorted(new_id() for _ in range(2))
 FIRST = rows.run(run_id=IDS[0], label="clean")
 SECOND = rows.run(run_id=IDS[1], label="mixed", device_name="Example CPU 2")
 
 
 def damaged(of: RunRow, size: str, **values: Any) -> rows.Rows:
-    """A cell that worked, of which the row says something that the audit does not like."""
+    """Returns a cell that worked, with values in its row that break a rule of the audit."""
     found = rows.ok(of, rows.asked(size))
     return replace(found, step=replace(found.step, **values))
 
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of one sound row; then one whose rows are graded A, B, C and D, a failed one and a memory row."""
+    """Returns a file with a run of one good row, and a later run with rows graded A, B, C and D, a failed row and a
+    memory row."""
     path = tmp_path_factory.mktemp("audit") / "results.duckdb"
     rows.store(path, FIRST, [rows.ok(FIRST, rows.asked(context=64))])
     cells = [
@@ -44,14 +45,14 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def line(text: str, beginning: str) -> list[str]:
-    """The words of the only line that begins so."""
+    """Returns the words of the only line that begins like this."""
     (found,) = (words for words in text.splitlines() if words.startswith(beginning))
     return found.split()
 
 
 def test_grades_by_table_and_every_finding_most_severe_first(filled: Path) -> None:
     done = run("audit", "mixed", db=filled)
-    assert done.returncode == 1, "a row is graded D"
+    assert done.returncode == 1, "one row is graded D"
     text = done.stdout
     assert line(text, "table") == ["table", "A", "B", "C", "D", "no", "result"]
     assert line(text, "steps") == ["steps", "1", "1", "1", "1", "1"]
@@ -71,7 +72,7 @@ def test_grades_by_table_and_every_finding_most_severe_first(filled: Path) -> No
     assert "    other_cpu_share 0.25" in busy
 
 
-def test_a_finding_names_its_cell_by_a_beginning_that_no_other_cell_has(filled: Path) -> None:
+def test_a_finding_names_its_cell_by_a_unique_prefix_of_its_id(filled: Path) -> None:
     audit = load_audit(filled, Selection(run=SECOND.run_id))
     (worst,) = (row for row in audit.rows if any(finding.code == "recompiled" for finding in row.findings))
     text = run("audit", "mixed", db=filled).stdout
@@ -90,7 +91,7 @@ def test_a_run_without_a_fault_is_exit_0(filled: Path) -> None:
     assert "The audit found nothing against any of these rows." in done.stdout
 
 
-def test_the_latest_run_unless_one_is_named_and_an_error_for_none(filled: Path, tmp_path: Path) -> None:
+def test_the_latest_run_is_audited_unless_one_is_named_and_no_run_is_an_error(filled: Path, tmp_path: Path) -> None:
     assert "mixed" in run("audit", db=filled).stdout
     done = run("audit", "nobody", db=filled)
     assert (done.returncode, "No run is called 'nobody'. Expected an id" in done.stdout) == (2, True)
@@ -98,7 +99,7 @@ def test_the_latest_run_unless_one_is_named_and_an_error_for_none(filled: Path, 
     assert (done.returncode, "python -m runner sweep" in done.stdout) == (2, True)
 
 
-def test_filters_narrow_the_tables_that_have_their_column(filled: Path) -> None:
+def test_filters_apply_to_the_tables_that_have_their_column(filled: Path) -> None:
     trained = load_audit(filled, Selection(machine="Example CPU 2 · bench1", mode="train"))
     assert count_grades(trained.rows)["steps"] == {"B": 1, "C": 1, "D": 1, None: 1}
     narrow = load_audit(filled, Selection(machine="Example CPU 2 · bench1", context=(256,)))
@@ -112,7 +113,7 @@ def test_filters_narrow_the_tables_that_have_their_column(filled: Path) -> None:
     }
 
 
-def test_no_more_rows_are_read_than_the_newest(filled: Path) -> None:
+def test_only_the_newest_rows_are_read(filled: Path) -> None:
     every = load_audit(filled, Selection(run=SECOND.run_id))
     with patch("runner.store.queries.audit.MAX_ROWS", 2):
         audit = load_audit(filled, Selection(run=SECOND.run_id))

@@ -1,4 +1,5 @@
-"""`python -m runner audit` of an imported published file: in the form of measured runs, beside its report's tables."""
+"""`python -m runner audit` of imported published tables: printed like a measured run, with the tables of the same
+report."""
 
 from pathlib import Path
 
@@ -13,7 +14,7 @@ COMPILED = "End to End Benchmarks (RTX PRO 6000 WK) / Compiled"
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with the published tables of data/reference."""
+    """Returns a file with the published tables of data/reference."""
     db = tmp_path_factory.mktemp("published") / "results.duckdb"
     assert run("import", str(REFERENCE), db=db).returncode == 0
     return db
@@ -21,7 +22,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_findings_of_a_published_file(imported: Path) -> None:
     done = run("audit", COMPILED, db=imported)
-    assert done.returncode == 1, "a row is graded D"
+    assert done.returncode == 1, "one row is graded D"
     lines = done.stdout.splitlines()
     assert [words for words in lines if words.endswith((" row", " rows"))] == [
         "impossible_ratio (fault), 1 row",
@@ -33,10 +34,10 @@ def test_findings_of_a_published_file(imported: Path) -> None:
     assert f"  What to do: {PUBLISHED_REMEDIES['subtraction']}" in lines
     assert "  001_e2e_rtxpro6000_compiled.csv, lines 2–6" in lines
     (cold,) = (words for words in lines if "beside 20.3 ms (eager)" in words)
-    assert "about 10.6 ms" in cold, "35.62 - 79.27 / √10"
+    assert "about 10.6 ms" in cold, "the steady mean is 35.62 - 79.27 / √10"
 
 
-def test_a_clean_table_has_nothing_against_it(imported: Path) -> None:
+def test_a_clean_table_has_no_findings(imported: Path) -> None:
     done = run("audit", "1.1.4 nsys forward", db=imported)
     assert done.returncode == 0
     assert "The audit found nothing against any of these rows." in done.stdout

@@ -1,4 +1,4 @@
-"""What the commands print and how they exit. The sweep's own life is in test_sweep."""
+"""What the commands print and their exit codes. `test_sweep` tests the sweep itself."""
 
 import os
 import platform
@@ -28,22 +28,23 @@ COMMANDS = ("sweep", "list", "show", "audit", "replay", "frontier", "compare", "
 
 
 def runner(*words: str) -> subprocess.CompletedProcess[str]:
-    """`python -m runner WORDS`, which name no file or name it themselves."""
+    """Runs `python -m runner WORDS`; the words name no file or name it themselves."""
     command = [sys.executable, "-m", "runner", *words]
     return subprocess.run(
         command, cwd=ROOT, env={**os.environ, "COLUMNS": "300"}, capture_output=True, text=True, timeout=PATIENCE_S
     )
 
 
-def here(*words: str) -> Result:
-    """The same in this process."""
+def run_here(*words: str) -> Result:
+    """Runs the command in this process."""
     with patch.dict(os.environ):
         return CliRunner().invoke(app, words, env={"COLUMNS": "300"})
 
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of two runs, the later with a failed cell and brackets wherever a person or a program writes words."""
+    """Returns a file of two runs. The later one has a failed cell, and brackets wherever a person or a program can
+    write words."""
     path = tmp_path_factory.mktemp("cli") / "results.duckdb"
     first = a_run(label="first")
     store(path, first, [ok(first, asked(context=64))])
@@ -62,13 +63,13 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("words", [(), *((name,) for name in COMMANDS)])
 def test_every_command_has_help_with_an_example(words: tuple[str, ...]) -> None:
-    done = here(*words, "--help")
+    done = run_here(*words, "--help")
     assert done.exit_code == 0
     assert "Example: python -m runner" in " ".join(done.stdout.split())
 
 
 def test_help_names_every_flag() -> None:
-    done = here("sweep", "--help")
+    done = run_here("sweep", "--help")
     assert done.exit_code == 0
     text = done.stdout
     command = typer.main.get_command(app)
@@ -84,19 +85,19 @@ def test_list_presets_experiments_sizes_and_runs(filled: Path) -> None:
         assert words in text
     assert all(name in text for name in SIZES)
     assert "128,625,408" in text, "the parameters of small"
-    assert "12,832,823,808" in text, "and of 10B"
+    assert "12,832,823,808" in text, "the parameters of 10B"
     first = next(line.split() for line in text.splitlines() if "first" in line)
-    assert first[-2:] == ["1", "0"], "one cell, which is ok"
+    assert first[-2:] == ["1", "0"], "one cell, with status ok"
     later = next(line.split() for line in text.splitlines() if "odd [/name]" in line)
     assert later[-2:] == ["3", "1"]
     assert "No runs in" in run("list", "runs", db=filled.parent / "none.duckdb").stdout
 
 
-def test_show_has_a_line_for_each_cell_with_its_medians_or_its_reason(filled: Path) -> None:
+def test_show_has_a_line_for_each_cell_with_its_medians_or_its_error(filled: Path) -> None:
     text = run("show", db=filled).stdout
     lines = [line for line in text.splitlines() if line.startswith("toy-")]
     assert len([line for line in lines if " ok " in line]) == 2
-    # tests.synthetic.rows: a toy-64 step takes 2 * 64**1.5 * 128 / 20,000 ms, all of it forward in inference.
+    # In tests.synthetic.rows a toy-64 step takes 2 * 64**1.5 * 128 / 20,000 ms, all of it forward in inference.
     inference = next(line for line in lines if "inference" in line)
     assert inference.split().count("6.55") == 2
     train = next(line for line in lines if "· train · fp32" in line and " ok " in line)
@@ -107,7 +108,7 @@ def test_show_has_a_line_for_each_cell_with_its_medians_or_its_reason(filled: Pa
     assert "odd [/name]" in text
 
 
-def test_show_finds_a_run_by_label_and_by_the_beginning_of_its_id(filled: Path) -> None:
+def test_show_finds_a_run_by_label_and_by_a_prefix_of_its_id(filled: Path) -> None:
     by_label = run("show", "first", db=filled).stdout
     assert by_label.count("toy-64 · 64") == 1
     run_id = next(word for word in by_label.split() if word.count("-") == 4)
@@ -115,7 +116,7 @@ def test_show_finds_a_run_by_label_and_by_the_beginning_of_its_id(filled: Path) 
     missing = run("show", "nobody", db=filled)
     assert missing.returncode == 2
     assert "No run is called 'nobody'" in missing.stdout
-    assert "odd [/name]" in missing.stdout, "which there are"
+    assert "odd [/name]" in missing.stdout, "the message lists the runs"
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path) -> None:
@@ -138,8 +139,8 @@ def test_show_without_a_file_says_what_to_do(tmp_path: Path) -> None:
     assert "python -m runner sweep" in done.stdout
 
 
-def test_doctor_says_what_this_machine_is() -> None:
-    done = here("doctor", "--device", "cpu")
+def test_doctor_describes_this_machine() -> None:
+    done = run_here("doctor", "--device", "cpu")
     assert done.exit_code == 0
     assert platform.node() in done.stdout
     assert platform.python_version() in done.stdout
@@ -149,7 +150,7 @@ def test_doctor_says_what_this_machine_is() -> None:
     assert any(re.match(r"yes quiet CPU threads \d+ of \d+ CPUs compute", line) for line in lines)
 
 
-def test_doctor_judges_other_machines() -> None:
+def test_doctor_describes_other_machines() -> None:
     gpu = dict.fromkeys(RunRow.__dataclass_fields__) | {
         "device": "cuda",
         "device_name": "NVIDIA H100 80GB HBM3",
@@ -164,7 +165,7 @@ def test_doctor_judges_other_machines() -> None:
     assert not possible["quiet CPU threads"]
     old = {check.what: check.possible for check in checks({**gpu, "compute_capability": "7.5", "compiler": None})}
     assert not any(old[what] for what in ("tf32", "bf16 in hardware", "torch.compile"))
-    assert all(check.reason for check in checks(gpu) if not check.possible), "a no has a reason"
+    assert all(check.reason for check in checks(gpu) if not check.possible), "every no has a reason"
 
 
 @pytest.mark.parametrize(
@@ -180,27 +181,27 @@ def test_doctor_judges_other_machines() -> None:
     ],
 )
 def test_wrong_usage_is_exit_2_and_no_traceback(words: tuple[str, ...]) -> None:
-    done = here(*words)
+    done = run_here(*words)
     assert done.exit_code == 2
     assert "rror" in done.stderr
     assert done.stdout == ""
 
 
-def test_a_device_that_is_not_there_is_exit_2_and_no_traceback() -> None:
+def test_a_missing_device_is_exit_2_and_no_traceback() -> None:
     done = runner("doctor", "--device", "tpu")
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
 
 
-def test_a_shape_that_makes_no_sense_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+def test_an_impossible_shape_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
     done = run("sweep", "--shape", "d_model=64,d_ff=64,layers=1,heads=64", db=tmp_path / "r.duckdb")
     assert (done.returncode, os.listdir(tmp_path)) == (2, [])
     assert "an even head width" in done.stdout
 
 
 @pytest.mark.parametrize("interrupt", [pytest.param(False, marks=pytest.mark.soak), True])
-def test_on_a_terminal_a_bar_that_gives_the_cursor_back(tmp_path: Path, interrupt: bool) -> None:
+def test_a_terminal_shows_a_bar_and_gets_its_cursor_back(tmp_path: Path, interrupt: bool) -> None:
     ours, theirs = pty.openpty()
     endless = ("--steps", "10000000", "--max-steps", "10000000", "--max-seconds", "500") if interrupt else ()
     words = (*TINY, *endless, "--no-ceilings", "--db", str(tmp_path / "r.duckdb"))
@@ -223,11 +224,11 @@ def test_on_a_terminal_a_bar_that_gives_the_cursor_back(tmp_path: Path, interrup
     assert process.wait() == (130 if endless else 0), text
     assert "toy-64 · 16 · train" in text
     assert ("Measured: 1 ok" in text) != bool(endless)
-    assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l") > 0, "hidden, then shown again"
+    assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l") > 0, "the cursor is hidden and then shown again"
 
 
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # Linux says so when the other end is closed
+    except OSError:  # Linux raises this when the other end is closed
         return b""

@@ -1,4 +1,4 @@
-"""`python -m runner compare`: what it prints, its exit codes, and the names that it takes."""
+"""`python -m runner compare`: its output, its exit codes, and the names that it accepts."""
 
 import statistics
 from pathlib import Path
@@ -22,7 +22,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made.written(tmp_path_factory.mktemp("compare"))
 
 
-def test_the_command_says_the_same(path: Path) -> None:
+def test_the_command_prints_the_comparison(path: Path) -> None:
     done = run("compare", "before", "label:after", db=path)
     assert done.returncode == 0
     assert made.SENTENCE in done.stdout
@@ -46,7 +46,8 @@ def test_markdown_for_a_pull_request(path: Path) -> None:
 
 
 def test_exit_codes_for_ci(path: Path) -> None:
-    """1 for a cell twice as slow and one that no longer fits; 0 for noise; 2 when nothing can be compared."""
+    """The code is 1 for a cell twice as slow and for one that no longer fits, 0 for noise, and 2 if nothing can be
+    compared."""
     worse = run("compare", "before", "after", "--fail-on-regression", db=path)
     assert worse.returncode == 1
     assert "2 regressions beyond 5%:" in worse.stdout
@@ -86,7 +87,7 @@ def test_exit_codes_for_ci(path: Path) -> None:
         ),
     ],
 )
-def test_a_wrong_word_is_explained(path: Path, asked: CompareOptions, said: str) -> None:
+def test_a_wrong_value_is_explained(path: Path, asked: CompareOptions, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         compare(Terminal(), asked, db=path)
 
@@ -100,7 +101,7 @@ def test_an_unknown_name_in_a_shell(path: Path) -> None:
         percent("much")
 
 
-def test_sides_by_a_part_of_their_name(path: Path) -> None:
+def test_sides_are_found_by_a_part_of_their_name(path: Path) -> None:
     known = load_sides(path)
     run_id = known["run"][0].value
     assert resolve(run_id[:35], known).value == run_id
@@ -111,7 +112,7 @@ def test_sides_by_a_part_of_their_name(path: Path) -> None:
 
 @pytest.mark.soak
 def test_two_real_sweeps(tmp_path: Path) -> None:
-    """The ratio of two measured runs is that of the medians of their samples; the threads are what differs."""
+    """The ratio of two measured runs is that of the medians of their samples. The runs differ in their threads."""
     path = tmp_path / "real.duckdb"
     for name, threads in (("one", "1"), ("two", "2")):
         swept = run_apart("sweep", *TINY, "--steps", "8", "--max-steps", "8", "--fresh", "--label", name, db=path,
@@ -131,6 +132,6 @@ def test_two_real_sweeps(tmp_path: Path) -> None:
     )
     known = choose_sides(path)
     assert known is not None
-    assert [side.title.split()[0] for side in known] == ["one", "two"], "the latest run against the one before"
+    assert [side.title.split()[0] for side in known] == ["one", "two"], "the latest run is compared with the one before"
     beginning = str(pair.base.run_id)[:23]
     assert describe_verdict(verdict).split(":")[0] in run("compare", beginning, "two", db=path).stdout

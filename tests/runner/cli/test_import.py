@@ -1,4 +1,4 @@
-"""Published tables on the command line, as README has the commands."""
+"""Published tables on the command line, with the commands of the README."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def theirs(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_tables_that_come_with_stepscope(tmp_path: Path) -> None:
+def test_the_shipped_tables(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     assert "python -m runner import data/reference" in (ROOT / "README.md").read_text(encoding="utf-8")
     for words in ("1 table, 5 rows, 18 figures.", "nothing new"):
@@ -58,7 +58,7 @@ def test_explain_correct_and_import(tmp_path: Path, theirs: Path) -> None:
     assert table.rows[1].status == "oom"
 
 
-def test_show_and_list_say_that_it_is_published(tmp_path: Path, theirs: Path) -> None:
+def test_show_and_list_say_that_rows_are_published(tmp_path: Path, theirs: Path) -> None:
     db = tmp_path / "results.duckdb"
     run("import", str(theirs), "--label", "their note", db=db)
     listed = next(line for line in run("list", "runs", db=db).stdout.splitlines() if "their note" in line)
@@ -69,7 +69,7 @@ def test_show_and_list_say_that_it_is_published(tmp_path: Path, theirs: Path) ->
     assert "oom" in next(line for line in shown.splitlines() if "26. 4" in line)
 
 
-def test_what_is_no_table_is_one_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_table_is_one_error(tmp_path: Path) -> None:
     path, db = tmp_path / "words.md", tmp_path / "results.duckdb"
     path.write_text("Only words.\n")
     for words in (("import", str(path)), ("import", "--explain", str(path)), ("import", str(tmp_path / "none.csv"))):

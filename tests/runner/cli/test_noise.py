@@ -1,4 +1,4 @@
-"""`python -m runner doctor --noise`: real processes, what is said of them, and Ctrl-C; and the judgments by hand."""
+"""`python -m runner doctor --noise`: real processes, the sentences about them and Ctrl-C; verdicts computed by hand."""
 
 import math
 import os
@@ -26,7 +26,7 @@ RUN = rows.run()
 
 
 def repeated(context: int, *medians: float, bound: Bound | None = None, shares: float = 1.0) -> list[ProcessMedians]:
-    """A cell in as many processes; on the device alone it takes these shares of the time."""
+    """Returns a cell in one process for each median; the device alone takes these shares of the time."""
     found = []
     for number, ms in enumerate(medians):
         cell = rows.ok(RUN, tiny(context=context), round=number)
@@ -50,7 +50,9 @@ def test_the_noise_of_real_processes(tmp_path: Path) -> None:
     assert "2 cells in 2 processes each" in done.output
     assert done.output.count("  ok  ") == 4
     assert "toy-64 · 16 · train · fp32 · eager · exactly 3 steps · batch 1 · warm-up 1: 2 processes, " in done.output
-    assert "(degrees of freedom: 1)" in done.output, "two cells in two processes have 2, of which half count"
+    assert "(degrees of freedom: 1)" in done.output, (
+        "two cells in two processes have 2 degrees of freedom, of which half count"
+    )
     assert "one process each, resolves " in done.output
     assert "while nothing was measured" in done.output
     assert not list(tmp_path.glob("stepscope-noise-*")), "nothing is stored"
@@ -63,7 +65,7 @@ def test_a_device_that_is_missing_is_one_clear_error() -> None:
 
 
 @pytest.mark.soak
-def test_an_interrupt_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_command_and_leaves_no_process(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "runner", "doctor", "--noise", "--device", "cpu"],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
@@ -85,8 +87,9 @@ def test_an_interrupt_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("stepscope-noise-*"))
 
 
-def test_kinds_are_told_apart_and_summed_by_hand() -> None:
-    """Of two values 0.2 apart the variance is 0.02; two such cells pool to the same, and 2 degrees of freedom to 1."""
+def test_each_kind_has_its_own_noise_computed_by_hand() -> None:
+    """Two values 0.2 apart have a variance of 0.02. Two such cells pool to the same, and their 2 degrees of freedom
+    count as 1."""
     low, high = 10.0, 10.0 * math.exp(0.2)
     cells = [*repeated(16, low, high), *repeated(32, 2 * low, 2 * high), *repeated(64, 7.0)]
     (kind,) = summarize_kinds(cells)
@@ -100,19 +103,20 @@ def test_kinds_are_told_apart_and_summed_by_hand() -> None:
     assert summarize_kinds(repeated(16, 5.0)) == []
 
 
-def test_what_is_said_of_a_kind() -> None:
-    """Nine processes, ln(median) of ±0.01 about one in the middle: a std of 0.01 and 4 degrees of freedom, t 4.604."""
+def test_the_sentences_about_a_kind() -> None:
+    """Nine processes with an ln(median) of ±0.01 around the middle one have a std of 0.01 and 4 degrees of freedom, so
+    t is 4.604."""
     (kind,) = summarize_kinds(repeated(16, *[10 * math.exp(0.01 * side) for side in (-1, 1) * 4], 10.0))
     first, cell, spread, power = describe_kind(kind)
     assert first == "Cells on this device, waited for:"
     assert cell.endswith("9 processes, 9.90–10.1 ms")
     assert spread.endswith("standard deviation of 1.0% (degrees of freedom: 4).")
-    # e^(4.604 · 0.01 · √2) - 1 = 6.73%; with five rounds t is 3.355 for 8: e^(3.355 · 0.01 · √0.4) - 1 = 2.14%
+    # e^(4.604 · 0.01 · √2) - 1 = 6.73%. With five rounds t is 3.355 for 8: e^(3.355 · 0.01 · √0.4) - 1 = 2.14%.
     assert power == "  One pair of cells, one process each, resolves 6.7%; five rounds each resolve 2.1%."
 
 
 @pytest.mark.parametrize("kind", ["cuda", "cpu", "mps"])
-def test_the_cells_of_every_device_can_be_asked_for(kind: str) -> None:
+def test_the_cells_of_every_device_are_valid(kind: str) -> None:
     first, second = noise_cells(kind)
     assert first.key != second.key
 
@@ -121,8 +125,8 @@ def advice(load: Load, pace: Sequence[float] = (10.0,) * 20) -> dict[str, str]:
     return {found.seen: found.advice for found in find_disturbances(load, pace)}
 
 
-def test_a_core_that_is_slower_at_times_is_named() -> None:
-    """Of 100 times 90 are 10.2 ms and 10 are 17 ms, so that 17 ms is the 95th percentile."""
+def test_a_core_that_is_sometimes_slower_is_named() -> None:
+    """90 of 100 times are 10.2 ms and 10 are 17 ms, so the 95th percentile is 17 ms."""
     quiet = Load(busy=0.0, stolen=0.0)
     shared = advice(quiet, [10.2] * 90 + [17.0] * 10)
     assert (
@@ -135,7 +139,7 @@ def test_a_core_that_is_slower_at_times_is_named() -> None:
     assert min(measure_pace(0.1)) > 0
 
 
-def test_load_of_others_and_time_taken_by_the_host_are_named() -> None:
+def test_other_load_and_time_taken_by_the_hypervisor_are_named() -> None:
     quiet, busy = advice(Load(busy=0.04, stolen=0.0)), advice(Load(busy=0.5, stolen=0.03))
     assert quiet["Others took 4% of the CPU while nothing was measured."] == ""
     assert "`top` names it" in busy["Others took 50% of the CPU while nothing was measured."]
@@ -145,7 +149,7 @@ def test_load_of_others_and_time_taken_by_the_host_are_named() -> None:
 
 
 def test_governor_quota_and_shared_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine as Linux describes it under /sys: two CPUs on powersave, two threads a core, 1.5 CPUs of quota."""
+    """A machine as described by Linux under /sys: two CPUs on powersave, two threads a core, a quota of 1.5 CPUs."""
     for number in (0, 1):
         (tmp_path / f"cpu{number}/cpufreq").mkdir(parents=True)
         (tmp_path / f"cpu{number}/cpufreq/scaling_governor").write_text("powersave\n")

@@ -1,4 +1,4 @@
-"""`runner note`: what people say of runs and cells is stored as rows, merged like rows, and taken back by a row."""
+"""`runner note`: notes about runs and cells are stored as rows, merged like rows, and retracted by another row."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tests.synthetic import rows
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Three runs of the same cell: before, between and after."""
+    """Returns a file with three runs of the same cell: before, between and after."""
     path = tmp_path / "results.duckdb"
     for label in ("before", "between", "after"):
         of = rows.run(label=label)
@@ -31,7 +31,7 @@ def say(file: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_a_note_is_added_listed_and_taken_back(file: Path) -> None:
+def test_a_note_is_added_listed_and_retracted(file: Path) -> None:
     assert "note “the fan was broken”" in say(file, "before", "the fan was broken")
     (cell,) = load_steps(file, Selection(run=load_contents(file).runs[-1].run_id))
     say(file, str(cell.cell_id)[:18], "this one, too")
@@ -43,7 +43,7 @@ def test_a_note_is_added_listed_and_taken_back(file: Path) -> None:
     assert f"cell {cell.cell_id}" in listed
     say(file, "before", "--remove")
     assert load_notes(file).of_runs == {}
-    assert "this one, too" in say(file), "of the cell nothing was taken back"
+    assert "this one, too" in say(file), "the notes of the cell were not retracted"
     refused = run("note", "before", "--remove", db=file)
     assert (refused.returncode, "Nothing of the kind was said" in refused.stdout) == (2, True)
 
@@ -61,7 +61,7 @@ def test_a_run_has_a_name_tags_and_may_be_the_baseline(file: Path) -> None:
     assert run("show", "old driver", db=file).returncode == 0
 
 
-def test_a_hidden_run_does_not_count_and_comes_back(file: Path) -> None:
+def test_a_hidden_run_does_not_count_until_it_is_shown_again(file: Path) -> None:
     (latest,) = load_steps(file, Selection())
     say(file, "after", "--hide")
     held = load_contents(file)
@@ -76,7 +76,7 @@ def test_a_hidden_run_does_not_count_and_comes_back(file: Path) -> None:
 
 @pytest.mark.soak
 def test_notes_merge_as_rows_do(file: Path, tmp_path: Path) -> None:
-    """A note that was taken back in one file is gone in the other, whichever way they merge."""
+    """A note that was retracted in one file is retracted in the other, whichever way they merge."""
     other = tmp_path / "other.duckdb"
     say(file, "before", "first")
     merge(file, into=other)
@@ -98,13 +98,13 @@ def test_notes_merge_as_rows_do(file: Path, tmp_path: Path) -> None:
         (("0", "text"), "no run or cell is called so"),
     ],
 )
-def test_what_is_refused_changes_nothing(file: Path, words: tuple[str, ...], refused: str) -> None:
+def test_a_refused_note_changes_nothing(file: Path, words: tuple[str, ...], refused: str) -> None:
     done = run("note", *words, db=file)
     assert (done.returncode, refused in done.stdout) == (2, True), done.stdout
     assert not load_notes(file).notes
 
 
-def test_a_note_holds_whatever_it_holds(file: Path) -> None:
+def test_a_note_may_contain_any_text(file: Path) -> None:
     odd = "\x1b[31m<b>'; DROP TABLE notes; -- [x](http://a.example) \u202e| =1+1"
     out = say(file, "before", odd)
     assert "\x1b" not in out

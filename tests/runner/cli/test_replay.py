@@ -1,4 +1,4 @@
-"""`python -m runner replay`: a cell measured again by a real sweep, its new row, and the verdict on its median."""
+"""`python -m runner replay` measures a cell again: a real sweep, its new row, and the verdict on its median."""
 
 import math
 import statistics
@@ -24,7 +24,7 @@ T_4 = 2.7764
 
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file after a sweep of two cells in three rounds."""
+    """Returns the file after a sweep of two cells in three rounds."""
     path = tmp_path_factory.mktemp("replay") / "results.duckdb"
     done = run("sweep", *TINY, "--modes", "inference,train", "--rounds", "3", db=path)
     assert done.returncode == 0, done.stdout
@@ -32,14 +32,14 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def with_median(of: rows.Rows, median_ms: float) -> rows.Rows:
-    """The same cell with this median in every phase, which its samples know to within a millionth."""
+    """Returns the cell with this median in every phase; its samples differ from it by less than a millionth."""
     low, high = median_ms * (1 - 1e-6), median_ms * (1 + 1e-6)
     timings = (replace(found, median_ms=median_ms, low_ms=low, high_ms=high) for found in of.timings)
     return replace(of, timings=tuple(timings))
 
 
 def synthetic(path: Path, medians_ms: Sequence[float]) -> str:
-    """Stores a tiny cell whose rounds had these medians on a machine that does not exist; returns its first id."""
+    """Stores a tiny cell whose rounds had these medians, on a machine that does not exist. Returns its first id."""
     of = rows.run(torch="1.0.0")
     cells = [with_median(rows.ok(of, tiny(), round=number), ms) for number, ms in enumerate(medians_ms)]
     rows.store(path, of, cells)
@@ -47,7 +47,7 @@ def synthetic(path: Path, medians_ms: Sequence[float]) -> str:
 
 
 def logs_of(path: Path, mode: str) -> list[float]:
-    """The logarithms of the medians of the rounds in the file."""
+    """Returns the logarithms of the medians of the rounds in the file."""
     found = stored(
         path, f"SELECT median_ms FROM timings JOIN steps USING (cell_id) WHERE mode = '{mode}' AND phase = 'step'"
     )
@@ -66,7 +66,7 @@ def test_a_replay_is_one_more_round_of_the_run_it_was_compared_with(db: Path) ->
     assert {name: new[name] for name in asked} == {name: wanted[name] for name in asked}
     assert (new["status"], new["round"]) == ("ok", 3)
     assert len(stored(db, "FROM runs")) == 1
-    # Both cells were measured in three rounds: their 4 degrees of freedom count for 2, as noise of the machine.
+    # Both cells were measured in three rounds. Their 4 degrees of freedom count as 2 for the noise of the machine.
     noise = (statistics.variance(logs) + statistics.variance(others)) / 2
     std = math.sqrt((2 * statistics.variance(logs) + 2 * noise) / 4)
     again = next(row["median_ms"] for row in stored(
@@ -80,8 +80,8 @@ def test_a_replay_is_one_more_round_of_the_run_it_was_compared_with(db: Path) ->
     assert "preset" not in done.stdout
 
 
-def test_the_rounds_that_a_replay_was_compared_with_still_count(db: Path) -> None:
-    """The fixture's three rounds, and one more for each replay so far."""
+def test_the_rounds_before_a_replay_still_count(db: Path) -> None:
+    """The cell has the three rounds of the fixture, and one more for each replay so far."""
     (one,) = stored(db, "FROM steps WHERE mode = 'inference' AND round = 0")
     already = len(stored(db, "FROM steps WHERE mode = 'inference'"))
     run("replay", str(one["cell_id"]), db=db)
@@ -90,7 +90,7 @@ def test_the_rounds_that_a_replay_was_compared_with_still_count(db: Path) -> Non
 
 
 @pytest.mark.soak
-def test_a_replay_leaves_the_plan_of_an_interrupted_sweep(tmp_path: Path) -> None:
+def test_a_replay_keeps_the_plan_of_an_interrupted_sweep(tmp_path: Path) -> None:
     path = tmp_path / "r.duckdb"
     assert run("sweep", *TINY, db=path).returncode == 0
     (row,) = stored(path, "FROM steps")
@@ -115,7 +115,7 @@ def test_a_sweep_of_the_same_cell_is_still_done_after_a_replay(tmp_path: Path) -
 
 
 def test_a_cell_of_one_process_has_the_interval_of_its_machines_noise(tmp_path: Path) -> None:
-    """Another cell in three rounds, whose ln(median) have a variance of 1: 1 degree of freedom, t 12.706."""
+    """Another cell in three rounds has a variance of ln(median) of 1, and 1 degree of freedom, so t is 12.706."""
     path, of = tmp_path / "r.duckdb", rows.run(torch="1.0.0")
     cells = [rows.ok(of, tiny(context=32), round=number) for number in range(3)] + [rows.ok(of, tiny())]
     medians = (10 / math.e, 10.0, 10 * math.e, 5.0)
@@ -139,7 +139,7 @@ def test_a_cell_of_one_process_has_the_interval_of_its_machines_noise(tmp_path: 
         ((5.0,), 0, "claims no interval"),
     ],
 )
-def test_the_exit_code_is_the_verdict_and_another_machine_is_named_first(
+def test_the_exit_code_is_the_verdict_and_another_machine_is_named(
     tmp_path: Path, medians: Sequence[float], code: int, words: str
 ) -> None:
     path = tmp_path / "r.duckdb"
@@ -157,7 +157,7 @@ def test_the_exit_code_is_the_verdict_and_another_machine_is_named_first(
     assert own["sweep_key"] != synthetic_run["sweep_key"]
 
 
-def test_an_attention_cell_is_compared_by_both_passes(tmp_path: Path) -> None:
+def test_an_attention_cell_is_compared_by_the_time_of_both_passes(tmp_path: Path) -> None:
     path = tmp_path / "r.duckdb"
     words = "--experiment attention --attention naive --seq-lens 32 --d-heads 16 --batch 1 --precisions fp32 --steps 5"
     done = run(
@@ -172,7 +172,7 @@ def test_an_attention_cell_is_compared_by_both_passes(tmp_path: Path) -> None:
     assert len(stored(path, f"FROM attention WHERE cell_key = '{row['cell_key']}'")) == 2
 
 
-def test_what_is_not_there_or_not_one_is_one_clear_error(db: Path, tmp_path: Path) -> None:
+def test_a_missing_or_ambiguous_cell_is_one_clear_error(db: Path, tmp_path: Path) -> None:
     ids = [str(row["cell_id"]) for row in stored(db, "FROM steps ORDER BY cell_id")]
     before = len(ids)
     several = run("replay", ids[0][:6], db=db)
@@ -185,7 +185,7 @@ def test_what_is_not_there_or_not_one_is_one_clear_error(db: Path, tmp_path: Pat
     assert len(stored(db, "FROM steps")) == before, "nothing was measured"
 
 
-def test_a_row_of_another_table_says_what_can_be_replayed(tmp_path: Path) -> None:
+def test_the_error_for_another_table_says_what_can_be_replayed(tmp_path: Path) -> None:
     path, of = tmp_path / "r.duckdb", rows.run()
     memory_rows.store(path, [memory_rows.memory(of, {"parameters": 2**20})])
     (row,) = stored(path, "FROM memory")

@@ -1,4 +1,4 @@
-"""What was typed and what a sweep.toml says become one request; every wrong value is explained."""
+"""Command-line flags and a sweep.toml become one request; every wrong value is explained."""
 
 import shlex
 from pathlib import Path
@@ -10,7 +10,7 @@ from runner.plan.planning import Request, plan
 from runner.sweep.prepare import Settings
 from tests.command import parsed
 
-#: Every flag of `sweep` with a value, as words and as a config file.
+#: Every flag of `sweep` with a value, on the command line and in a config file.
 WORDS = shlex.split(
     "--preset cs336-2025 --experiment benchmark --experiment mixed-precision --sizes small,2.7B "
     "--shape d_model=64,d_ff=96,layers=2,heads=4 --contexts 128,256 --batch 2,4 --modes inference,train "
@@ -80,7 +80,7 @@ def config(folder: Path, text: str) -> tuple[str, str]:
     return "--config", str(path)
 
 
-def test_nothing_typed_asks_for_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_flags_everything_is_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STEPSCOPE_DB", raising=False)
     assert parsed() == (Request(rounds="auto"), Settings(db=Path("data/results.duckdb"), timeout_s=600.0))
     monkeypatch.setenv("STEPSCOPE_DB", "/elsewhere/r.duckdb")
@@ -88,11 +88,11 @@ def test_nothing_typed_asks_for_everything(monkeypatch: pytest.MonkeyPatch) -> N
     assert parsed("--db", "here.duckdb")[1].db == Path("here.duckdb")
 
 
-def test_every_flag_arrives() -> None:
+def test_every_flag_reaches_the_request() -> None:
     assert parsed(*WORDS) == (REQUEST, SETTINGS)
 
 
-def test_a_config_file_says_the_same_with_the_same_names(tmp_path: Path) -> None:
+def test_a_config_file_has_the_same_names_and_meaning(tmp_path: Path) -> None:
     asked = parsed(*config(tmp_path, TOML))
     assert asked == (REQUEST, SETTINGS)
     keys = [
@@ -103,7 +103,7 @@ def test_a_config_file_says_the_same_with_the_same_names(tmp_path: Path) -> None
     assert len(keys[0]) == 3 * len(set(keys[0]))
 
 
-def test_one_value_may_stand_without_a_list(tmp_path: Path) -> None:
+def test_a_single_value_needs_no_list(tmp_path: Path) -> None:
     request, settings = parsed(
         *config(tmp_path, 'contexts = 128\nsizes = "small,medium"\ntimeout = 90\nshape = "SHAPE"')
     )
@@ -111,7 +111,7 @@ def test_one_value_may_stand_without_a_list(tmp_path: Path) -> None:
     assert settings.timeout_s == 90.0
 
 
-def test_what_was_typed_wins_over_the_file(tmp_path: Path) -> None:
+def test_flags_take_precedence_over_the_file(tmp_path: Path) -> None:
     file = config(tmp_path, TOML)
     request, settings = parsed(
         *file,
@@ -134,16 +134,16 @@ def test_what_was_typed_wins_over_the_file(tmp_path: Path) -> None:
     assert request.experiments == ("benchmark",)
     assert request.rounds == 1
     assert (settings.label, settings.timeout_s, settings.budget_s) == ("typed", 60.0, 7200.0)
-    assert settings.fresh, "a flag that was not given leaves the file's"
+    assert settings.fresh, "a flag that was not given leaves the file's value"
 
 
-def test_rounds_are_a_number_or_decided_by_the_sweep(tmp_path: Path) -> None:
+def test_rounds_are_a_number_or_chosen_by_the_sweep(tmp_path: Path) -> None:
     assert parsed("--rounds", "auto")[0].rounds == parsed()[0].rounds == "auto"
     assert parsed(*config(tmp_path, "rounds = 'auto'"))[0].rounds == "auto"
     assert parsed(*config(tmp_path, "rounds = 2"))[0].rounds == parsed("--rounds", "2")[0].rounds == 2
 
 
-def test_zero_seconds_are_not_taken_for_nothing() -> None:
+def test_zero_seconds_are_not_ignored() -> None:
     assert parsed("--max-seconds", "0")[0].axes == {"max_seconds": 0.0}
 
 
@@ -225,7 +225,7 @@ def test_a_wrong_config_is_explained(tmp_path: Path, text: str, got: str, expect
     assert expected in str(error.value)
 
 
-def test_a_config_that_is_no_text_or_not_there(tmp_path: Path) -> None:
+def test_a_config_that_is_not_text_or_missing(tmp_path: Path) -> None:
     binary = tmp_path / "sweep.toml"
     binary.write_bytes(b"sizes = '\xff\xfe'")
     for path in (binary, tmp_path / "missing.toml"):

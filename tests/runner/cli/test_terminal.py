@@ -1,4 +1,4 @@
-"""Words of others reach no terminal as commands: every table of rows, every error and every name is printed as text."""
+"""Foreign text is never sent to a terminal as control codes: tables, errors and names are all printed as plain text."""
 
 import re
 import unicodedata
@@ -24,10 +24,11 @@ from tests.command import ROOT, tiny
 from tests.synthetic import memory_rows, roofline_rows, rows, traces
 from tests.synthetic.everything import store as store_everything
 
-#: Clears the screen, names the window, deletes a line, turns the line around, begins another, colors, and is a picture.
+#: Clears the screen, sets the window's title, deletes a line, reverses the text direction, starts another line, sets
+#: colors, and contains a picture.
 ODD = "odd \x1b[2J\x1b]0;owned\x07\x9b2K \u202egnp\u2066 \x7f\r\nsecond line :x: [red]bold[/] \ud800"
 SHOWN = "odd ␛[2J␛]0;owned␇�2K �gnp� ␡␍␊second line :x: [red]bold[/] �"
-#: Columns of text that other columns are joined by or chosen by.
+#: Columns of text by which other columns are joined or selected.
 NEEDED = (
     "phase",
     "cell_key",
@@ -43,7 +44,7 @@ NEEDED = (
 )
 
 
-def test_what_is_not_seen_is_shown_and_nothing_else_is_changed() -> None:
+def test_invisible_characters_are_shown_and_others_unchanged() -> None:
     assert visible(ODD) == SHOWN
     assert len(visible(ODD)) == len(ODD)
     for text in (
@@ -62,7 +63,7 @@ def test_what_is_not_seen_is_shown_and_nothing_else_is_changed() -> None:
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows of every table, each text that a person or a program may have written replaced by `ODD`."""
+    """Returns a file with rows of every table, in which every text that a person or a program can write is `ODD`."""
     path, of = tmp_path_factory.mktemp("terminal") / "results.duckdb", rows.run()
     rows.store(path, of, [rows.ok(of, rows.asked()), rows.failed(of, rows.asked("toy-256"))])
     later = replace(of, run_id=new_id(), label="later")
@@ -85,23 +86,23 @@ def run_ids(file: Path) -> list[str]:
 
 
 def harmless(text: str) -> str:
-    """The text, once it is sure that it holds no more than lines."""
+    """Returns the text after checking that it contains only printable characters and line ends."""
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text), repr(text)
     assert "❌" not in text
     assert all(line.find("second line") != 0 for line in text.splitlines())
     return text
 
 
-def said(*words: str, file: Path, code: int = 0) -> str:
-    """What a command prints in this process."""
+def run_here(*words: str, file: Path, code: int = 0) -> str:
+    """Returns what a command prints in this process."""
     done = CliRunner().invoke(app, [*words, "--db", str(file)], env={"COLUMNS": "2000"})
     assert done.exit_code == code, done.output
     return harmless(done.output)
 
 
-def test_lists_and_every_run_s_tables(file: Path) -> None:
-    assert "[red]bold[/]" in said("list", file=file)
-    found = [said("show", run_id, file=file) for run_id in run_ids(file)]
+def test_lists_and_the_tables_of_every_run(file: Path) -> None:
+    assert "[red]bold[/]" in run_here("list", file=file)
+    found = [run_here("show", run_id, file=file) for run_id in run_ids(file)]
     for words in ("[red]bold[/]", "oom", "ceiling", "largest seq_len", "busy", "spacing there", "before backward"):
         assert any(words in text for text in found), words
 
@@ -109,18 +110,18 @@ def test_lists_and_every_run_s_tables(file: Path) -> None:
 @pytest.mark.parametrize("form", ["text", "markdown"])
 def test_comparisons_and_their_errors(file: Path, form: str) -> None:
     one, other = run_ids(file)[-2:]
-    assert "99%" in said("compare", f"run:{one}", f"run:{other}", "--format", form, file=file, code=0)
-    assert "[red]" in said("compare", "nobody", "none", "--format", form, file=file, code=2)
-    assert "␛[2J" in said("show", "nobody \x1b[2J", file=file, code=2)
+    assert "99%" in run_here("compare", f"run:{one}", f"run:{other}", "--format", form, file=file, code=0)
+    assert "[red]" in run_here("compare", "nobody", "none", "--format", form, file=file, code=2)
+    assert "␛[2J" in run_here("show", "nobody \x1b[2J", file=file, code=2)
 
 
 def test_files_with_odd_names(tmp_path: Path, file: Path) -> None:
     odd = tmp_path / "odd \x1b[2J\u202e:x:\nsecond line"
     odd.mkdir()
-    assert "␛[2J" in said("list", "runs", file=odd / "none.duckdb")
+    assert "␛[2J" in run_here("list", "runs", file=odd / "none.duckdb")
     (odd / "x.bin").write_bytes(b"\x1b[2J")
-    assert "␛[2J" in said("import", str(odd / "x.bin"), file=file, code=2)
-    assert "␛[2J" in said("sweep", "--config", str(odd / "none.toml"), file=file, code=2)
+    assert "␛[2J" in run_here("import", str(odd / "x.bin"), file=file, code=2)
+    assert "␛[2J" in run_here("sweep", "--config", str(odd / "none.toml"), file=file, code=2)
 
 
 def printed(console: Console) -> str:
@@ -140,7 +141,7 @@ def test_doctor_and_the_lines_of_a_sweep() -> None:
     assert harmless(printed(console)).count("[red]bold[/]") >= 5
 
 
-def test_the_bar_of_a_terminal_moves_the_cursor_itself_and_lets_nobody_else() -> None:
+def test_only_the_progress_bar_moves_the_cursor() -> None:
     console = Terminal(file=StringIO(), width=300, force_terminal=True)
     bar = TerminalBar(console, db=Path("x"))
     bar.bar.start()
@@ -156,7 +157,7 @@ def sources() -> Iterator[Path]:
     return (path for path in (ROOT / "runner").rglob("*.py") if path.name != "terminal.py")
 
 
-def test_nothing_prints_but_through_a_terminal() -> None:
-    """The help of the commands alone has markup, and that is ours."""
+def test_all_output_goes_through_a_terminal() -> None:
+    """Only the help of the commands has markup, and none of it is foreign."""
     found = {path.name for path in sources() if re.search(r"rich\.(console|markup)", path.read_text())}
     assert found == {"options.py"}

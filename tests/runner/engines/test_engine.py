@@ -1,4 +1,4 @@
-"""Every way in which a worker can end becomes a status with a reason, and nothing of it stays behind."""
+"""Every way in which a worker can end becomes a status with a reason, and nothing of it remains."""
 
 import os
 import signal
@@ -21,13 +21,13 @@ from tests.command import TINY, awaited, ended, family, gone, rows, run_apart, s
 
 #: A cell that would measure for ten minutes.
 ENDLESS = tiny(warmup_steps=2, min_steps=10_000_000, max_steps=10_000_000, max_seconds=600.0)
-#: One whose first matrix of scores is 2 x 300,000 x 300,000 x 4 bytes: refused at once wherever this is run.
+#: A cell whose first matrix of scores has 2 x 300,000 x 300,000 x 4 bytes, which every machine refuses at once.
 TOO_LARGE = tiny(context=300_000)
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[LocalEngine]:
-    """What it sets in the environment, it sets for its workers; other tests get theirs back."""
+    """Yields an engine, and restores the environment that it changes for its workers."""
     before = dict(os.environ)
     yield LocalEngine()
     os.environ.clear()
@@ -35,7 +35,7 @@ def engine() -> Iterator[LocalEngine]:
 
 
 def below() -> list[psutil.Process]:
-    """The workers of this very process: children of its fork server, of which there is one."""
+    """Returns the workers of this process: children of its fork server, of which there is one."""
     servers = [child for child in psutil.Process().children() if "forkserver" in " ".join(child.cmdline())]
     return [child for server in servers for child in server.children(recursive=True)]
 
@@ -61,7 +61,7 @@ def test_a_cell_that_works(engine: LocalEngine) -> None:
     assert list(dict.fromkeys(said)) == ["start", "build", "warm-up", "measure"]
 
 
-def test_each_cell_gets_a_process_of_its_own(engine: LocalEngine) -> None:
+def test_each_cell_has_its_own_process(engine: LocalEngine) -> None:
     seen: set[int] = set()
     for _ in range(3):
         measure(engine, tiny(), beat=lambda doing: seen.update(child.pid for child in below()))
@@ -81,7 +81,7 @@ def test_a_killed_worker_is_crashed(engine: LocalEngine, number: signal.Signals)
     assert outcome.measurement.values == {}
 
 
-def test_a_worker_that_dies_before_its_first_word(engine: LocalEngine) -> None:
+def test_a_worker_that_dies_before_its_first_message(engine: LocalEngine) -> None:
     def kill(doing: str) -> None:
         for child in below():
             child.kill()
@@ -104,10 +104,10 @@ def test_out_of_memory_on_a_cpu_is_a_row_with_its_phase_and_bytes(engine: LocalE
     outcome = measure(engine, TOO_LARGE)
     assert (outcome.status, outcome.failed_phase) == ("oom", "forward")
     asked = [int(word) for word in (outcome.message or "").replace(".", " ").split() if word.isdigit()]
-    assert max(asked) >= 300_000**2, "the bytes that were asked for"
+    assert max(asked) >= 300_000**2, "the bytes that were requested"
 
 
-def test_an_error_while_building_says_so(engine: LocalEngine) -> None:
+def test_an_error_while_building_is_reported(engine: LocalEngine) -> None:
     outcome = measure(engine, tiny(heads=3))
     assert (outcome.status, outcome.failed_phase) == ("error", "build")
     assert "does not divide into 3 heads" in (outcome.message or "")
@@ -121,7 +121,7 @@ def test_an_error_while_building_says_so(engine: LocalEngine) -> None:
         (tiny(attention="sdpa-cudnn"), "no sdpa-cudnn kernel for cpu"),
     ],
 )
-def test_what_this_machine_cannot_do_is_skipped_with_the_reason(
+def test_cells_that_this_machine_cannot_run_are_skipped_with_the_reason(
     engine: LocalEngine, cell: StepCell, reason: str
 ) -> None:
     outcome = measure(engine, cell)
@@ -129,7 +129,7 @@ def test_what_this_machine_cannot_do_is_skipped_with_the_reason(
     assert reason in (outcome.message or "")
 
 
-def test_a_failure_does_not_spoil_the_next_cell(engine: LocalEngine) -> None:
+def test_a_failure_does_not_affect_the_next_cell(engine: LocalEngine) -> None:
     assert [measure(engine, cell).status for cell in (TOO_LARGE, tiny(), tiny(heads=3), tiny())] == [
         "oom",
         "ok",
@@ -161,7 +161,7 @@ def test_two_hardware_threads_of_a_core_count_once(
 
 
 @pytest.mark.parametrize("device", ["tpu", "cpu:x", "cuda:99", ""])
-def test_a_device_that_is_not_there_is_refused(engine: LocalEngine, device: str) -> None:
+def test_a_missing_device_is_refused(engine: LocalEngine, device: str) -> None:
     with pytest.raises(UsageError, match=r"This machine has no device.*Expected one of .*cpu"):
         engine.describe(device)
 
@@ -203,8 +203,8 @@ def test_compilers_end_with_the_worker_and_the_worker_with_the_sweep(tmp_path: P
 
 
 def _compilers(process: subprocess.Popen[str], cache: Path) -> list[psutil.Process]:
-    """What the worker has started to compile with. The one that describes the machine asks a compiler for its version,
-    and leaves the cache empty."""
+    """Returns the compilers that the worker has started. The worker that describes the machine only asks a compiler for
+    its version, and leaves the cache empty."""
     if not any(cache.glob("*")):
         return []
     return [below for worker in workers(process) for below in _children(worker)]
@@ -218,7 +218,7 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 
 
 def test_an_interrupt_waits_until_the_worker_has_started(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fork server whose request breaks off half-way prints a traceback into the terminal."""
+    """A fork server prints a traceback into the terminal if a request to it is cut off."""
     request, requested = forkserver.connect_to_new_process, []
 
     def interrupted(descriptors: list[int]) -> object:
@@ -230,4 +230,4 @@ def test_an_interrupt_waits_until_the_worker_has_started(engine: LocalEngine, mo
     monkeypatch.setattr(forkserver, "connect_to_new_process", interrupted)
     with pytest.raises(KeyboardInterrupt):
         measure(engine, ENDLESS)
-    assert requested, "the request was made to its end"
+    assert requested, "the request was completed"

@@ -1,4 +1,4 @@
-"""A Ray cluster of two nodes on this machine: every cell of a plan ends with a row, none twice, whatever dies."""
+"""A Ray cluster of two nodes on this machine: every cell of a plan gets one row, whichever process dies."""
 
 import json
 import os
@@ -25,7 +25,7 @@ WORDS = (*TINY, "--contexts", ",".join(str(4 * number) for number in range(2, 17
          "--modes", "inference,train")  # fmt: skip
 CELLS = 60
 
-#: Two nodes with one `TOY` each; says their address and process ids, and waits until its input ends.
+#: Two nodes with one `TOY` each. Prints their address and process ids, and waits until its input ends.
 CLUSTER = """
 import json, sys
 from ray.cluster_utils import Cluster
@@ -89,7 +89,7 @@ class Cluster:
         )  # fmt: skip
 
     def places(self) -> list[psutil.Process]:
-        """The processes of the cluster that hold a place."""
+        """Returns the processes of the cluster that occupy a place."""
         below = psutil.Process(self.process.pid).children(recursive=True)
         return [process for process in below if "ray::Place" in " ".join(process.cmdline())]
 
@@ -100,7 +100,7 @@ def cluster() -> Iterator[Cluster]:
     yield found
     everyone = psutil.Process(found.process.pid).children(recursive=True)
     try:
-        found.process.communicate(timeout=60)  # the end of its input ends it
+        found.process.communicate(timeout=60)  # closing its input ends it
     except subprocess.TimeoutExpired:
         for process in everyone:
             process.kill()
@@ -109,7 +109,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def lines(process: "subprocess.Popen[str]", words: str, count: int) -> list[str]:
-    """What the sweep says until so many lines have these words."""
+    """Returns the output of the sweep up to the line where `words` have occurred `count` times."""
     assert process.stdout is not None
     said: list[str] = []
     while sum(words in line for line in said) < count:
@@ -126,7 +126,7 @@ def outcomes(db: Path) -> Counter[tuple[str, str]]:
 
 @pytest.mark.soak
 @pytest.mark.timeout(1500)
-def test_sixty_cells_on_two_nodes_with_everything_dying_once(tmp_path: Path, cluster: Cluster) -> None:
+def test_sixty_cells_on_two_nodes_where_every_process_dies_once(tmp_path: Path, cluster: Cluster) -> None:
     db = tmp_path / "results.duckdb"
     keys = {item.cell.key for item in planned(*WORDS)}
     assert len(keys) == CELLS
@@ -150,15 +150,15 @@ def test_sixty_cells_on_two_nodes_with_everything_dying_once(tmp_path: Path, clu
     assert "shared out anew" in output
     found = outcomes(db)
     assert {key for key, _ in found} == keys
-    assert all(found[key, "ok"] == 1 for key in keys), "every cell once"
-    assert sum(count for (_, status), count in found.items() if status != "ok") <= 1, "the one whose worker was killed"
+    assert all(found[key, "ok"] == 1 for key in keys), "every cell is measured once"
+    assert sum(count for (_, status), count in found.items() if status != "ok") <= 1, "the cell whose worker was killed"
     assert Spool(db).files() == []
     threads = rows(db, "SELECT DISTINCT threads, omp_wait_policy FROM runs")
-    assert [row["omp_wait_policy"] for row in threads] == ["PASSIVE"], "as a local run would have it"
+    assert [row["omp_wait_policy"] for row in threads] == ["PASSIVE"], "the same as in a local run"
 
 
 @pytest.mark.soak
-def test_what_the_cluster_lacks_is_said_and_an_interrupt_leaves_nothing(tmp_path: Path, cluster: Cluster) -> None:
+def test_missing_resources_are_reported_and_an_interrupt_leaves_no_process(tmp_path: Path, cluster: Cluster) -> None:
     db = tmp_path / "results.duckdb"
     process = cluster.start(*TINY, "--on", "B200", db=db)
     output = ended(process)

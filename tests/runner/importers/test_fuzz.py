@@ -1,4 +1,4 @@
-"""No file of others, however broken, ends an import in anything but rows or one explained error."""
+"""The import of any foreign file, however broken, ends in rows or in one explained error."""
 
 import csv
 import io
@@ -32,7 +32,7 @@ LINES = [line for text in (API_SUM, KERN_SUM, KERN_COLUMNS, MEM_SUM, NVTX, colum
 
 
 def snapshot(_: Path) -> bytes:
-    """A step's snapshot, and one of an allocator whose ring has lost its beginning."""
+    """Returns a step's snapshot together with one of an allocator whose ring buffer has lost its beginning."""
     first = timelines.snapshot(timelines.step(allocations=120))
     made_here, since, _held = run(0, begins=300)
     second = made_here.snapshot(since)
@@ -44,7 +44,7 @@ def export(path: Path) -> bytes:
 
 
 def changed_export(changes: list[tuple[str, str, object, int]]) -> bytes:
-    """The export with some values other than they were; changes of columns that a table has not are none."""
+    """Returns the export with some changed values. Changes of columns that a table lacks are ignored."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(EXPORT)
         for table, column, value, row in changes:
@@ -54,7 +54,7 @@ def changed_export(changes: list[tuple[str, str, object, int]]) -> bytes:
                 try:
                     connection.execute(f"UPDATE {table} SET {column} = ? {where}", (value,))
                 except (sqlite3.Error, UnicodeEncodeError):
-                    continue  # NULL or a second row of one id, which SQLite itself refuses
+                    continue  # SQLite itself refuses NULL or a second row with the same id
         connection.commit()
         return connection.serialize()
 
@@ -72,14 +72,14 @@ def table(lines: list[str]) -> bytes:
 
 
 def wild(rows: list[list[str]]) -> bytes:
-    """Any text below the headings of kernels."""
+    """Returns rows of any text below the headings of kernels."""
     file = io.StringIO()
     csv.writer(file).writerows([["Total Time (ns)", "Instances", "Name"], *rows])
     return file.getvalue().encode("utf-8", "surrogatepass")
 
 
 def pieces(*texts: str) -> st.SearchStrategy[bytes]:
-    """Files of the texts' lines, of their words, and of anything else, in any order."""
+    """Returns a strategy for files of the texts' lines, of their words, and of anything else, in any order."""
     lines = [line for text in texts for line in text.splitlines()]
     words = sorted({word for line in lines for word in re.split(r"(\W)", line) if word})
     line = st.one_of(
@@ -89,7 +89,7 @@ def pieces(*texts: str) -> st.SearchStrategy[bytes]:
 
 
 def reference(_: Path) -> bytes:
-    """Tables with units in cells, rows that ran out of memory, prose and commands."""
+    """Returns tables with units in cells, rows that ran out of memory, prose and commands."""
     names = ("003_nsys_kernels", "004_e2e", "004_prose_numbers", "003_attention_compiled", "003_run_logs")
     return b"\n".join((REFERENCE / f"{name}.csv").read_bytes() for name in names)
 

@@ -1,4 +1,4 @@
-"""What Nsight Systems recorded: an export (`tests.synthetic.nsys`), imported to rows worked out by hand."""
+"""An export of Nsight Systems (`tests.synthetic.nsys`) becomes rows computed by hand."""
 
 from pathlib import Path
 
@@ -11,7 +11,8 @@ from tests.synthetic.nsys import ADAM, GEMM, PID, SECRET, SOFTMAX, Made, kernels
 
 
 def test_kernels_are_in_the_range_that_launched_them(tmp_path: Path) -> None:
-    """Two equal steps: each number is one step's. No kernel runs while the range that launched it is open."""
+    """There are two equal steps, and each number is for one of them. No kernel runs while the range that launched it is
+    open."""
     db = tmp_path / "results.duckdb"
     report = import_file(made(tmp_path / "report.sqlite").close(), db=db, label="theirs")
     assert kernels(db) == {
@@ -29,7 +30,7 @@ def test_kernels_are_in_the_range_that_launched_them(tmp_path: Path) -> None:
     assert classes == {GEMM: "matmul", SOFTMAX: "softmax", ADAM: "optimizer",
                        "[CUDA memcpy Device-to-Device]": "copy or cast"}  # fmt: skip
     (copy,) = rows(db, "SELECT moved_bytes FROM kernels WHERE kernel_class = 'copy or cast'")
-    assert copy["moved_bytes"] == 2 * 4096, "read and written"
+    assert copy["moved_bytes"] == 2 * 4096, "the bytes are read and written"
     (origin,) = rows(db, "SELECT source, label, device, device_name, device_memory_bytes, host FROM runs")
     assert origin == {"source": "imported", "label": "theirs", "device": "cuda", "device_name": "NVIDIA Example 80GB",
                       "device_memory_bytes": 80 * 2**30, "host": None}  # fmt: skip
@@ -38,8 +39,8 @@ def test_kernels_are_in_the_range_that_launched_them(tmp_path: Path) -> None:
     )
 
 
-def test_nothing_private_is_imported_and_the_person_is_told(tmp_path: Path) -> None:
-    """By the names of tables and columns, never by a value; a table that is empty says nothing."""
+def test_nothing_private_is_imported_and_the_user_is_told(tmp_path: Path) -> None:
+    """The message names tables and columns but never a value, and does not mention an empty table."""
     db = tmp_path / "results.duckdb"
     done = run("import", str(made(tmp_path / "report.sqlite").close()), db=db)
     assert done.returncode == 0, done.stdout
@@ -56,7 +57,7 @@ def test_nothing_private_is_imported_and_the_person_is_told(tmp_path: Path) -> N
 
 
 def test_each_process_is_a_trace(tmp_path: Path) -> None:
-    """Two processes whose correlation ids and thread ids are the same; the other one has no ranges and no steps."""
+    """Two processes have the same correlation ids and thread ids; the second has no ranges and no steps."""
     export = made(tmp_path / "report.sqlite")
     other = PID + (1 << 24)
     export.correlation = 0
@@ -73,10 +74,11 @@ def test_each_process_is_a_trace(tmp_path: Path) -> None:
 
 
 def test_what_an_export_may_lack(tmp_path: Path) -> None:
-    """Ranges, runtime calls, and the end of what still ran; a CUDA graph is one thing unless its nodes were traced."""
+    """Ranges, runtime calls and the ends of unfinished kernels may be missing. A CUDA graph is one kernel unless its
+    nodes were traced."""
     export = Made(tmp_path / "report.sqlite")
     export.kernel(10, GEMM, runs=100, takes=20)
-    export.kernel(20, GEMM, runs=130, takes=-130)  # an end of 0
+    export.kernel(20, GEMM, runs=130, takes=-130)  # the end is 0
     for table in ("NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_MEMCPY", "TARGET_INFO_GPU"):
         export.connection.execute(f"DROP TABLE {table}")
     export.connection.executescript(
@@ -102,7 +104,7 @@ def test_names_of_phases(name: str, phase: str | None) -> None:
 
 
 def test_ranges_nest() -> None:
-    """A step is no range of its own, an operator of `emit_nvtx` neither; the last range was never closed."""
+    """Neither a step nor an operator of `emit_nvtx` is a range of its own; the last range was never closed."""
     ranges = ThreadRanges(
         [(20, 30, "scores"), (0, 100, "iteration 4"), (10, 50, "forward"), (22, 25, "aten::mm, seq = 7, sizes = [[2]]"),
          (60, 90, "attention"), (70, 80, "backward"), (95, None, "open"), (120, None, "last")]

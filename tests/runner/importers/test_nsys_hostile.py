@@ -1,4 +1,4 @@
-"""Exports and tables that are none, or more than one: refused with a reason, and nothing of them is run."""
+"""Invalid and hostile exports and tables are refused with a reason, and nothing in them is executed."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from tests.synthetic.nsys_statistics import API_COLUMNS, API_SUM, KERN_SUM
 
 
 def refused(path: Path, content: bytes, *, db: Path) -> str:
-    """The message with which a file is refused; nothing must have been added."""
+    """Returns the message with which a file is refused, and asserts that nothing was added."""
     path.write_bytes(content)
     with pytest.raises(UsageError) as error:
         import_file(path, db=db)
@@ -44,12 +44,13 @@ def refused(path: Path, content: bytes, *, db: Path) -> str:
         ("a.csv", b'Total Time (ns),Instances,Name\n1,1,"' + b"x" * 200_000 + b'"\n', "100,000 characters in line 2"),
     ],
 )  # fmt: skip
-def test_files_that_are_none(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+def test_files_that_are_not_exports(tmp_path: Path, name: str, content: bytes, words: str) -> None:
     assert words in refused(tmp_path / name, content, db=tmp_path / "results.duckdb")
 
 
-def test_databases_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tables; a view or a program in place of a table; half a file; more than anybody records."""
+def test_databases_that_are_not_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have other tables, a view or a program in place of a table, only half a file, or more rows than anyone
+    records."""
     db = tmp_path / "results.duckdb"
 
     def after(*statements: str) -> bytes:
@@ -95,7 +96,7 @@ def test_databases_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_hostile_values_are_only_text_and_numbers(tmp_path: Path) -> None:
-    """Names with markup, control characters and bytes that are no text; times before time began, and for ever."""
+    """Names have markup, control characters and invalid UTF-8; times are negative or infinitely large."""
     export = Made(tmp_path / "report.sqlite")
     export.range(0, 100, HTML)
     for name in (f"void {HTML}\n\x00\x1b[31m(int)", "y" * 9_000):
@@ -119,8 +120,8 @@ def test_hostile_values_are_only_text_and_numbers(tmp_path: Path) -> None:
      ("CUPTI_ACTIVITY_KIND_MEMCPY", "end"), ("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid"),
      ("CUPTI_ACTIVITY_KIND_RUNTIME", "start"), ("NVTX_EVENTS", "start"), ("NVTX_EVENTS", "globalTid")],
 )  # fmt: skip
-def test_other_things_than_numbers_are_named(tmp_path: Path, table: str, column: str, value: str) -> None:
-    """SQLite keeps whatever it is given in a column of whole numbers."""
+def test_values_that_are_not_numbers_are_named(tmp_path: Path, table: str, column: str, value: str) -> None:
+    """SQLite stores any value in a column of whole numbers."""
     export = made(tmp_path / "made.sqlite")
     export.connection.execute(f"UPDATE {table} SET {column} = {value}")
     words = refused(tmp_path / "report.sqlite", export.close().read_bytes(), db=tmp_path / "results.duckdb")
@@ -129,8 +130,8 @@ def test_other_things_than_numbers_are_named(tmp_path: Path, table: str, column:
     assert "Expected whole numbers there" in words
 
 
-def test_programs_in_place_of_tables_are_not_run(tmp_path: Path) -> None:
-    """Columns that are worked out count as missing, whatever they would say; so does a view that never ends."""
+def test_programs_in_place_of_tables_are_not_executed(tmp_path: Path) -> None:
+    """Generated columns count as missing, whatever their value, and so does a view that never ends."""
     export = made(tmp_path / "made.sqlite")
     export.connection.executescript(
         "DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME; DROP TABLE NVTX_EVENTS;"
@@ -147,13 +148,15 @@ def test_programs_in_place_of_tables_are_not_run(tmp_path: Path) -> None:
     assert sum(took for _, took in kernels(db).values()) == pytest.approx(0.620)
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_an_import_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.sqlite")
     with pytest.raises(UsageError, match="no file but a pipe"):
         import_file(tmp_path / "pipe.sqlite", db=tmp_path / "results.duckdb")
 
 
-def test_names_and_processes_are_limited_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_total_size_of_names_and_number_of_processes_are_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = made(tmp_path / "report.sqlite")
     path.kernel(5010, GEMM, runs=5450, takes=7, thread=PID + (1 << 24))
     path.close()

@@ -1,4 +1,4 @@
-"""What `nsys stats` prints, imported to rows worked out by hand."""
+"""The output of `nsys stats`, imported to rows computed by hand."""
 
 from pathlib import Path
 
@@ -16,13 +16,13 @@ def written(path: Path, text: str) -> Path:
 
 
 def sums(db: Path) -> dict[str, tuple[float, float]]:
-    """Of a trace without phases: kernel -> calls and time."""
+    """Returns kernel -> calls and time of a trace without phases."""
     return {name: sums for (_, _, name), sums in kernels(db).items()}
 
 
 def test_statistics(tmp_path: Path) -> None:
-    """Sums over all that was recorded: no step, no phase. The host's calls are not kernels; a table that counts the
-    same once more does not count."""
+    """The values are sums over the whole recording, without steps or phases. The host's calls are not kernels, and a
+    table that counts the same again is not used."""
     db = tmp_path / "results.duckdb"
     text = API_SUM + KERN_SUM + MEM_SUM + KERN_SUM
     report = import_file(written(tmp_path / "stats.csv", text), db=db)
@@ -34,7 +34,7 @@ def test_statistics(tmp_path: Path) -> None:
 
 
 def test_statistics_of_everything_and_by_grid(tmp_path: Path) -> None:
-    """cuda_gpu_sum holds kernels and copies; the same kernel of two grids is one; times may bring their unit."""
+    """cuda_gpu_sum contains kernels and copies; one kernel with two grids is one kernel; times may have units."""
     text = (
         "Time (%),Total Time,Instances,Avg,Med,Min,Max,StdDev,Category,Operation\n"
         "50,83.312 ms,96,1,1,1,1,0,CUDA_KERNEL,ampere_sgemm_128x64_tn\n"
@@ -47,7 +47,7 @@ def test_statistics_of_everything_and_by_grid(tmp_path: Path) -> None:
 
 
 def test_statistics_in_columns(tmp_path: Path) -> None:
-    """Thousands have separators, names have spaces and no end, and the host's calls are no kernels."""
+    """Thousands have separators, names have spaces and are cut, and the host's calls are not kernels."""
     db = tmp_path / "results.duckdb"
     report = import_file(written(tmp_path / "cuda_gpu_kern_sum.txt", API_COLUMNS + KERN_COLUMNS), db=db)
     cut = "void at::native::vectorized_elementw…"
@@ -59,8 +59,8 @@ def test_statistics_in_columns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("as_columns", [False, True])
 def test_statistics_by_range(tmp_path: Path, as_columns: bool) -> None:
-    """nvtx_kern_sum counts a kernel in every range around it: the phases are taken, the steps are the whole, of which
-    the rest is in no phase. Of 4 steps each has 5 products (3 of them in forward), 125 µs together, and 1 copy."""
+    """nvtx_kern_sum counts a kernel in every range around it: phases are taken as they are, and the rest of the steps
+    is in no phase. Each of 4 steps has 5 products (3 in forward), which take 125 µs together, and 1 copy."""
     db = tmp_path / "results.duckdb"
     text = " ** NVTX Range Kernel Summary (nvtx_kern_sum):\n\n" + (columns(NVTX) if as_columns else NVTX)
     report = import_file(written(tmp_path / "nvtx.txt", text), db=db)
@@ -73,8 +73,9 @@ def test_statistics_by_range(tmp_path: Path, as_columns: bool) -> None:
     )
 
 
-def test_statistics_by_ranges_that_are_no_phase(tmp_path: Path) -> None:
-    """They are ranges of their own; beside the sum of all kernels only as far as they count none more often than it."""
+def test_statistics_by_ranges_that_are_not_phases(tmp_path: Path) -> None:
+    """They become ranges of their own. With the sum of all kernels, they count a kernel no more often than that sum
+    does."""
     nested = "NVTX Range,NVTX Inst,Kern Inst,Total Time (ns),Kernel Name\n:a,1,4,400,gemm\n:b,1,{},300,gemm\n"
     whole = "\nTime (%),Total Time (ns),Instances,Name\n100,1000,10,gemm\n"
     expected = {

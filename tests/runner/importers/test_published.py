@@ -1,4 +1,4 @@
-"""Published tables in a results file: as they were read, once, and never taken for measured."""
+"""Published tables in a results file are stored as they were read, once, and never count as measured."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def write(path: Path, text: str) -> Path:
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with the 31 tables of data/reference."""
+    """Returns a file with the 31 tables of data/reference."""
     db = tmp_path_factory.mktemp("reference") / "results.duckdb"
     report = import_file(FOLDER, db=db)
     assert len(report.lines) == 31
@@ -46,14 +46,14 @@ def count(db: Path) -> dict[str, int]:
         return {name: reader.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0] for name in names}
 
 
-def test_what_is_stored_is_what_was_read(reference: Path) -> None:
+def test_tables_are_stored_as_they_were_read(reference: Path) -> None:
     files = sorted(path for path in FOLDER.glob("*.csv") if path.name != "provenance.csv")
     read = [table for path in files for table in read_published(path)]
     assert load_published(reference) == read
     assert list(list_shipped()) == read
 
 
-def test_a_file_is_there_once(reference: Path, tmp_path: Path) -> None:
+def test_a_file_is_stored_once(reference: Path, tmp_path: Path) -> None:
     before = count(reference)
     assert before["runs"] == before["published_tables"] == 31
     report = import_file(FOLDER, db=reference)
@@ -67,7 +67,7 @@ def test_a_file_is_there_once(reference: Path, tmp_path: Path) -> None:
     assert count(reference) == before
 
 
-def test_merging_carries_them(reference: Path, tmp_path: Path) -> None:
+def test_merging_includes_published_tables(reference: Path, tmp_path: Path) -> None:
     db = tmp_path / "mine.duckdb"
     rows.store(db, rows.run(), [])
     lines = import_file(reference, db=db).lines
@@ -75,7 +75,7 @@ def test_merging_carries_them(reference: Path, tmp_path: Path) -> None:
     assert load_published(db) == load_published(reference)
 
 
-def test_they_are_no_machine_and_no_run_that_measured(reference: Path, tmp_path: Path) -> None:
+def test_published_tables_are_neither_a_machine_nor_a_measured_run(reference: Path, tmp_path: Path) -> None:
     db = tmp_path / "mine.duckdb"
     of = rows.run()
     rows.store(db, of, [rows.ok(of, rows.asked("toy-256"))])
@@ -88,7 +88,7 @@ def test_they_are_no_machine_and_no_run_that_measured(reference: Path, tmp_path:
     assert len(contents.published) == 31
     assert load_sides(db) == sides
     assert len(of_runs(db).rows) == 1
-    assert load_runs(db)[0].run_id == of.run_id, "the latest run is a measured one"
+    assert load_runs(db)[0].run_id == of.run_id, "the latest run is one that measured"
 
 
 def test_a_run_says_that_it_is_published(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_run_says_that_it_is_published(tmp_path: Path) -> None:
     assert run.label == "End to End Benchmarks (MBAir)"
 
 
-def test_the_report_says_what_was_understood_and_refused(tmp_path: Path) -> None:
+def test_the_import_reports_what_was_understood_and_refused(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     with pytest.raises(UsageError, match="no heading that says what it measures: “size”, “F \\(ms\\)”"):
         import_file(write(tmp_path / "theirs.csv", THEIRS), db=db)
@@ -135,7 +135,7 @@ def test_another_mapping_is_another_import_and_the_latest_counts(tmp_path: Path)
     assert "A later import of it with another mapping counts." in again.summary
 
 
-def test_a_folder_names_what_it_leaves_out(tmp_path: Path) -> None:
+def test_the_import_of_a_folder_names_the_files_it_leaves_out(tmp_path: Path) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()
     write(folder / "a.csv", "size,forward (ms)\nsmall,2\n")
@@ -153,7 +153,7 @@ def test_a_folder_names_what_it_leaves_out(tmp_path: Path) -> None:
         import_file(folder, db=tmp_path / "results.duckdb")
 
 
-def test_what_another_program_wrote_into_the_tables_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_tables_changed_by_another_program_are_read_as_far_as_possible(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     import_file(FOLDER / "004_nsys_forward.csv", db=db)
     with duckdb.connect(str(db)) as con:
@@ -166,7 +166,7 @@ def test_what_another_program_wrote_into_the_tables_is_read_as_far_as_it_goes(tm
     (table,) = load_published(db)
     assert (table.remarks, table.provenance, table.meanings) == ((), {}, {})
     assert [row.stated for row in table.rows] == [{}, {}, {}]
-    assert [row.mean("forward") for row in table.rows] == [None, 19.3, 24.0], "no quantity of the schema"
+    assert [row.mean("forward") for row in table.rows] == [None, 19.3, 24.0], "the schema has no such quantity"
 
 
 @pytest.mark.parametrize(
@@ -183,14 +183,14 @@ def test_what_another_program_wrote_into_the_tables_is_read_as_far_as_it_goes(tm
         ("[table]\nsize = 3", "size = 3 in [table]"),
     ],
 )
-def test_mappings_that_are_none(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_mappings(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(UsageError) as error:
         load_mapping(write(tmp_path / "m.toml", text))
     assert words in str(error.value)
     assert "--explain" in str(error.value)
 
 
-def test_a_mapping_names_a_column_that_is_there(tmp_path: Path) -> None:
+def test_a_mapping_must_name_an_existing_column(tmp_path: Path) -> None:
     mapping = write(tmp_path / "m.toml", '[columns]\nG = "keep"\n')
     path = write(tmp_path / "theirs.csv", "size,forward (ms)\nsmall,2\n")
     with pytest.raises(UsageError, match=r"names the column “G”, which no table of .* has. Expected one of forward"):

@@ -1,4 +1,4 @@
-"""Snapshots that somebody else made: imported to rows worked out by hand, and hostile ones refused or harmless."""
+"""Foreign snapshots are imported to rows computed by hand; hostile ones are refused or harmless."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.command import rows, run
 from tests.synthetic.snapshots import DOCUMENTED, HTML, block, event, segment, write
 
 
-def test_a_documented_snapshot_becomes_rows_worked_out_by_hand(tmp_path: Path) -> None:
+def test_a_documented_snapshot_becomes_rows_computed_by_hand(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     (imported,) = import_snapshot(write(tmp_path, DOCUMENTED), db=db, label="theirs")
     assert rows(db, "SELECT run_id FROM runs WHERE source = 'imported'") == [{"run_id": imported.run_id}]
@@ -39,7 +39,7 @@ def test_a_documented_snapshot_becomes_rows_worked_out_by_hand(tmp_path: Path) -
 
 
 def test_the_import_says_what_is_older_and_both_totals(tmp_path: Path) -> None:
-    """Two allocations are older, of which one was freed; 2,524 bytes were asked for at the peak, in four blocks."""
+    """Two allocations are older, and one of them was freed; 2,524 bytes were requested at the peak, in four blocks."""
     report = import_file(write(tmp_path, DOCUMENTED), db=tmp_path / "results.duckdb")
     assert report.lines == (
         "their.pickle: 5 allocations, 2 of them older than the recording (800 bytes); peak 2.46 KiB asked for, in the "
@@ -47,8 +47,9 @@ def test_the_import_says_what_is_older_and_both_totals(tmp_path: Path) -> None:
     )
 
 
-def test_what_the_snapshot_says_of_categories_is_kept_and_time_may_be_missing(tmp_path: Path) -> None:
-    """As `torch.cuda._memory_viz._profile_to_snapshot` makes them: no times, no addresses of blocks."""
+def test_categories_of_a_snapshot_are_kept_and_times_may_be_missing(tmp_path: Path) -> None:
+    """`torch.cuda._memory_viz._profile_to_snapshot` makes such snapshots, without times and without addresses of
+    blocks."""
     trace = [
         {"action": "alloc", "addr": 64, "size": 8, "category": "parameter", "frames": []},
         {"action": "alloc", "addr": 128, "size": 16, "category": "optimizer_state", "frames": []},
@@ -69,7 +70,7 @@ def test_what_the_snapshot_says_of_categories_is_kept_and_time_may_be_missing(tm
     ]
 
 
-def test_every_device_is_a_timeline_of_its_own(tmp_path: Path) -> None:
+def test_every_device_has_its_own_timeline(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     traces = [[event("alloc", 5, 64, 8)], [], [event("alloc", 6, 64, 16)]]
     import_snapshot(write(tmp_path, {"segments": [], "device_traces": traces}), db=db)

@@ -1,4 +1,4 @@
-"""Pickles that are no snapshot, or more than one: refused with a reason, soon and in little memory."""
+"""Pickles that are not snapshots or are hostile are refused with a reason, quickly and with little memory."""
 
 import io
 import os
@@ -21,7 +21,7 @@ from tests.synthetic.snapshots import DOCUMENTED, block, event, frames, segment,
 
 
 class Calls:
-    """Pickles to a call of `os.system`, which would leave a file behind."""
+    """Pickles to a call of `os.system` that would leave a file behind."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -35,7 +35,7 @@ def deep(depth: int) -> bytes:
 
 
 def nested_tuple_key(depth: int) -> bytes:
-    """A dictionary whose key is tuples within tuples, each twice in the next: 2^depth to hash."""
+    """Returns a dictionary whose key is tuples within tuples, each twice in the next: 2^depth of them are hashed."""
     doubled = pickle.DUP + pickle.TUPLE2
     return b"\x80\x04" + pickle.EMPTY_DICT + pickle.EMPTY_TUPLE + doubled * depth + pickle.NONE + pickle.SETITEM + b"."
 
@@ -45,7 +45,8 @@ def claims(opcode: bytes, size: int) -> bytes:
 
 
 def shared(levels: int) -> list[Any]:
-    """A list of ten references to a list of ten references to …: 10^levels items to whoever walks it all."""
+    """Returns a list of ten references to a list of ten references and so on: walking all of it visits 10^levels
+    items."""
     item: list[Any] = [event("alloc", 1, 64, 8)]
     for _ in range(levels):
         item = [item] * 10
@@ -97,28 +98,28 @@ def test_a_bad_pickle_is_refused_and_nothing_is_added(tmp_path: Path, name: str)
     assert not Spool(db).files()
 
 
-def test_a_call_in_a_pickle_is_not_made(tmp_path: Path) -> None:
+def test_a_call_in_a_pickle_is_not_executed(tmp_path: Path) -> None:
     for content in (Calls(tmp_path / "owned"), {"segments": [], "device_traces": [[Calls(tmp_path / "owned")]]}):
         with pytest.raises(UsageError, match=r"names posix\.system"):
             import_snapshot(write(tmp_path, content), db=tmp_path / "results.duckdb")
         assert not (tmp_path / "owned").exists()
 
 
-def test_a_pickle_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_a_pickle_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importing, "READING_SECONDS", 2)
     with pytest.raises(UsageError, match="more than 2 s"):
         import_snapshot(write(tmp_path, nested_tuple_key(100)), db=tmp_path / "results.duckdb")
 
 
-def test_a_pickle_that_crashes_its_reader_crashes_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A million tuples within each other, hashed: Python's own recursion, without a limit of its own."""
+def test_a_pickle_that_crashes_its_reader_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hashing a million nested tuples exceeds Python's own recursion, for which it has no limit."""
     deep_key = b"\x80\x04" + pickle.EMPTY_DICT + pickle.EMPTY_TUPLE + pickle.TUPLE1 * 1_000_000 + b"Ns."
     with pytest.raises(UsageError, match="snapshot"):
         import_snapshot(write(tmp_path, deep_key), db=tmp_path / "results.duckdb")
 
 
-def test_walking_is_limited_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One list of events for every device: a small pickle, and as many events as devices times events."""
+def test_the_total_number_of_events_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All devices share one list of events: the pickle is small, and has devices times events to read."""
     many = {"segments": [], "device_traces": [TRACE * 1000] * 200}
     assert len(recordings(many)) == 200
     monkeypatch.setattr(snapshot, "MAX_ITEMS", 100_000)
@@ -126,9 +127,9 @@ def test_walking_is_limited_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
         recordings(many)
 
 
-#: Imports its first argument into its second, and prints the most memory in bytes and the seconds of computing that it
-#: and the process that it started took. Linux counts the size of whoever starts a process into that process's peak, so
-#: a small shell starts it, not the tests' own process.
+#: Imports its first argument into its second. Prints the peak memory in bytes and the processor seconds that it and its
+#: child process used. Linux counts the size of the parent into a child's peak, so a small shell starts it and not the
+#: tests' own process.
 COSTS = """
 import resource, sys, pathlib
 from runner.importers.files import import_file
@@ -146,10 +147,11 @@ print(sum(one.ru_utime + one.ru_stime for one in used))
 @pytest.mark.parametrize(
     ("events", "reason"), [(5_000_000, "more events and blocks"), (450_000, "more than 400,000 allocations")]
 )
-def test_references_to_one_event_are_refused_soon_and_in_little_memory(
+def test_references_to_one_event_are_refused_quickly_and_with_little_memory(
     tmp_path: Path, events: int, reason: str
 ) -> None:
-    """10 MB that refer to one event 5,000,000 times took 14 GB and minutes; the limits hold for the whole import."""
+    """10 MB with 5,000,000 references to one event once took 14 GB and minutes; the limits apply to the whole
+    import."""
     path = write(tmp_path, {"segments": [], "device_traces": [TRACE * events]})
     done = subprocess.run(
         ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", COSTS, str(path), str(tmp_path / "results.duckdb")],
@@ -162,8 +164,8 @@ def test_references_to_one_event_are_refused_soon_and_in_little_memory(
     assert not (tmp_path / "results.duckdb").exists()
 
 
-def test_sums_that_no_64_bits_hold_are_refused(tmp_path: Path) -> None:
-    """Each size is one, but not all of them together: in use at once, or one after the other."""
+def test_sums_beyond_64_bits_are_refused(tmp_path: Path) -> None:
+    """Each size fits into 64 bits but their sum does not, whether in use at once or one after the other."""
     sizes = [event("alloc", at, 64 * at, 2**61) for at in range(8)]
     blocks = segment(0, *(block(512 * at, 512, "active_allocated", 2**61) for at in range(8)))
     for content in (trace(*sizes), {"segments": [blocks], "device_traces": []}):
@@ -171,8 +173,8 @@ def test_sums_that_no_64_bits_hold_are_refused(tmp_path: Path) -> None:
             import_snapshot(write(tmp_path, content), db=tmp_path / "results.duckdb")
 
 
-def test_stacks_are_limited_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few long names in many orders make as many stacks, each longer than all of them."""
+def test_the_total_size_of_stacks_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few long names in many orders make many stacks, each longer than all names together."""
     names = frames(*("x" * 299 + letter for letter in "abcdefgh"))
     events = [event("alloc", at, 64 * at, 8, frames=names[at % 8 :] + names[: at % 7]) for at in range(56)]
     monkeypatch.setattr(reading, "MAX_STACK_CHARACTERS", 50_000)

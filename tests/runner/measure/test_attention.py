@@ -1,4 +1,4 @@
-"""Single-head attention: what it must cost by hand, what was counted, whether it is right, and how it runs out."""
+"""Single-head attention: its cost by hand, measured bytes, the correctness of its results, and out of memory."""
 
 import math
 from typing import Any
@@ -25,7 +25,7 @@ HERE = [name for name in ATTENTION if unavailable(name, "cpu") is None]
 
 
 def cell(**asked: Any) -> AttentionCell:
-    """Two problems of eight tokens, four wide, unless asked otherwise."""
+    """Returns a cell of two problems of eight tokens, four wide, with these values changed."""
     tiny = {"implementation": "naive", "precision": "fp32", "batch": 2, "seq_len": 8, "d_head": 4}
     return AttentionCell(**{**tiny, "warmup_steps": 1, "min_steps": 3, "max_steps": 3, **asked})
 
@@ -47,33 +47,35 @@ def measurement(asked: AttentionCell) -> Measurement:
     return measure_attention(job, lambda doing: None)
 
 
-# By hand. B = 2, S = 8, d = 4, float32: a vector is 2*8*4*4 = 256 bytes, a square 2*8*8*4 = 512, the mask 8*8 = 64.
+# By hand, for B = 2, S = 8, d = 4 in float32: a vector has 2*8*4*4 = 256 bytes, a square 2*8*8*4 = 512, the mask 8*8 =
+# 64.
 
 
 def test_flops_by_hand() -> None:
-    # Two products of 2 S S d operations each, for both problems: 2 * 2 * (2*8*8*4) = 2048; half of the squares is seen.
+    # Both problems have two products of 2 S S d operations: 2 * 2 * (2*8*8*4) = 2048. A causal mask shows half of each
+    # square.
     assert accounting.forward_flops(cell(causal=False)) == 2048
     assert accounting.forward_flops(cell(causal=True)) == 1024
     assert accounting.backward_flops(cell(causal=False)) == 5120
     assert accounting.forward_bytes(cell()) == 4 * 256
-    # The grid's largest: 8 problems of 16384 tokens, 128 wide, as FlashAttention's benchmark counts them.
+    # The largest of the grid: 8 problems of 16384 tokens, 128 wide, counted as in FlashAttention's benchmark.
     large = cell(batch=8, seq_len=16384, d_head=128, causal=False)
     assert accounting.forward_flops(large) == 4 * 8 * 16384**2 * 128 == 1_099_511_627_776
 
 
 def test_saved_bytes_by_hand() -> None:
     assert accounting.square_bytes(cell()) == 512
-    # Queries, keys, values, probabilities, and which scores are hidden.
+    # Queries, keys, values, probabilities, and the mask of hidden scores.
     assert accounting.saved_bytes(cell()) == 3 * 256 + 512 + 64
     assert accounting.saved_bytes(cell(causal=False)) == 3 * 256 + 512
-    # Fused: queries, keys, values, output, and one float32 a row.
+    # Fused attention saves queries, keys, values, the output, and one float32 a row.
     assert accounting.saved_bytes(cell(implementation="sdpa-flash")) == 4 * 256 + 2 * 8 * 4
-    # sdpa-math computes bf16 in float32: copies of float32 size, though a bf16 vector is 128 bytes.
+    # sdpa-math computes bf16 in float32, so its copies have float32 size, though a bf16 vector has 128 bytes.
     assert accounting.saved_bytes(cell(implementation="sdpa-math", precision="bf16")) == 3 * 256 + 512
 
 
 #: Measured on an NVIDIA H200 (torch 2.11, CUDA 13.0), batch 8, 64 wide, causal: implementation, precision, seq_len;
-#: bytes saved, in use before backward, at the peak, reserved at most.
+#: bytes saved, in use before backward, at the peak, and the most reserved.
 ON_AN_H200 = [
     ("naive", "fp32", 1024, 40_894_464, 112_197_632, 214_958_080, 224_395_264),
     ("naive", "fp32", 16384, 8_959_033_344, 9_093_251_072, 34_896_609_280, 43_117_445_120),
@@ -97,8 +99,8 @@ ON_AN_H200 = [
 def test_bytes_measured_on_an_h200(
     implementation: str, name: str, seq_len: int, saved: int, before: int, peak: int, reserved: int
 ) -> None:
-    """Saved bytes to the byte; written out, the peak too. Fused kernels hold small tensors besides, which the allocator
-    rounds up to 512 bytes, and `efficient` 16 bytes for 64 queries. What is reserved is an estimate."""
+    """Saved bytes are exact, and so is the peak of naive attention. Fused kernels have other small tensors, which the
+    allocator rounds up to 512 bytes, and `efficient` has 16 bytes for 64 queries. Reserved bytes are estimated."""
     asked = cell(implementation=implementation, precision=name, batch=8, seq_len=seq_len, d_head=64)
     assert accounting.saved_bytes(asked, device="cuda") == saved
     spare = 0 if is_unfused(asked) else 3072
@@ -115,7 +117,7 @@ def test_without_a_mask_flex_keeps_one_block_of_everything() -> None:
     assert accounting.saved_bytes(asked, device="cuda") == 16_908_304
 
 
-#: The same of heads narrower than the kernels' tiles: implementation, precision, head width; bytes at the peak.
+#: Peaks of heads narrower than the kernels' tiles: implementation, precision, head width, and bytes at the peak.
 NARROW = [
     ("sdpa-flash", "bf16", 16, 51_381_248),
     ("sdpa-flash", "bf16", 32, 84_935_680),
@@ -135,16 +137,17 @@ def test_peaks_of_narrow_heads_measured_on_an_h200(implementation: str, name: st
 H200 = "NVIDIA H200"
 
 
-def test_the_worked_sum_says_what_cuda_adds() -> None:
+def test_the_explained_sum_names_what_cuda_adds() -> None:
     asked = cell(batch=8, seq_len=16384, d_head=64)
     added = {name: size for name, _, size in accounting.peak_breakdown(asked, device="cuda", gpu=H200)}
     for name, _, size in accounting.peak_breakdown(asked):
-        assert added.pop(name, 0) == size or name == "root of d"  # which is a number on the CPU
+        assert added.pop(name, 0) == size or name == "root of d"  # on the CPU it is a Python number
     assert added == {"workspaces of cuBLAS": 2 * 32 * 2**20, "probabilities × their gradient": 8 * 2**30}
 
 
 def test_the_squares_of_naive_attention_by_hand() -> None:
-    """At the grid's largest, 8 problems of 16384 tokens: a square is 8 GiB, three are alive in softmax's backward."""
+    """In the grid's largest cell, 8 problems of 16384 tokens, a square is 8 GiB, and three are in use in softmax's
+    backward."""
     large = cell(batch=8, seq_len=16384, d_head=64)
     worked = accounting.peak_breakdown(large)
     squares = [tensor for tensor, formula, size in worked if size == 8 * 2**30]
@@ -163,7 +166,7 @@ def test_the_squares_of_naive_attention_by_hand() -> None:
 def test_accounting_agrees_with_hooks_and_counted_allocations(
     implementation: str, shape: tuple[int, int, int], name: str, causal: bool
 ) -> None:
-    """The second shape is wider than long, so that vectors decide where the peak lies."""
+    """The second shape is wider than long, so that vectors decide which moment has the peak."""
     batch, seq_len, d_head = shape
     asked = cell(
         implementation=implementation, precision=name, causal=causal, batch=batch, seq_len=seq_len, d_head=d_head
@@ -182,13 +185,13 @@ def test_accounting_agrees_with_hooks_and_counted_allocations(
     scratch = found["peak_allocated_bytes"] - accounting.predicted_peak_bytes(asked)
     if is_unfused(asked) and name not in ONEDNN_PRECISIONS:
         assert scratch == 0
-    else:  # oneDNN's for products in half precision, the kernel's own for fused ones
+    else:  # scratch memory: oneDNN's for products in half precision, the kernel's own for fused attention
         assert scratch >= 0
 
 
 def test_saved_tensors_of_naive_attention_one_by_one() -> None:
-    """Two problems of eight tokens, four wide: the scores' product needs queries and keys, hiding needs the mask,
-    softmax its result, the second product the values and the probabilities, which are there already."""
+    """Two problems of eight tokens, four wide. The product of scores saves queries and keys, masking saves the mask,
+    softmax its result, and the second product the values; it also needs the probabilities, which are saved already."""
     kept = measurement(cell()).details["saved_tensors"]
     found = [(row.operation, row.tensor, row.storage_bytes) for row in kept if isinstance(row, SavedTensorRow)]
     assert sorted(found[:2]) == [("aten::bmm", "keys", 256), ("aten::bmm", "queries", 256)]
@@ -196,12 +199,12 @@ def test_saved_tensors_of_naive_attention_one_by_one() -> None:
     assert sorted(found[4:], key=str) == [("aten::bmm", "values", 256), ("aten::bmm", None, 0)]
 
 
-def test_the_peak_in_bf16_is_exact_once_the_squares_outweigh_scratch() -> None:
+def test_the_peak_in_bf16_is_exact_for_squares_larger_than_scratch() -> None:
     asked = cell(precision="bf16", seq_len=512, d_head=16)
     assert measured(asked)["peak_allocated_bytes"] == accounting.predicted_peak_bytes(asked)
 
 
-def test_the_reference_is_what_autograd_finds_in_float64() -> None:
+def test_the_reference_equals_autograd_in_float64() -> None:
     q, k, v, grad = (torch.randn(2, 1, 200, 8, dtype=torch.float64, requires_grad=True) for _ in range(4))
     for causal in (True, False):
         output = naive(q, k, v, causal=causal)
@@ -239,7 +242,7 @@ def test_an_error_is_relative() -> None:
     assert math.isnan(relative_error(torch.tensor([3.0, math.nan]), expected))
 
 
-def test_the_time_limit_ends_a_cell_before_its_least_number_of_iterations() -> None:
+def test_the_time_limit_ends_a_cell_before_its_minimum_of_iterations() -> None:
     found = measured(cell(seq_len=256, min_steps=100, max_steps=100, max_seconds=0.0))
     assert (found["steps"], found["stopped_by"]) == (3, "max_seconds")
 

@@ -1,4 +1,4 @@
-"""The rows of a sweep of attention: one that runs out of memory, one that works, and those that a CPU has not."""
+"""Rows of a sweep of attention: one out of memory, one that works, and those that a CPU does not support."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from runner.schema import AttentionCell, AttentionRow, Cell
 from tests.command import rows, run
 
 
-def test_what_allocators_say_becomes_columns() -> None:
+def test_statistics_of_allocators_become_columns() -> None:
     cuda = (
         "CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which 4.50 GiB is "
         "free. Process 7 has 135.30 GiB memory in use. Of the allocated memory 130.25 GiB is allocated by PyTorch, and "
@@ -26,7 +26,8 @@ def test_what_allocators_say_becomes_columns() -> None:
 
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep whose longest cell asks for 8 x 120,000 x 120,000 x 4 bytes at once: refused wherever this is run."""
+    """Returns the file of a sweep whose longest cell requests 8 x 120,000 x 120,000 x 4 bytes at once, which every
+    machine refuses."""
     path = tmp_path_factory.mktemp("attention") / "results.duckdb"
     grid = "--seq-lens 128,120000 --d-heads 16 --batch 8 --precisions fp32 --backends eager --attention naive,flex"
     limits = "--cache hot,cold --causal false --rounds 1 --steps 3 --max-steps 3 --warmup 1 --device cpu"
@@ -52,7 +53,7 @@ def test_out_of_memory_is_a_row_with_its_whole_key_and_bytes(db: Path) -> None:
     assert found["steps"] is None
 
 
-def test_the_next_cell_starts_clean_and_is_whole(db: Path) -> None:
+def test_the_next_cell_starts_clean_and_is_complete(db: Path) -> None:
     (found,) = rows(db, "FROM attention WHERE status = 'ok'")
     own = {column for column in AttentionRow.__dataclass_fields__ if column not in dir(Cell)}
     unknown = {name for name in own if found[name] is None}
@@ -62,7 +63,9 @@ def test_the_next_cell_starts_clean_and_is_whole(db: Path) -> None:
     assert min(found["page_faults"], found["context_switches"]) >= 0
     timings = {row["phase"]: row for row in rows(db, "FROM timings")}
     assert set(timings) == {"forward", "backward", "forward_backward", "step"}
-    assert {(row["loop_ms"], row["device_ms"]) for row in timings.values()} == {(None, None)}, "a CPU has one time"
+    assert {(row["loop_ms"], row["device_ms"]) for row in timings.values()} == {(None, None)}, (
+        "a CPU has only one kind of time"
+    )
     assert timings["forward"]["n"] == found["steps"] == 3
     seconds = timings["forward"]["median_ms"] / 1e3
     assert found["forward_flops_per_s"] == pytest.approx(found["forward_flops"] / seconds)
@@ -71,7 +74,7 @@ def test_the_next_cell_starts_clean_and_is_whole(db: Path) -> None:
     assert found["backward_flops_per_s"] == pytest.approx(2.5 * found["forward_flops"] / backward)
 
 
-def test_what_a_cpu_has_not_is_skipped_with_the_reason(db: Path) -> None:
+def test_implementations_that_a_cpu_lacks_are_skipped_with_the_reason(db: Path) -> None:
     found = rows(db, "FROM attention WHERE status = 'skipped'")
     assert len(found) == 6
     for row in found:

@@ -1,4 +1,4 @@
-"""Whose is a kernel? Kernels of a made-up trace of a GPU belong to the operator, phase and range that launched them."""
+"""Kernels of a synthetic GPU trace are attributed to the operator, phase and range that launched them."""
 
 import itertools
 from collections import Counter
@@ -9,8 +9,8 @@ from runner.measure.profiling.trace import ProfilerEvent, Trace
 
 
 def on_cuda() -> Trace:
-    """A forward and a backward pass on a GPU, as the profiler would tell of it: times in ns, one kernel of 100 after
-    the other, all of them later than the host that asked for them, and one of a second stream."""
+    """Returns a forward and a backward pass on a GPU as the profiler reports it: times in ns, one kernel of 100 after
+    the other, all of them later than the host's calls, and one kernel on a second stream."""
     host, autograd = 11, 12
     numbers = itertools.count(1)
 
@@ -27,7 +27,7 @@ def on_cuda() -> Trace:
         call("forward", 0, 100, kind="range"),
         call("attention scores", 10, 40, kind="range"),
         call("aten::bmm", 12, 38, sequence=5, **square),
-        call("aten::ones", 40, 41, sequence=6),  # needs no backward, and announces the next one's number
+        call("aten::ones", 40, 41, sequence=6),  # needs no backward, and has the sequence number of the next operator
         call("attention softmax", 50, 90, kind="range"),
         call("aten::softmax", 52, 88, sequence=6),
         call("aten::_softmax", 54, 86, sequence=6, **softmax),
@@ -51,10 +51,10 @@ def on_cuda() -> Trace:
         ("softmax_warp_forward", 450, 550, by_name["aten::_softmax"]),
         ("softmax_warp_backward", 550, 650, by_name["aten::_softmax_backward_data"]),
         ("sm90_gemm", 650, 760, products[1]),
-        ("triton_poi_fused_add_0", 760, 860, 0),  # launched without an operator; the driver's call tells
+        ("triton_poi_fused_add_0", 760, 860, 0),  # launched without an operator; the driver's call identifies it
         ("nobody's", 860, 960, 0),
     ]
-    # The profiler waits while the device's queue is full, and says so under the number of an operator.
+    # The profiler waits while the device's queue is full, and reports that with the number of an operator.
     backward.append(call("Command Buffer Full", 156, 158, thread=autograd, correlation=products[1]))
     correlation = {"sm90_gemm": 900, "triton_poi_fused_add_0": 901}
     device = [
@@ -64,7 +64,7 @@ def on_cuda() -> Trace:
     return Trace(forward + backward + device)
 
 
-def test_kernels_belong_to_whoever_launched_them_however_late_they_run() -> None:
+def test_kernels_belong_to_the_operator_that_launched_them_however_late_they_run() -> None:
     trace = on_cuda()
     work = list(trace.work())
     sums = kernel_sums(trace, work, list_bytes=4)

@@ -1,7 +1,7 @@
-"""What a machine can do at most, as a sweep measures it: when, how well, and what happens where it cannot be measured.
+"""The rates that a machine can reach, as a sweep measures them: when, how exactly, and if measuring fails.
 
-The rates are compared with numpy's product and copy of the same kind on the same machine: another library, another
-clock, the same order of magnitude.
+The rates are compared with numpy's product and copy on the same machine: another library and another clock give the
+same order of magnitude.
 """
 
 import time
@@ -24,11 +24,11 @@ ALL = ["copy", "matmul bf16", "matmul fp16", "matmul fp32"]
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep whose time is up before its first cell, and the same sweep started again."""
+    """Returns the file of a sweep whose time is up before its first cell, and which was then started again."""
     db = tmp_path_factory.mktemp("ceilings") / "results.duckdb"
     stopped = run("sweep", *TINY, "--ceilings", "--budget", "0.01s", db=db)
     assert stopped.returncode == 1, stopped.stdout
-    assert {row["moment"] for row in found(db)} == {"start"}, "an interrupted sweep has no end"
+    assert {row["moment"] for row in found(db)} == {"start"}, "an interrupted sweep has no ceilings at its end"
     again = run("sweep", *TINY, "--ceilings", db=db)
     assert again.returncode == 0, again.stdout
     assert "not measured" not in again.stdout
@@ -39,7 +39,7 @@ def found(db: Path) -> list[dict[str, Any]]:
     return rows(db, "FROM ceilings ORDER BY moment DESC, name")
 
 
-def test_at_the_start_and_at_the_end(swept: Path) -> None:
+def test_ceilings_are_measured_at_the_start_and_the_end(swept: Path) -> None:
     assert [(row["moment"], row["name"]) for row in found(swept)] == [
         (moment, name) for moment in ("start", "end") for name in ALL
     ]
@@ -53,7 +53,8 @@ def test_at_the_start_and_at_the_end(swept: Path) -> None:
 
 
 def best(work: Callable[[], object]) -> float:
-    """The shortest run of a second (s), in which others may keep this machine from it for most of the time."""
+    """Returns the shortest time of repeating for a second (s), because other processes may slow down most of the
+    repetitions."""
     times, ends = list[float](), time.monotonic() + 1
     while len(times) < 5 or time.monotonic() < ends:
         began = time.perf_counter()
@@ -69,7 +70,7 @@ def test_rates_are_those_of_this_machine(swept: Path) -> None:
     source = np.ones(2**25, dtype=np.float32)
     target = np.zeros_like(source)
     copied = 2 * source.nbytes / best(lambda: np.copyto(target, source))
-    for moment in ("start", "end"):  # a wrong unit is a thousand times off; beside other tests ten times was seen
+    for moment in ("start", "end"):  # a wrong unit is off by 1000; next to other tests a factor of ten was seen
         assert 0.01 < rates[moment, "matmul fp32"] / product < 100
         assert 0.01 < rates[moment, "copy"] / copied < 100
 
@@ -80,20 +81,20 @@ def test_show_prints_them(swept: Path) -> None:
     assert "GB/s" in printed
 
 
-def test_the_flag() -> None:
+def test_the_flag_for_ceilings() -> None:
     assert parsed()[1].ceilings
     assert not parsed("--no-ceilings")[1].ceilings
     assert parsed("--ceilings")[1].ceilings
 
 
-def test_a_device_that_fails_costs_a_sweep_nothing() -> None:
+def test_a_device_that_fails_does_not_end_a_sweep() -> None:
     job = CeilingJob(run_id=new_id(), moment="start", device="cuda:99", device_name="none")
     answered = LocalEngine().ceilings(job)
     assert not answered.rows
     assert "exit code" in answered.missing["all"]
 
 
-def test_one_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ceiling_that_fails_does_not_affect_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ceilings, "COPIED_BYTES", {"cpu": 2**55})
     monkeypatch.setattr(ceilings, "SECONDS", {"cpu": 0.001})
     job = CeilingJob(run_id=new_id(), moment="start", device="cpu", device_name="NVIDIA H200")

@@ -1,4 +1,4 @@
-"""torch.compile: what a row says of it, and what CUDA graphs need."""
+"""torch.compile: the columns of its rows, and the requirements of CUDA graphs."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ COUNTED: dict[str, Any] = {"graphs": 1, "graph_breaks": 0, "recompiles": 0, "com
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real sweep of what is not compiled: eager, and CUDA graphs, which a CPU has not got."""
+    """Returns the file of a real sweep without compiled cells: eager, and CUDA graphs, which a CPU does not have."""
     db = tmp_path_factory.mktemp("compile") / "results.duckdb"
     words = ("--modes", "inference", "--backends", "eager,cuda-graphs", "--compile-cache", "empty")
     done = run("sweep", *TINY, *words, "--attention", "sdpa", "--warmup", "2", db=db)
@@ -38,7 +38,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.soak
-def test_a_cell_compiled_with_an_empty_cache_knows_both_times(tmp_path: Path) -> None:
+def test_a_cell_compiled_with_an_empty_cache_has_both_times(tmp_path: Path) -> None:
     db, words = tmp_path / "results.duckdb", ("--modes", "inference", "--backends", "compiled-block")
     done = run("sweep", *TINY, *words, "--compile-cache", "empty", "--attention", "sdpa", "--warmup", "2", db=db)
     assert done.returncode == 0, done.stdout
@@ -48,7 +48,7 @@ def test_a_cell_compiled_with_an_empty_cache_knows_both_times(tmp_path: Path) ->
     assert row["compile_cold_seconds"] == row["compile_seconds"] > row["compile_warm_seconds"] > 0
     first, *others = (sample["duration_ms"] for sample in samples)
     assert row["compile_cold_seconds"] == pytest.approx((first - sorted(others[1:])[1]) / 1e3)
-    assert len(samples) == 5, "compiling once more is no sample"
+    assert len(samples) == 5, "compiling again is not a sample"
     assert {name: row[name] for name in COUNTED} == COUNTED
 
 
@@ -90,7 +90,7 @@ def test_a_second_process_takes_the_graph_of_a_step_from_the_cache_of_its_precis
     assert not from_cache, "fp16 ran what was compiled for bf16"
 
 
-def test_only_what_is_compiled_has_a_cache_and_a_cost(swept: Path) -> None:
+def test_only_compiled_cells_have_a_cache_and_compile_times(swept: Path) -> None:
     (eager,) = read(swept, "FROM steps WHERE backend = 'eager'")
     assert eager["compile_cache"] == "shared"
     assert all(eager[name] is None for name in ("compile_seconds", "compile_cold_seconds", "graphs", "graph_breaks"))
@@ -98,7 +98,7 @@ def test_only_what_is_compiled_has_a_cache_and_a_cost(swept: Path) -> None:
     assert (graphs["status"], graphs["message"]) == ("skipped", "CUDA graphs need an NVIDIA GPU.")
 
 
-def test_the_scaler_of_fp16_is_why_it_cannot_be_captured() -> None:
+def test_fp16_cannot_be_captured_because_of_its_scaler() -> None:
     from runner.measure.timing.cuda_graphs import require_capture
 
     with patch.object(Device, "__init__", lambda self, name: setattr(self, "type", name)):
@@ -108,8 +108,8 @@ def test_the_scaler_of_fp16_is_why_it_cannot_be_captured() -> None:
         require_capture(tiny(precision="fp16"), device)
 
 
-def test_a_step_starts_again_where_it_began() -> None:
-    """What runs before a capture must not count: weights, moments and step counters go back, in their memory."""
+def test_a_step_is_reset_to_where_it_began() -> None:
+    """Steps before a capture must not count: weights, moments and step counters are reset in place."""
     step = ModelStep(tiny(), Device("cpu"))
     before = [parameter.clone() for parameter in step.model.parameters()]
     places = [parameter.data_ptr() for parameter in step.model.parameters()]
@@ -156,8 +156,8 @@ def test_graph_breaks_and_recompiles_are_counted() -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("precision", "rounding"), [("fp32", 1e-5), ("bf16", 0.05)])
-def test_a_compiler_that_forgets_a_gradient_is_found_out(precision: str, rounding: float) -> None:
-    """Its step is a faster one, and nothing else says why."""
+def test_a_compiler_that_loses_a_gradient_is_detected(precision: str, rounding: float) -> None:
+    """Such a step is faster, and nothing else shows why."""
     cell = tiny(precision=precision, layers=1)
     step = ModelStep(cell, Device("cpu"))
 
@@ -178,8 +178,8 @@ def test_a_compiler_that_forgets_a_gradient_is_found_out(precision: str, roundin
     assert forgot == 1.0
 
 
-def test_where_memory_does_not_suffice_for_both_the_difference_is_unknown() -> None:
-    """The compiled pass fits and the eager one asks for a petabyte."""
+def test_the_difference_is_unknown_without_enough_memory_for_both() -> None:
+    """The compiled pass fits, and the eager one requests a petabyte."""
     sizes = iter((1, 2**50))
     assert gradient_error(lambda: {"gain": torch.ones(next(sizes), dtype=torch.uint8)}) is None
 
@@ -188,8 +188,9 @@ def test_where_memory_does_not_suffice_for_both_the_difference_is_unknown() -> N
 
 
 @pytest.mark.soak
-def test_compiled_under_autocast_products_are_joined_and_nothing_else_changes() -> None:
-    """Four products a layer and the head instead of seven; the same numbers and gradients as the plain model."""
+def test_compiling_under_autocast_joins_products_and_changes_nothing_else() -> None:
+    """A layer has four products instead of seven, and there is the head; logits and gradients equal the plain
+    model's."""
     cell = tiny(precision="bf16", layers=1)
     tokens = torch.randint(cell.shape.vocabulary, (2, cell.context))
     plain, joined = Transformer(cell), Transformer(cell)
@@ -219,10 +220,10 @@ def test_compiled_under_autocast_products_are_joined_and_nothing_else_changes() 
 @pytest.mark.parametrize(
     ("grad_mode", "checkpoint_blocks"), [(torch.no_grad, 0), (torch.inference_mode, 1), (torch.enable_grad, 1)]
 )
-def test_compiled_under_autocast_it_runs_in_every_mode(
+def test_every_mode_compiles_under_autocast(
     grad_mode: type[AbstractContextManager[None]], checkpoint_blocks: int
 ) -> None:
-    """Whole, without a graph break: what is sampled from and what is checkpointed too."""
+    """It compiles as a whole without a graph break, also for inference and with checkpointing."""
     cell = tiny(precision="bf16", layers=1, checkpoint_blocks=checkpoint_blocks)
     model, tokens = Transformer(cell), torch.randint(cell.shape.vocabulary, (2, cell.context))
     torch._dynamo.reset()

@@ -1,4 +1,5 @@
-"""The same sweep on an NVIDIA GPU: events for a clock, TF32 as a precision of its own, peaks by the allocator.
+"""The same sweep on an NVIDIA GPU: its clock uses events, TF32 is a precision of its own, and peaks are the
+allocator's.
 
 pytest -m gpu
 """
@@ -20,7 +21,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no NVIDIA GPU"),
     pytest.mark.timeout(900),
 ]
-#: The plan with the fewest grids, whatever the device: what a test asks for is then all there is.
+#: The preset with the fewest grids, whatever the device, so that a sweep contains only what a test asks for.
 LAPTOP = ("--preset", "laptop", "--rounds", "1")
 WORDS = (
     *LAPTOP,
@@ -47,7 +48,7 @@ WORDS = (
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eager toy and small cells, and the toy compiled."""
+    """Returns the file of eager toy and small cells, and the compiled toy."""
     db = tmp_path_factory.mktemp("gpu") / "results.duckdb"
     eager = run_apart("sweep", *WORDS, "--sizes", "toy-256,small", "--contexts", "512", "--backends", "eager", db=db)
     assert eager.returncode == 0, eager.stdout
@@ -63,7 +64,7 @@ def cells(db: Path) -> list[dict[str, Any]]:
 
 
 def test_the_phases_add_up_to_the_step(swept: Path) -> None:
-    """Events at the boundaries against the host's clock around the synchronized step: two clocks, one answer."""
+    """Events at the boundaries agree with the host's clock around the synchronized step."""
     for row in cells(swept):
         assert row["phase_sum_share"] == pytest.approx(1.0, abs=0.02), (
             row["d_model"],
@@ -73,12 +74,12 @@ def test_the_phases_add_up_to_the_step(swept: Path) -> None:
     assert {row["clock"] for row in rows(swept, "SELECT clock FROM timings WHERE phase <> 'step'")} == {"cuda-event"}
 
 
-def test_precisions_are_what_they_are_called(swept: Path) -> None:
+def test_precisions_really_differ(swept: Path) -> None:
     for row in cells(swept):
         assert row["matmul_precision"] == ("tf32" if row["precision"] == "tf32" else "ieee")
         assert row["logits_dtype"] == ("bfloat16" if row["precision"] == "bf16" else "float32")
     losses = {row["precision"]: row["loss"] for row in cells(swept) if row["d_model"] == 768}
-    assert len(set(losses.values())) == 3, "three precisions that agree to the last digit are one"
+    assert len(set(losses.values())) == 3, "three different precisions cannot agree to the last digit"
 
 
 def test_peaks_are_those_of_the_allocator(swept: Path) -> None:
@@ -91,7 +92,7 @@ def test_peaks_are_those_of_the_allocator(swept: Path) -> None:
             assert row["peak_allocated_bytes"] == pytest.approx(row["predicted_peak_bytes"], rel=0.1)
 
 
-def test_compiled_cells_were_compiled(swept: Path) -> None:
+def test_compiled_cells_were_really_compiled(swept: Path) -> None:
     for row in cells(swept):
         if row["backend"] == "compiled":
             assert (row["recompiles"], row["compiler_fallback"]) == (0, False)
@@ -108,7 +109,7 @@ def test_the_machine_is_the_gpu(swept: Path) -> None:
         assert row["driver"]
 
 
-def test_more_than_the_device_has_is_a_row(tmp_path: Path) -> None:
+def test_out_of_memory_on_the_device_is_a_row(tmp_path: Path) -> None:
     words = (
         *LAPTOP,
         "--experiment",
@@ -139,7 +140,8 @@ def test_more_than_the_device_has_is_a_row(tmp_path: Path) -> None:
 
 
 def test_numerics_on_cuda(tmp_path: Path) -> None:
-    """The four sums come out as on a CPU; each precision is coarser than the one before; autocast's rules for CUDA."""
+    """The four sums are the same as on a CPU, each precision is coarser than the one before, and autocast follows
+    CUDA's rules."""
     words = (*LAPTOP, "--experiment", "numerics", "--sizes", "toy-256", "--contexts", "128", "--device", "cuda")
     done = run_apart(
         "sweep", *words, "--sums", ",".join(SUMS), "--precisions", "fp32,tf32,bf16,fp16", db=tmp_path / "r.duckdb"
@@ -161,7 +163,7 @@ def test_numerics_on_cuda(tmp_path: Path) -> None:
 
 
 def test_kernels_on_cuda(tmp_path: Path) -> None:
-    """Kernels are traced to who launched them, from autograd's thread too, and their FLOPs are those of the formula."""
+    """Kernels are attributed to their callers, also those of autograd's thread, and their FLOPs equal the formula's."""
     words = (
         *LAPTOP,
         "--experiment",
@@ -213,8 +215,8 @@ GRAPHS = (
         ("--modes", "train", "--precisions", "fp32", "--checkpoint", "1"),
     ],
 )
-def test_cuda_graphs_are_the_eager_step(words: tuple[str, ...], tmp_path: Path) -> None:
-    """After as many steps from the same weights the loss is the same, and each phase is there."""
+def test_cuda_graphs_compute_the_eager_step(words: tuple[str, ...], tmp_path: Path) -> None:
+    """After equally many steps from the same weights the loss is the same, and every phase is there."""
     db = tmp_path / "r.duckdb"
     done = run_apart("sweep", *GRAPHS, *words, db=db)
     assert done.returncode == 0, done.stdout
@@ -244,7 +246,7 @@ def test_the_scaler_of_fp16_cannot_be_captured(tmp_path: Path) -> None:
     assert [(row["mode"], row["status"]) for row in ended] == [("forward", "ok"), ("train", "skipped")]
 
 
-def test_every_mode_of_compiling_knows_its_cold_and_its_warm_time(tmp_path: Path) -> None:
+def test_every_compile_mode_has_a_cold_and_a_warm_time(tmp_path: Path) -> None:
     words = (
         *LAPTOP, "--experiment", "compile", "--sizes", "toy-64", "--contexts", "128", "--modes", "train",
         "--precisions", "bf16",
@@ -261,9 +263,10 @@ def test_every_mode_of_compiling_knows_its_cold_and_its_warm_time(tmp_path: Path
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:TensorFloat32 tensor cores")  # the compiler's own
 @pytest.mark.parametrize(("precision", "attention"), [("fp32", "naive"), ("bf16", "naive"), ("bf16", "sdpa")])
-def test_the_compiled_model_is_the_eager_one(precision: str, attention: str) -> None:
-    """Every parameter's gradient. The logits are not padded, which a loss would copy them for. Eager autocast rounds
-    the gradients of the layers to bfloat16 and casts them back: then every number is one of bfloat16's."""
+def test_the_compiled_model_has_the_gradients_of_the_eager_one(precision: str, attention: str) -> None:
+    """Every parameter's gradient agrees. The logits are not padded, because a loss would copy padded ones. Eager
+    autocast rounds the gradients of the layers to bfloat16 and casts them back, so every number is representable in
+    bfloat16."""
     sizes = SIZES["toy-256"].numbers | {"vocabulary": 2000}
     cell = tiny(**sizes, context=128, precision=precision, attention=attention)
     torch.manual_seed(0)

@@ -1,4 +1,5 @@
-"""What a profiled step is made of: sums against the step, FLOPs against the formula, each operator in its range."""
+"""The kernels of a profiled step: sums compared with the step, FLOPs with the formula, and operators in their
+ranges."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -57,7 +58,8 @@ def matmul_flops(found: Sequence[KernelRow], *phases: str) -> int:
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread() -> Iterator[None]:
-    """Nothing here is about speed, and threads that wait for one another take long on a busy machine."""
+    """Sets one thread: nothing here depends on speed, and threads that wait for each other are slow on a busy
+    machine."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -66,17 +68,17 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def training() -> Measurement:
-    """Two layers, eager, naive attention, the optimizer as one kernel."""
+    """Returns a training step of two layers, eager, with naive attention and the optimizer as one kernel."""
     return profiled(optimizer="fused")
 
 
-def test_sums_reconcile_with_the_profiled_step(training: Measurement) -> None:
+def test_sums_agree_with_the_profiled_step(training: Measurement) -> None:
     values, found = training.values, kernels(training)
     assert values["kernel_ms"] == pytest.approx(sum(row.device_ms for row in found))
     assert values["kernel_calls"] == sum(row.calls for row in found)
     assert values["attributed_share"] == 1.0
     assert {row.phase for row in found} == {"forward", "loss", "backward", "optimizer"}
-    # Operators of one thread do not overlap; what is left of the step is Python between them, and other processes.
+    # Operators of one thread do not overlap; the rest of the step is Python between them, and other processes.
     assert 0 < values["kernel_ms"] <= values["busy_ms"] <= values["profiled_step_ms"]
     assert values["busy_share"] == pytest.approx(values["busy_ms"] / values["profiled_step_ms"])
     assert values["overhead_share"] == pytest.approx(values["profiled_step_ms"] / values["unprofiled_step_ms"] - 1)
@@ -90,7 +92,7 @@ def test_flops_of_a_step_are_those_of_the_formula(training: Measurement) -> None
     assert matmul_flops(found, "backward") == 2 * forward_flops(cell).total
 
 
-def test_operators_and_their_backward_are_in_the_range_that_asked(training: Measurement) -> None:
+def test_operators_and_their_backward_are_in_the_range_that_called_them(training: Measurement) -> None:
     assert calls(training, "aten::_softmax") == {("forward", "attention softmax"): 2}
     assert calls(training, "aten::_softmax_backward_data") == {("backward", "attention softmax"): 2}
     assert calls(training, "aten::masked_fill") == {
@@ -99,8 +101,8 @@ def test_operators_and_their_backward_are_in_the_range_that_asked(training: Meas
     }
     assert calls(training, "aten::_log_softmax_backward_data") == {("backward", "loss"): 1}
     assert calls(training, "aten::_fused_adamw_") == {("optimizer", ""): 1}
-    # Per layer: two products in attention, three projections in and one out, three in the feed-forward network; the
-    # head's. Backward has two for each.
+    # Each layer has two products in attention, three projections in and one out, and three in the feed-forward network;
+    # then there is the head's. Backward has two for each.
     assert calls(training, "aten::bmm") == {
         ("forward", "attention scores"): 2,
         ("forward", "attention product"): 2,
@@ -118,14 +120,14 @@ def test_operators_and_their_backward_are_in_the_range_that_asked(training: Meas
 
 
 def test_bytes_of_the_optimizer_are_those_of_adamw(training: Measurement) -> None:
-    """Parameters, gradients and two moments read, all but the gradients written: 28 bytes a parameter."""
+    """Parameters, gradients and two moments are read, and all but the gradients are written: 28 bytes a parameter."""
     (step,) = (row for row in kernels(training) if row.kernel == "aten::_fused_adamw_")
     parameters = sum(parameter.numel() for parameter in Transformer(tiny()).parameters())
     assert step.moved_bytes == 28 * parameters
 
 
 def sums_of(step: ModelStep) -> Mapping[Key, Sum]:
-    """What the second step of a process is made of."""
+    """Returns the sums of the kernels in the second step of a process."""
     step(lambda: None)
     step.between()
     with listen_to_ranges(record_function), profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
@@ -138,20 +140,22 @@ def product_flops(sums: Mapping[Key, Sum]) -> int:
     return sum(found.total(0) or 0 for (_, _, kernel), found in sums.items() if kernel_class(kernel) == "matmul")
 
 
-def test_a_checkpointed_step_counts_what_it_computes_again() -> None:
+def test_a_checkpointed_step_counts_its_recomputation() -> None:
     cell = tiny(mode="backward", checkpoint_blocks=1)
     sums = sums_of(ModelStep(cell, Device("cpu")))
-    # A block's last product begins, and is broken off there: nobody needs it. It is seen all the same, once a block.
+    # The last product of a block begins and is broken off, because its result is not needed. It is still seen once a
+    # block.
     broken_off = cell.shape.layers * 2 * cell.batch * cell.context * cell.shape.d_model * cell.shape.d_ff
     assert product_flops(sums) == step_flops(cell) + broken_off
-    # Each layer's softmax once in the forward pass, and once more in the backward pass, under its name there too.
+    # Each layer's softmax runs once in the forward pass and again in the backward pass, in a range of the same name.
     for phase in ("forward", "backward"):
         assert sums[phase, "attention softmax", "aten::_softmax"].calls == cell.layers
 
 
 @pytest.mark.soak
-def test_compiled_operators_know_their_phase_and_no_range() -> None:
-    """Traced for backward as torch.compile does it, and run without its C++: its kernels take a minute to compile."""
+def test_compiled_operators_have_a_phase_but_no_range() -> None:
+    """The model is traced for backward as torch.compile does it, but runs without C++ kernels, which take a minute to
+    compile."""
     cell = tiny(mode="backward", layers=1)
     step = ModelStep(cell, Device("cpu"))
     step.run = torch.compile(step.model, backend="aot_eager")
@@ -161,21 +165,21 @@ def test_compiled_operators_know_their_phase_and_no_range() -> None:
     assert {scope for _, scope, _ in sums} == {"", "loss"}
 
 
-def test_flops_of_products_are_those_that_torch_counts() -> None:
+def test_flops_of_products_equal_torchs_count() -> None:
     cell = tiny(context=32, attention="sdpa")
     with FlopCounterMode(display=False) as counter:
         ModelStep(cell, Device("cpu"))(lambda: None)
     sums = sums_of(ModelStep(cell, Device("cpu")))
     counted = {str(operator): number for operator, number in counter.get_flop_counts()["Global"].items()}
     assert product_flops(sums) == counted["aten.mm"]
-    # FlashAttention's convention halves what is masked, which torch's counter does not.
+    # FlashAttention's convention halves masked work, which torch's counter does not.
     attention = {kernel: found.total(0) for (_, _, kernel), found in sums.items() if "scaled_dot" in kernel}
     forward = 4 * cell.batch * cell.context**2 * cell.shape.d_model // 2 * cell.shape.layers
     assert attention["aten::_scaled_dot_product_flash_attention_for_cpu"] == forward
     assert attention["aten::_scaled_dot_product_flash_attention_for_cpu_backward"] == forward * 5 // 2
 
 
-def test_names_neither_break_a_graph_nor_compile_it_again() -> None:
+def test_range_names_neither_break_a_graph_nor_recompile_it() -> None:
     torch._dynamo.reset()
     counters.clear()
     model, tokens = Transformer(tiny(layers=1)), torch.zeros((1, 16), dtype=torch.int64)
@@ -187,7 +191,7 @@ def test_names_neither_break_a_graph_nor_compile_it_again() -> None:
     assert not counters["graph_break"]
 
 
-def test_names_are_given_to_whoever_listens() -> None:
+def test_range_names_are_given_to_listeners() -> None:
     said: list[str] = []
 
     class Listening:

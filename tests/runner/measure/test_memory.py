@@ -1,4 +1,4 @@
-"""The memory of a step against figures worked out by hand, closed formulas, and a step that nobody looks at."""
+"""The memory of a step compared with figures computed by hand, closed formulas, and a step without instrumentation."""
 
 import functools
 import shlex
@@ -24,7 +24,7 @@ from tests.command import rows, run
 from tests.runner.analysis.test_costs import measured_peak_bytes
 
 SMALL = {"d_model": 64, "d_ff": 96, "layers": 3, "heads": 4, "vocabulary": 100, "batch": 3, "context": 48}
-#: So wide and short that a training step peaks in the optimizer.
+#: A shape so wide and short that a training step has its peak in the optimizer.
 WIDE = {**SMALL, "d_model": 192, "d_ff": 768, "context": 24}
 PARTS = ("parameters", "gradients", "optimizer_state", "activations", "autocast_copies", "inputs", "temporaries",
          "workspace")  # fmt: skip
@@ -40,25 +40,26 @@ def engine() -> LocalEngine:
 
 
 def outcome(engine: LocalEngine, cell: MemoryCell) -> Outcome:
-    """What comes of a cell in a fresh process, as in a sweep."""
+    """Returns the outcome of a cell in a fresh process, as in a sweep."""
     job = Job(experiment="memory", cell=cell, run_id=new_id(), cell_id=new_id(), device="cpu", device_name="")
     return engine.measure(job, timeout_s=120)
 
 
 @functools.cache
 def measured(engine: LocalEngine, cell: MemoryCell) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The values and the detail rows of a cell that ended well. What is counted is the same every time, so that a cell
-    is measured once for all who ask."""
+    """Returns the values and the detail rows of a cell that ended well. The counts are the same every time, so a cell
+    is measured once for all tests."""
     found = outcome(engine, cell)
     assert found.status == "ok", found.message
     return found.measurement.values, found.measurement.details
 
 
-def test_one_block_worked_out_by_hand(engine: LocalEngine) -> None:
-    """2 sequences of 8 tokens, 16 wide: a tensor of the stream is 1,024 bytes, of the feed-forward's 32 wide 2,048.
+def test_one_block_computed_by_hand(engine: LocalEngine) -> None:
+    """2 sequences of 8 tokens, 16 wide: a tensor of the stream has 1,024 bytes, one of the 32 wide feed-forward 2,048.
 
-    Two norms keep their input, the normalized input and 16 roots; attention its input, queries, keys, values, the
-    weights (2 x 2 x 8 x 8), the mask (8 x 8 bytes) and the output's input; SwiGLU its input and four inner tensors."""
+    Two norms save their input, the normalized input and 16 roots. Attention saves its input, queries, keys, values, the
+    weights (2 x 2 x 8 x 8), the mask (8 x 8 bytes) and the output's input; SwiGLU its input and four inner tensors.
+    """
     values, details = measured(
         engine, make_cell(d_model=16, d_ff=32, layers=1, heads=2, vocabulary=50, batch=2, context=8, mode="forward")
     )
@@ -67,7 +68,7 @@ def test_one_block_worked_out_by_hand(engine: LocalEngine) -> None:
     attention = 5 * 1024 + 2 * 2 * 8 * 8 * 4 + 8 * 8
     feed_forward = 1024 + 4 * 2048
     assert values["block_saved_bytes"] == norms + attention + feed_forward == 19_648
-    # Beside the block: 16 tokens, the rotary tables (2 x 8 x 8), the final norm, the head's input.
+    # Outside the block there are 16 tokens, the rotary tables (2 x 8 x 8), the final norm and the head's input.
     assert values["saved_bytes"] == 19_648 + 16 * 8 + 2 * 8 * 8 * 4 + (2 * 1024 + 64) + 1024
 
     saved = details["saved_tensors"]
@@ -89,7 +90,7 @@ def test_the_parts_are_the_peak(engine: LocalEngine, mode: str, precision: str) 
     assert values["parameters_bytes"] == steps.parameter_bytes(cell)
     assert values["optimizer_state_bytes"] == steps.optimizer_state_bytes(cell)
     assert values["inputs_bytes"] == 2 * 3 * 48 * 8 + 2 * 48 * 16 * 4  # tokens and targets, and the rotary tables
-    # The allocator's own count, against the sum of what was counted one by one.
+    # The allocator's own count, compared with the sum of individual counts.
     assert values["peak_allocated_bytes"] == sum(values[f"{name}_bytes"] for name in PARTS)
     assert values["residual_bytes"] == 0
     assert values["peak_phase"] == ("backward" if mode == "train" else "forward")
@@ -107,7 +108,7 @@ def test_the_parts_are_the_peak(engine: LocalEngine, mode: str, precision: str) 
 
 
 def test_a_step_that_ends_at_its_peak(engine: LocalEngine) -> None:
-    """All gradients, both moments, and AdamW's denominator of all parameters beside the logits."""
+    """It has all gradients, both moments, and AdamW's denominator of all parameters, together with the logits."""
     cell = make_cell(**WIDE)
     values, _ = measured(engine, cell)
     assert values["peak_phase"] == "optimizer"
@@ -119,8 +120,8 @@ def test_a_step_that_ends_at_its_peak(engine: LocalEngine) -> None:
     )
 
 
-def test_autocast_copies_every_matrix_once_at_half_width(engine: LocalEngine) -> None:
-    """And keeps all of them until the forward pass ends, saved for backward or not: the peak is at the logits."""
+def test_autocast_copies_every_matrix_once_in_half_precision(engine: LocalEngine) -> None:
+    """It keeps all copies until the forward pass ends, saved for backward or not, so the peak is at the logits."""
     for mode in ("inference", "forward"):
         cell = make_cell(mode=mode, precision="bf16", vocabulary=2000)
         values, _ = measured(engine, cell)
@@ -129,9 +130,9 @@ def test_autocast_copies_every_matrix_once_at_half_width(engine: LocalEngine) ->
 
 
 @pytest.mark.parametrize("changes", [{}, {"precision": "bf16"}, {"checkpoint_blocks": 1}, {"mode": "inference"}, WIDE])
-def test_being_looked_at_takes_no_memory(engine: LocalEngine, changes: dict[str, Any]) -> None:
-    """The same step in this process, without hooks or modes, by the sum of the profiler's events; it leaves out what
-    the tables hold. A few numbers of 8 bytes come and go with every operator."""
+def test_instrumentation_takes_no_memory(engine: LocalEngine, changes: dict[str, Any]) -> None:
+    """The same step runs in this process without hooks or modes, measured by the sum of the profiler's events, which
+    omits the tables' memory. A few numbers of 8 bytes come and go with every operator."""
     cell = make_cell(**changes)
     values, _ = measured(engine, cell)
     unseen = measured_peak_bytes(step_cell(cell))
@@ -142,21 +143,22 @@ def test_checkpointing_keeps_the_stream_and_little_else(engine: LocalEngine) -> 
     (kept, found), (values, again) = (measured(engine, make_cell(checkpoint_blocks=blocks)) for blocks in (0, 1))
     kept_tensors, details = found["saved_tensors"], again["saved_tensors"]
     stream = 3 * 48 * 64 * 4
-    # One stream for each of three blocks, and outside of them the tokens, the final norm and the head's input.
+    # One tensor of the stream for each of three blocks, and outside of them the tokens, the final norm and the head's
+    # input.
     assert values["saved_bytes"] == 3 * stream + 3 * 48 * 8 + (2 * stream + 3 * 48 * 4) + stream
-    # What the first block saves when it is run again: as much as when nothing is checkpointed, and by the same ones.
+    # When run again, the first block saves as much as without checkpointing, and the same tensors.
     assert values["block_saved_bytes"] == kept["block_saved_bytes"] == sum(row.storage_bytes for row in details)
     assert [(row.operation, row.module, row.storage_bytes) for row in details] == [
         (row.operation, row.module, row.storage_bytes) for row in kept_tensors
     ]
     assert values["residual_bytes"] == 0
-    # At the peak one block's activations are there again, and count as such.
+    # At the peak the activations of one block exist again, and count as such.
     assert kept["block_saved_bytes"] / 2 < values["activations_bytes"] < kept["activations_bytes"] / 2
 
 
 def test_checkpointed_weight_copies_are_not_kept(engine: LocalEngine) -> None:
-    """3 streams of 144 x 64 float32 numbers, the final norm, the head's input and its weights in half precision, and
-    the tokens. The first block's own copies are there while it runs again."""
+    """There are 3 streams of 144 x 64 float32 numbers, the final norm, the head's input and its weights in half
+    precision, and the tokens. The first block's own copies exist while it runs again."""
     cell = make_cell(checkpoint_blocks=1, precision="bf16")
     values, details = measured(engine, cell)
     stream, half = 144 * 64 * 4, 144 * 64 * 2
@@ -168,7 +170,7 @@ def test_checkpointed_weight_copies_are_not_kept(engine: LocalEngine) -> None:
 
 
 def seen(details: Mapping[str, Any]) -> list[MeasuredTensor]:
-    """The tensors of the first block, as a reader gets them."""
+    """Returns the tensors of the first block as a reader gets them."""
     return [
         MeasuredTensor(
             operation=row.operation, shape=row.shape, size=row.storage_bytes, module=row.module.split(".", 2)[2]
@@ -188,15 +190,15 @@ def test_phases(engine: LocalEngine) -> None:
     held = sum(values[f"{name}_bytes"] for name in ("parameters", "optimizer_state", "inputs", "workspace"))
     logits = steps.logits_bytes(make_cell())
     forward, _, backward, optimizer = peaks
-    # The rotary tables and the tokens are kept for backward too, and are there anyway. What the scores of each of the
-    # three layers are divided by is kept as a number of 8 bytes, which hooks do not see.
+    # The rotary tables and the tokens are saved for backward too, and exist anyway. The divisor of the scores in each
+    # of the three layers is saved as a number of 8 bytes, which hooks do not see.
     anyway = 3 * 48 * 8 + 2 * 48 * 16 * 4
     assert forward.end_allocated_bytes == held + values["saved_bytes"] - anyway + 3 * 8 + logits
-    assert backward.end_allocated_bytes == held + values["parameters_bytes"] + logits + 4  # all gradients, the loss
+    assert backward.end_allocated_bytes == held + values["parameters_bytes"] + logits + 4  # all gradients, and the loss
     assert optimizer.end_allocated_bytes == held + logits + 4
 
 
-def test_other_ways_to_train_are_followed_too(engine: LocalEngine) -> None:
+def test_other_settings_of_training(engine: LocalEngine) -> None:
     for changes in ({"precision": "fp16"}, {"weights_dtype": "bf16", "precision": "bf16"}, {"optimizer": "for-loop"},
                     {"attention": "sdpa-flash"}, {"mode": "backward"}):  # fmt: skip
         cell = make_cell(**changes)
@@ -209,7 +211,7 @@ def test_other_ways_to_train_are_followed_too(engine: LocalEngine) -> None:
         assert values["saved_bytes"] == activations.saved_bytes(cell, device="cpu").total, changes
 
 
-def test_what_this_device_has_not_is_skipped(engine: LocalEngine) -> None:
+def test_what_this_device_lacks_is_skipped(engine: LocalEngine) -> None:
     found = outcome(engine, make_cell(attention="sdpa-efficient"))
     assert found.status == "skipped"
     assert found.message is not None
@@ -217,15 +219,15 @@ def test_what_this_device_has_not_is_skipped(engine: LocalEngine) -> None:
 
 
 def test_running_out_of_memory_is_a_status(engine: LocalEngine) -> None:
-    """Scores of 200,000 x 200,000 for four heads: 640 GB."""
+    """Four heads have scores of 200,000 x 200,000: 640 GB."""
     found = outcome(engine, make_cell(batch=1, context=200_000, mode="inference"))
     assert (found.status, found.failed_phase) == ("oom", "forward")
 
 
-def test_cudas_counters_and_segments_worked_out_by_hand() -> None:
-    """What the caching allocator would say of a step that holds 1,000 bytes and takes 600 and 300 more: the 300 are
-    scratch of a library, 4,096 bytes were reserved before and 2,048 in the step, after its peak. It rounds 1,890 bytes
-    asked for up to 2,048; ten bytes that were there at the peak nobody asked for."""
+def test_cudas_counters_and_segments_computed_by_hand() -> None:
+    """Uses what the caching allocator would report for a step that keeps 1,000 bytes and allocates 600 and 300 more.
+    The 300 are scratch of a library; 4,096 bytes were reserved before the step and 2,048 in it, after its peak. It
+    rounds 1,890 requested bytes up to 2,048, and ten bytes at the peak were not requested."""
     begin = 1_000_000
     events = [MemoryEvent(10, 64, 1000), MemoryEvent(begin + 10_000, 2000, 600), MemoryEvent(begin + 20_000, 3000, 300),
               MemoryEvent(begin + 30_000, 2000, -600), MemoryEvent(begin + 40_000, 9000, 400)]  # fmt: skip
@@ -293,7 +295,7 @@ def test_the_parts_are_the_peak_on_a_gpu(engine: LocalEngine, mode: str, precisi
     assert timeline.lost_events == 0
 
 
-def test_a_sweep_leaves_every_row_in_the_file(tmp_path: Path) -> None:
+def test_a_sweep_stores_every_row(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     asked = "--sizes toy-64 --contexts 16 --batch 1 --modes train --precisions fp32 --timeline --device cpu"
     done = run("sweep", "--experiment", "memory", *shlex.split(asked), db=db)

@@ -1,4 +1,4 @@
-"""What CUDA's allocator counts against what is predicted for CUDA; needs an NVIDIA GPU, and is skipped without one."""
+"""Counts of CUDA's allocator, compared with the predictions for CUDA; skipped without an NVIDIA GPU."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ WAYS = [("naive", "fp32"), ("naive", "bf16"), ("sdpa-math", "bf16"), ("sdpa-flas
 
 
 @pytest.mark.parametrize(("implementation", "precision"), WAYS)
-def test_attentions_bytes_are_as_predicted(engine: LocalEngine, implementation: Any, precision: Any) -> None:
+def test_the_bytes_of_attention_are_as_predicted(engine: LocalEngine, implementation: Any, precision: Any) -> None:
     cell = AttentionCell(implementation=implementation, precision=precision, batch=8, seq_len=2048, d_head=64,
                          warmup_steps=2, min_steps=3, max_steps=3)  # fmt: skip
     found = outcome(engine, "attention", cell).measurement
@@ -53,7 +53,8 @@ def test_attentions_bytes_are_as_predicted(engine: LocalEngine, implementation: 
 @pytest.mark.parametrize("checkpoint_blocks", [0, 1, 4])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_training_step_is_as_predicted(engine: LocalEngine, precision: Any, checkpoint_blocks: int) -> None:
-    """Every part to a few KiB; the allocator rounds up; a checkpointed block says what it saves the second time."""
+    """Every part agrees to a few KiB, because the allocator rounds up; a checkpointed block reports what it saves in
+    its second run."""
     shape: dict[str, Any] = size_named("small").numbers
     cell = MemoryCell(**shape, context=512, mode="train", precision=precision, checkpoint_blocks=checkpoint_blocks)
     found = outcome(engine, "memory", cell).measurement
@@ -77,7 +78,8 @@ FUSED = [("sdpa-flash", "bf16"), ("sdpa-efficient", "fp32"), ("sdpa-cudnn", "fp1
 def test_an_iteration_that_is_not_computed_takes_the_same_memory(
     engine: LocalEngine, implementation: Any, precision: Any, causal: bool
 ) -> None:
-    """A trial of the frontier against iterations that were computed, to the kernels' small change."""
+    """A trial of the frontier is compared with computed iterations, and agrees except for small allocations of the
+    kernels."""
     cell = AttentionCell(implementation=implementation, precision=precision, batch=8, seq_len=8192, d_head=64,
                          causal=causal, warmup_steps=2, min_steps=3, max_steps=3)  # fmt: skip
     issued, computed = (
@@ -88,9 +90,9 @@ def test_an_iteration_that_is_not_computed_takes_the_same_memory(
 
 
 def test_a_fused_kernels_frontier_takes_no_longer_than_its_allocations(tmp_path: Path) -> None:
-    """All of the card: millions of tokens, over which the kernel would compute for minutes a trial. Ten tensors as wide
-    as the queries (q, k, v, output, four gradients; the queries' once more in float32): 20 numbers of 2 bytes a token
-    and channel at the most."""
+    """With all memory of the card a trial has millions of tokens, which the kernel would compute for minutes. There are
+    ten tensors as wide as the queries (q, k, v, output, four gradients; the queries' once more in float32), at most 20
+    numbers of 2 bytes for each token and channel."""
     words = "--attention sdpa-flash --d-heads 128 --precisions bf16 --step 262144 --device cuda"
     db = tmp_path / "r.duckdb"
     done = run_apart("frontier", *words.split(), db=db)

@@ -1,4 +1,5 @@
-"""What precision costs: sums against NumPy, errors against float64 written twice, statistics by hand, dtypes."""
+"""The cost of precision: sums compared with NumPy, errors with a second float64 model, statistics by hand, and
+dtypes."""
 
 import math
 from dataclasses import replace
@@ -44,7 +45,7 @@ from tests.runner.models.reference_model import logits as reference_logits
 
 CPU = Device("cpu")
 NUMPY: dict[str, Any] = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64}
-#: Four ways to add a thousand hundredths, and the sums that the assignment's text leads to.
+#: Four ways to add a thousand hundredths, and the sums that follow from the assignment's text.
 SUMS = [("fp32", "fp32", False, 10.0001335), ("fp16", "fp16", False, 9.953125),
         ("fp32", "fp16", False, 10.0021362), ("fp32", "fp16", True, 10.0021362)]  # fmt: skip
 TINY = {"d_model": 16, "d_ff": 24, "layers": 2, "heads": 2, "vocabulary": 32, "batch": 2, "context": 6}
@@ -66,7 +67,7 @@ def measured(asked: NumericsCell | AccumulationCell, *, limit_bytes: int | None 
 
 
 @pytest.mark.parametrize("value", [1.0, 0.01, 9.953125, 10.0, 2047.0, 6e-5, 3e-8, 0.0])
-def test_spacing_and_rounding_are_numpys(value: float) -> None:
+def test_spacing_and_rounding_equal_numpys(value: float) -> None:
     names: tuple[FloatName, ...] = ("fp16", "fp32", "fp64")
     for name in names:
         kind = NUMPY[name]
@@ -75,7 +76,7 @@ def test_spacing_and_rounding_are_numpys(value: float) -> None:
     assert floats.round_to_format(value, "bf16") == torch.tensor(value, dtype=torch.bfloat16).item()
 
 
-def test_the_ends_of_a_format() -> None:
+def test_the_limits_of_a_format() -> None:
     assert floats.round_to_format(65519.0, "fp16") == 65504.0 == floats.FORMATS["fp16"].largest
     assert floats.round_to_format(65520.0, "fp16") == math.inf
     assert floats.round_to_format(-1e6, "fp16") == -math.inf
@@ -104,8 +105,9 @@ def test_the_four_sums_bit_by_bit(accumulator: FloatName, addend: FloatName, upc
     assert values["error"] == values["total"] - 10.0
 
 
-def test_fp16_slips_where_its_numbers_are_too_far_apart() -> None:
-    """From 4 on they are 1/256 apart: the nearest to 0.0100021 is 3/256, a sixth too much. Near 10 it is 1/128."""
+def test_fp16_sums_drift_where_its_numbers_are_too_far_apart() -> None:
+    """From 4 on, numbers are 1/256 apart: the nearest to 0.0100021 is 3/256, a sixth too much. Near 10 the spacing is
+    1/128."""
     found = measured(AccumulationCell(accumulator="fp16", addend="fp16"))
     partial = {row.addend: row for row in found.details["partial_sums"] if isinstance(row, PartialSumRow)}
     slips_at = found.values["slips_at"]
@@ -128,10 +130,11 @@ def exact_tables(context: int, head_width: int) -> torch.Tensor:
 
 
 def test_the_reference_is_float64_throughout() -> None:
-    """Against the model in NumPy, to the last digits; with float32 anywhere on the way they would differ at 1e-7."""
+    """It agrees with the model in NumPy to the last digits; float32 anywhere in between would cause a difference of
+    1e-7."""
     step = ModelStep(cell(precision="fp32", attention="sdpa").step(), CPU)
     widen(step.workload, torch.float64)
-    step.model.rope_2te = exact_tables(6, 8)  # those of the model are rounded to float32, on purpose
+    step.model.rope_2te = exact_tables(6, 8)  # the model's own tables are rounded to float32 on purpose
     weights = {name: value.detach().numpy() for name, value in step.model.state_dict().items()}
     expected = reference_logits(weights, step.workload.inputs[0].numpy(), heads=2)
     found = step.model(step.workload.inputs[0])
@@ -140,7 +143,7 @@ def test_the_reference_is_float64_throughout() -> None:
 
 
 def test_the_gradients_of_the_reference_by_differences() -> None:
-    """Along a random direction, (L(w + hv) − L(w − hv)) / 2h is the gradient times v."""
+    """Along a random direction v, (L(w + hv) − L(w − hv)) / 2h equals the gradient times v."""
     step = ModelStep(cell(precision="fp32").step(), CPU)
     expected = run_reference_pass(step, torch.float64, device=CPU)
     torch.manual_seed(1)
@@ -157,7 +160,7 @@ def test_the_gradients_of_the_reference_by_differences() -> None:
 
 
 def test_errors_against_a_second_computation() -> None:
-    """The row's errors of bf16 beside the same passes made here, the reference in NumPy."""
+    """The row's errors of bf16 agree with the same passes computed here, with the reference in NumPy."""
     values = measured(cell()).values
     step = ModelStep(cell().step(), CPU)
     weights = {name: value.detach().double().numpy() for name, value in step.model.state_dict().items()}
@@ -177,7 +180,7 @@ def test_errors_against_a_second_computation() -> None:
 
 
 def test_errors_by_hand() -> None:
-    """Gradients (3, 4) and (0, 0, 12) for (3, 0) and (5, 0, 12): off by 4 and by 5, of √(9 + 169)."""
+    """Gradients (3, 4) and (0, 0, 12) instead of (3, 0) and (5, 0, 12): errors of 4 and 5, relative to √(9 + 169)."""
 
     def made(*gradients: list[float], loss: float) -> Pass:
         named = {name: torch.tensor(values) for name, values in zip("ab", gradients, strict=True)}
@@ -194,7 +197,7 @@ def test_errors_by_hand() -> None:
     assert [lost[name] for name in ("loss", "loss_error", "gradient_error", "worst_gradient")] == [None] * 4
 
 
-def test_a_precision_is_finer_than_the_next() -> None:
+def test_each_precision_has_a_smaller_error_than_the_next() -> None:
     found = {name: measured(cell(precision=name)).values for name in ("fp32", "fp16", "bf16")}
     sizes = [found[name]["gradient_error"] for name in ("fp32", "fp16", "bf16")]
     assert sizes[0] < 5e-6 < sizes[1] < sizes[2] < 5e-2
@@ -217,7 +220,7 @@ def test_the_gradient_scale_is_halved_until_gradients_are_finite() -> None:
         torch.testing.assert_close(found.gradients[name], gradient, rtol=1e-2, atol=1e-4)
 
 
-def test_a_reference_that_is_too_much_is_fp32_and_fp32_has_no_error_then() -> None:
+def test_the_reference_is_fp32_without_memory_for_float64_and_fp32_then_has_no_error() -> None:
     assert reference_dtype(cell(), CPU, limit_bytes=None) == "fp64"
     large = replace(cell(), d_model=1600, d_ff=4288, layers=48, heads=25, vocabulary=10_000, batch=4, context=512)
     assert reference_dtype(large, CPU, limit_bytes=2**60) == "fp32"
@@ -228,7 +231,7 @@ def test_a_reference_that_is_too_much_is_fp32_and_fp32_has_no_error_then() -> No
     assert measured(cell(precision="bf16"), limit_bytes=1).values["gradient_error"] > 1e-3
 
 
-def test_tf32_is_skipped_where_there_is_none() -> None:
+def test_tf32_is_skipped_on_devices_without_it() -> None:
     with pytest.raises(Skipped, match="TF32 needs an NVIDIA GPU"):
         measured(cell(precision="tf32"))
 
@@ -237,7 +240,7 @@ def test_tf32_is_skipped_where_there_is_none() -> None:
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
-def test_dtypes_are_those_of_a_pass_done_by_hand(name: str) -> None:
+def test_dtypes_equal_those_of_a_pass_done_by_hand(name: str) -> None:
     kind = getattr(torch, name)
     seen = dtypes.run_toy_pass(torch.autocast("cpu", dtype=kind), device=torch.device("cpu"), weights=torch.float32)
     toy, x = dtypes.Toy(), torch.randn(8, dtypes.TOY_INPUTS)
@@ -266,7 +269,8 @@ def test_dtypes_of_the_transformer() -> None:
 
 
 def test_overflow_by_hand() -> None:
-    """300² = 90,000: more than fp16's 65,504, and in bf16 176 · 512 = 90,112. Half of these tokens are of ones."""
+    """300² = 90,000 is more than fp16's 65,504, and in bf16 it is 176 · 512 = 90,112. Half of these tokens consist of
+    ones."""
     x = torch.ones(1, 4, 16)
     x[:, :2] = 300
     found = normalization.measure_statistic(x, statistic="mean of squares", computed_in="fp16")
@@ -274,7 +278,7 @@ def test_overflow_by_hand() -> None:
     coarse = normalization.measure_statistic(x, statistic="mean of squares", computed_in="bf16")
     assert coarse["overflowed_share"] == 0
     assert coarse["error"] == pytest.approx(math.sqrt(2 * 112**2 / (2 * 90_000**2 + 2)), rel=1e-6)
-    # 1/√∞ is 0: the output of those tokens is nothing at all, and nobody is told.
+    # 1/√∞ is 0, so the output of those tokens is zero without any warning.
     output = normalization.measure_statistic(x, statistic="output", computed_in="fp16")
     assert (output["overflowed_share"], output["underflowed_share"]) == (0.0, 0.5)
     tiny = normalization.measure_statistic(x / 300 * 2**-14, statistic="mean of squares", computed_in="fp16")
@@ -298,7 +302,7 @@ def test_streams_of_the_first_and_the_last_block() -> None:
 # ------------------------------------------------------------------------------------------------------- a whole sweep
 
 
-def test_a_sweep_and_what_show_says_of_it(tmp_path: Path) -> None:
+def test_a_sweep_and_the_output_of_show(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     shape = ",".join(f"{name}={TINY[name]}" for name in ("d_model", "d_ff", "layers", "heads", "vocabulary"))
     words = ("--experiment", "numerics", "--shape", shape, "--contexts", "6", "--batch", "2", "--device", "cpu")
@@ -314,7 +318,9 @@ def test_a_sweep_and_what_show_says_of_it(tmp_path: Path) -> None:
     }
     found = {one.row.precision: one.row for one in load_precisions(db, Selection())}
     assert {name: row.status for name, row in found.items()} == {"fp32": "ok", "tf32": "skipped", "bf16": "ok"}
-    assert found["bf16"].gradient_error == measured(cell()).values["gradient_error"]  # the same in another process
+    assert (
+        found["bf16"].gradient_error == measured(cell()).values["gradient_error"]
+    )  # another process gives the same value
     assert load_sensitivities(db, found["bf16"].cell_id)
     assert read(db, "SELECT count(*) AS n FROM dtypes WHERE model = 'toy' AND part = 'parameter'")[0]["n"] == 2 * 4
     shown = run("show", db=db).stdout

@@ -1,4 +1,4 @@
-"""Does a real step do what its mode and precision say, and does its row say what it did?"""
+"""A real step does what its mode and precision say, and its row records what it did."""
 
 import statistics
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from tests.command import tiny
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Several spin while they wait, which here only slows the neighbors down."""
+    """Sets one thread: several spin while they wait, which here only slows down other processes."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -51,7 +51,7 @@ def test_a_real_cell(mode: Mode, dtype: str) -> None:
     samples = [row for row in measurement.details["samples"] if isinstance(row, SampleRow)]
     sums = ("forward_backward", "step") if mode in ("backward", "train") else ("step",)
     assert tuple(timings) == PHASES[mode] + sums
-    assert len(samples) == len(timings) * 4, "one warm-up and three measured steps of each"
+    assert len(samples) == len(timings) * 4, "each phase has one warm-up and three measured steps"
     assert values["parameters"] == parameter_count(cell) == 2 * 2048 * 64 + 2 * (4 * 64**2 + 3 * 64 * 192 + 2 * 64) + 64
     median = statistics.median(row.duration_ms for row in samples if row.phase == "step" and not row.is_warmup)
     assert timings["step"].median_ms == pytest.approx(median)
@@ -62,9 +62,9 @@ def test_a_real_cell(mode: Mode, dtype: str) -> None:
     assert (values["steps"], values["stopped_by"], values["mfu"]) == (3, "max_steps", None)
     assert 0.0 < values["phase_sum_share"] <= 1.0
     assert (values["loss"] is None) == (mode in ("inference", "forward"))
-    assert mode in ("inference", "forward") or 6.0 < values["loss"] < 9.0, "ln 2048 is 7.6"
+    assert mode in ("inference", "forward") or 6.0 < values["loss"] < 9.0, "the loss of random logits is ln 2048 = 7.6"
     assert "compile_seconds" not in values
-    assert values["peak_allocated_bytes"] is values["peak_reserved_bytes"] is None, "nobody counts them on a CPU"
+    assert values["peak_allocated_bytes"] is values["peak_reserved_bytes"] is None, "they are not counted on a CPU"
     assert values["bound"] is values["device_share"] is None, "a CPU's call returns when its work is done"
     assert {(row.loop_ms, row.device_ms) for row in timings.values()} == {(None, None)}
     assert min(values["page_faults"], values["context_switches"]) >= 0
@@ -79,14 +79,14 @@ def test_a_training_step_lowers_the_loss_and_leaves_no_gradients(dtype: str) -> 
         step(lambda: None)
         assert step.loss is not None
         losses.append(step.loss.item())
-    assert losses == sorted(losses, reverse=True), "the same tokens again and again are learnt"
+    assert losses == sorted(losses, reverse=True), "repeated tokens are learned"
     assert losses[0] - losses[-1] > 0.5
     assert all(parameter.grad is None for parameter in step.model.parameters()), (
         "zero_grad is counted with the optimizer"
     )
 
 
-def test_modes_do_what_their_names_say() -> None:
+def test_each_mode_does_what_its_name_says() -> None:
     def after(mode: Mode) -> tuple[ModelStep, bool, bool]:
         step = ModelStep(tiny(mode=mode), Device("cpu"))
         before = [parameter.clone() for parameter in step.model.parameters()]
@@ -104,7 +104,7 @@ def test_modes_do_what_their_names_say() -> None:
     assert after("train")[1]
 
 
-def test_inference_keeps_no_graph_and_forward_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forward_keeps_a_graph_and_inference_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     outputs: list[torch.Tensor] = []
     forward = ModelStep.forward
 
@@ -145,7 +145,7 @@ def test_tf32_is_skipped_on_a_cpu() -> None:
         measured(tiny(precision="tf32"))
 
 
-def test_what_the_cell_is_doing_is_reported_in_order() -> None:
+def test_the_stages_of_a_cell_are_reported_in_order() -> None:
     said: list[str] = []
     cell = tiny(warmup_steps=2)
     measure_step(

@@ -1,4 +1,4 @@
-"""Timelines: allocations followed by hand, and a recorded one checked against the allocator's own totals."""
+"""Timelines: allocations followed by hand, and a recorded timeline checked against the allocator's own totals."""
 
 import re
 from collections.abc import Sequence
@@ -30,7 +30,8 @@ def event(at_us: int, address: int, change: int) -> MemoryEvent:
 
 
 def test_lives_and_peak_by_hand() -> None:
-    """50 bytes were there; 100 come and go at one address, 30 at another; 20 go whose birth nobody saw."""
+    """50 bytes existed before; 100 are allocated and freed at one address, 30 at another; 20 are freed whose allocation
+    was not seen."""
     events = [event(0, 8, 100), event(5, 8, -100), event(6, 16, 30), event(7, 24, -20), event(9, 8, 60)]
     history = follow(events, held=[Allocation(0, 50, None)])
     assert [(life.address, life.bytes, life.born, life.died) for life in history.allocations] == [
@@ -42,13 +43,13 @@ def test_lives_and_peak_by_hand() -> None:
     assert sorted(life.bytes for life in history.at_peak()) == [20, 50, 100]
 
 
-def test_an_address_used_again_ends_whatever_lay_there() -> None:
+def test_reusing_an_address_ends_the_block_that_was_there() -> None:
     history = follow([event(0, 8, 100), event(4, 8, 10)])
     assert [(life.bytes, life.died) for life in history.allocations] == [(100, 1), (10, None)]
     assert (history.lost_events, history.peak_bytes) == (1, 100)
 
 
-def test_nothing_but_what_was_there() -> None:
+def test_a_timeline_without_events() -> None:
     history = follow([], held=[Allocation(8, 64, None)])
     assert (history.peak_bytes, history.baseline_bytes, history.peak, history.peak_at_us) == (64, 64, None, 0)
     assert len(history.at_peak()) == 1
@@ -77,7 +78,7 @@ def test_phases_by_position() -> None:
     assert phase_of(1, [2], ["forward"]) is None
 
 
-def test_stacks_are_kept_once_and_name_no_folder_of_the_machine() -> None:
+def test_stacks_are_stored_once_without_folders_of_the_machine() -> None:
     stacks = Stacks()
     here = __file__.replace("tests/runner/measure/test_timeline.py", "runner/models/transformer.py")
     frames = ((here, 85, "forward"), ("/opt/x/lib/python3.11/site-packages/torch/nn/functional.py", 9, "linear"))
@@ -119,7 +120,7 @@ def recorded(request: pytest.FixtureRequest) -> Recorded:
 
 
 def totals(recorded: Recorded) -> dict[int, int]:
-    """The bytes alive after each microsecond in which something happened, from the rows alone."""
+    """Returns the bytes in use after each microsecond with an event, computed from the rows alone."""
     changes: dict[int, int] = {}
     for row in recorded.allocations:
         changes[row.born_us] = changes.get(row.born_us, 0) + row.allocated_bytes
@@ -143,7 +144,8 @@ def test_the_sum_of_the_allocations_is_the_peak(recorded: Recorded) -> None:
 
 
 def test_the_rows_reproduce_the_allocators_peak_of_every_phase(recorded: Recorded) -> None:
-    """`phase_peaks` on a CPU come from the allocator's own running total, the rows from following each allocation."""
+    """On a CPU `phase_peaks` come from the allocator's own running total, and the rows from following each
+    allocation."""
     total, ends = totals(recorded), [mark.at_us for mark in recorded.marks[1:]]
     before = 0
     for mark, end, peak in zip(recorded.marks, [*ends, None], recorded.peaks, strict=True):
@@ -153,7 +155,7 @@ def test_the_rows_reproduce_the_allocators_peak_of_every_phase(recorded: Recorde
         before = within[-1]
 
 
-def test_births_and_deaths_are_in_order_and_nothing_overlaps(recorded: Recorded) -> None:
+def test_blocks_are_in_order_and_do_not_overlap(recorded: Recorded) -> None:
     rows = recorded.allocations
     assert [row.allocation for row in rows] == list(range(len(rows)))
     assert [row.born_us for row in rows] == sorted(row.born_us for row in rows)
@@ -178,7 +180,7 @@ def test_marks_are_the_phases_in_order(recorded: Recorded) -> None:
     assert {row.phase for row in recorded.allocations} >= {"forward", None}
 
 
-def test_every_allocation_has_a_category_and_born_ones_a_place(recorded: Recorded) -> None:
+def test_every_allocation_has_a_category_and_new_ones_a_stack(recorded: Recorded) -> None:
     assert all(row.category != "unknown" for row in recorded.allocations)
     born = [row for row in recorded.allocations if row.phase]
     assert all(row.operation and row.operation.startswith("aten::") and row.stack is not None for row in born)
@@ -192,7 +194,7 @@ def test_every_allocation_has_a_category_and_born_ones_a_place(recorded: Recorde
         backward = [row for row in born if row.category == "gradient"]
         assert {row.phase for row in backward} == {"backward"}
         assert len(backward) == sum(row.category == "parameter" for row in recorded.allocations)
-        # A gradient is known by the module whose weight it belongs to, and its stack is that of the forward pass.
+        # A gradient is identified by the module of its weight, and its stack is that of the forward pass.
         named = [row for row in backward if row.module == "blocks.1.feed_forward.gate"]
         assert named
         assert "runner/models/transformer.py" in recorded.stacks[named[0].stack or 0].frames

@@ -1,4 +1,4 @@
-"""Are the times that a cell reports the times that its phases took? With steps of known length."""
+"""The times that a cell reports are those of its phases: tested with steps of known length."""
 
 import gc
 import statistics
@@ -14,13 +14,13 @@ from runner.schema import PHASES, Phase, new_id
 
 THREE: tuple[Phase, ...] = ("forward", "loss", "backward")
 SLEEPS_MS = {"forward": 12.0, "loss": 4.0, "backward": 24.0}
-#: A busy machine wakes a sleeper late, never early.
+#: A busy machine wakes a sleeping process late, never early.
 LATE_MS = 200.0
 
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Several spin while they wait, which here only slows the neighbors down."""
+    """Sets one thread: several spin while they wait, which here only slows down other processes."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -28,7 +28,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def sleeping(log: list[str] | None = None, *, first_ms: float = 0.0) -> Step:
-    """A step of three phases of known length; the first step sleeps `first_ms` more, in its forward phase."""
+    """Returns a step of three phases of known length; the first step sleeps `first_ms` longer, in its forward phase."""
     extra = [first_ms]
 
     def step(mark: Callable[[], None]) -> None:
@@ -67,15 +67,15 @@ def test_each_phase_takes_as_long_as_it_slept() -> None:
         for taken in steps.samples:
             assert SLEEPS_MS[phase] <= taken.device_ms[place] < SLEEPS_MS[phase] + LATE_MS
     for taken in steps.samples:
-        assert 40.0 <= sum(taken.device_ms) <= taken.step_ms, "the phases lie inside the step"
+        assert 40.0 <= sum(taken.device_ms) <= taken.step_ms, "the phases are within the step"
         assert taken.step_ms - sum(taken.device_ms) < LATE_MS
-        assert taken.host_ms == taken.device_ms, "a CPU has one clock"
+        assert taken.host_ms == taken.device_ms, "a CPU has only one clock"
     assert 0.2 < steps.phase_sum_share <= 1.0
     assert steps.clock == "host"
     assert sum(taken.step_ms for taken in steps.samples) <= steps.measure_seconds * 1e3
 
 
-def test_warm_up_steps_are_kept_and_counted_nowhere() -> None:
+def test_warm_up_steps_are_kept_but_not_counted() -> None:
     steps = measure(sleeping(first_ms=400.0), Device("cpu"), phases=THREE, limits=limits(warmup=2))
     assert (len(steps.samples), len(steps.measured), steps.warmup) == (5, 3, 2)
     assert steps.samples[0].step_ms >= 440.0
@@ -90,18 +90,18 @@ def test_warm_up_steps_are_kept_and_counted_nowhere() -> None:
     assert step.mean_ms == pytest.approx(statistics.fmean(taken.step_ms for taken in steps.samples[2:]))
 
 
-def test_timings_and_samples_worked_out_by_hand() -> None:
+def test_timings_and_samples_computed_by_hand() -> None:
     cold, one = sample(90.0, 9.0, 900.0, step_ms=999.0), sample(1.0, 2.0, 3.0, step_ms=8.0)
     two, three = sample(2.0, 2.0, 4.0, step_ms=10.0), sample(6.0, 2.0, 2.0, step_ms=12.5)
     steps = steps_of([cold, one, two, three], warmup=1)
-    assert steps.phase_sum_share == pytest.approx(0.8), "of 6/8, 8/10 and 10/12.5"
+    assert steps.phase_sum_share == pytest.approx(0.8), "the median of 6/8, 8/10 and 10/12.5"
     timings = {row.phase: row for row in steps.timings(new_id(), new_id())}
     assert list(timings) == ["forward", "loss", "backward", "forward_backward", "step"]
     assert (timings["forward"].median_ms, timings["forward"].mean_ms) == (2.0, 3.0)
-    assert timings["forward"].std_ms == pytest.approx(7**0.5), "sample standard deviation of 1, 2, 6"
+    assert timings["forward"].std_ms == pytest.approx(7**0.5), "the sample standard deviation of 1, 2 and 6"
     assert timings["forward"].host_median_ms == 3.0
     assert timings["loss"].std_ms == 0.0
-    # 6, 8 and 10: not 2 + 2 + 3, because medians do not add.
+    # The median of 6, 8 and 10, not 2 + 2 + 3, because medians do not add.
     assert timings["forward_backward"].median_ms == 8.0
     assert (timings["step"].median_ms, timings["step"].clock) == (10.0, "host")
     assert timings["step"].low_ms is timings["step"].high_ms is None, "three samples have no interval"
@@ -118,7 +118,7 @@ def test_a_training_step_keeps_the_optimizer_out_of_forward_backward() -> None:
     assert steps_of([sample(1.0, step_ms=1.0)], phases=("forward",)).reported() == ("forward", "step")
 
 
-def test_what_happens_between_steps_is_outside_every_clock() -> None:
+def test_work_between_steps_is_not_timed() -> None:
     log: list[str] = []
 
     def between(number: int) -> None:
@@ -130,7 +130,7 @@ def test_what_happens_between_steps_is_outside_every_clock() -> None:
     )
     assert log == ["between 0", "step", "between 1", "step", "between 2", "step"]
     assert all(taken.step_ms < 40.0 + LATE_MS for taken in steps.samples)
-    # Before the first measured step it counts as warming up: 0.3 s twice and one step.
+    # Before the first measured step it counts as warm-up: 0.3 s twice and one step.
     assert steps.warmup_seconds >= 0.64
     assert steps.measure_seconds < steps.warmup_seconds
 
@@ -140,12 +140,12 @@ def quick(mark: Callable[[], None]) -> None:
     mark()
 
 
-def test_stops_at_the_most_steps() -> None:
+def test_stops_at_the_maximum_of_steps() -> None:
     steps = measure(quick, Device("cpu"), phases=("forward",), limits=limits(least=4, most=4))
     assert (len(steps.measured), steps.stopped_by) == (4, "max_steps")
 
 
-def test_stops_when_time_is_up_but_never_before_the_least_steps() -> None:
+def test_stops_when_time_is_up_but_not_before_the_minimum_of_steps() -> None:
     steps = measure(quick, Device("cpu"), phases=("forward",), limits=limits(least=4, most=10_000, seconds=0.0))
     assert (len(steps.measured), steps.stopped_by) == (4, "max_seconds")
     restless = measure(
@@ -153,11 +153,13 @@ def test_stops_when_time_is_up_but_never_before_the_least_steps() -> None:
     )
     assert restless.stopped_by == "max_seconds"
     assert restless.measure_seconds >= 0.2
-    assert restless.measure_seconds - restless.samples[-1].step_ms / 1e3 < 0.2 + LATE_MS / 1e3, "not one step more"
+    assert restless.measure_seconds - restless.samples[-1].step_ms / 1e3 < 0.2 + LATE_MS / 1e3, (
+        "no further step is measured"
+    )
 
 
 def test_stops_when_the_interval_is_narrow() -> None:
-    """Steps as exact as spinning makes them; on a busy machine it may take some more of them."""
+    """Steps are as exact as spinning makes them; a busy machine may need some more of them."""
 
     def exact(mark: Callable[[], None]) -> None:
         end = time.perf_counter() + 0.001
@@ -174,7 +176,7 @@ def test_stops_when_the_interval_is_narrow() -> None:
     assert summary.high - summary.low <= 0.03 * summary.median
 
 
-def test_warm_up_time_is_not_taken_from_the_limit() -> None:
+def test_warm_up_time_does_not_count_towards_the_limit() -> None:
     steps = measure(
         sleeping(first_ms=300.0),
         Device("cpu"),
@@ -185,7 +187,7 @@ def test_warm_up_time_is_not_taken_from_the_limit() -> None:
 
 
 def alternating() -> Step:
-    """Steps of 2 and 12 ms in turn: their median has no narrow interval."""
+    """Returns a step that takes 2 and 12 ms in turn, so that its median has no narrow interval."""
     times = [0.002, 0.012] * 10_000
 
     def step(mark: Callable[[], None]) -> None:
@@ -196,7 +198,7 @@ def alternating() -> Step:
 
 
 @pytest.mark.parametrize("phases", [("forward",), ("forward", "loss"), PHASES["train"]])
-def test_a_step_that_marks_other_phases_than_it_has_is_our_mistake(phases: tuple[Phase, ...]) -> None:
+def test_a_step_that_marks_wrong_phases_is_an_internal_error(phases: tuple[Phase, ...]) -> None:
     with pytest.raises(AssertionError, match=f"4 marks for {len(phases)} phases"):
         measure(sleeping(), Device("cpu"), phases=phases, limits=limits())
     assert gc.isenabled(), "also when a step fails"
@@ -223,7 +225,7 @@ def test_garbage_is_not_collected_while_steps_are_timed() -> None:
         (0, ["measure", "step"]),
     ],
 )
-def test_nobody_is_woken_just_before_the_first_measured_step(warmup: int, expected: list[str]) -> None:
+def test_progress_is_not_reported_just_before_the_first_measured_step(warmup: int, expected: list[str]) -> None:
     log: list[str] = []
 
     def step(mark: Callable[[], None]) -> None:

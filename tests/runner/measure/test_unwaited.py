@@ -1,7 +1,7 @@
-"""Steps that nobody waits for: are loops timed from step to step, and traced work divided where its markers stand?
+"""Steps that are not waited for: a loop is timed from step to step, and markers divide traced work into phases.
 
-By hand, and with steps of known length on a CPU, whose marks are the host's clock. On a GPU, that these times are those
-of the device is for tests/runner/measure/test_unwaited_gpu.py.
+Tested by hand, and with steps of known length on a CPU, which uses the host's clock for its marks.
+tests/runner/measure/test_unwaited_gpu.py tests on a GPU that these times are the device's.
 """
 
 import gc
@@ -28,13 +28,13 @@ from runner.schema import Phase, new_id
 
 CPU = Device("cpu")
 TWO: tuple[Phase, ...] = ("forward", "backward")
-#: A busy machine wakes a sleeper late, never early.
+#: A busy machine wakes a sleeping process late, never early.
 LATE_MS = 200.0
 
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Several spin while they wait, which here only slows the neighbors down."""
+    """Sets one thread: several spin while they wait, which here only slows down other processes."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -42,7 +42,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def sleeping(mark: Callable[[], None]) -> None:
-    """Forward takes 4 ms, backward 8."""
+    """Runs a step whose forward takes 4 ms and whose backward takes 8."""
     for seconds in (0.004, 0.008):
         time.sleep(seconds)
         mark()
@@ -61,8 +61,8 @@ def test_a_loop_is_half_a_second_of_five_to_fifty_steps() -> None:
 
 
 @pytest.mark.parametrize(("ends", "least_ms"), [("next step", 18.0), ("last phase", 12.0)])
-def test_a_step_of_a_loop_takes_until_the_next_begins(ends: StepEnd, least_ms: float) -> None:
-    """What lies between steps takes 6 ms, which belong to the step, or else to nothing."""
+def test_a_step_of_a_loop_lasts_until_the_next_begins(ends: StepEnd, least_ms: float) -> None:
+    """The work between steps takes 6 ms, which count to the step or to nothing."""
     steps, numbers, collecting = measured(warmup=1), list[int](), list[bool]()
 
     def between(number: int) -> None:
@@ -72,7 +72,7 @@ def test_a_step_of_a_loop_takes_until_the_next_begins(ends: StepEnd, least_ms: f
 
     loop = time_loop(sleeping, CPU, steps=steps, between=between, ends=ends)
     count = loop_length(steps.summary.median)
-    assert numbers == list(range(4, 4 + count + 1)), "counted on from one warm-up and three measured steps"
+    assert numbers == list(range(4, 4 + count + 1)), "numbered after one warm-up and three measured steps"
     assert not any(collecting)
     assert gc.isenabled()
     assert (len(loop.samples), loop.warmup, len(loop.measured)) == (count, SETTLING, count - 2)
@@ -88,7 +88,7 @@ def test_a_step_of_a_loop_takes_until_the_next_begins(ends: StepEnd, least_ms: f
     assert medians["forward_backward"] == pytest.approx(expected), "summed step by step, without the first two"
 
 
-def test_collecting_garbage_goes_on_after_a_loop_that_fails() -> None:
+def test_garbage_is_collected_again_after_a_loop_that_fails() -> None:
     def failing(mark: Callable[[], None]) -> None:
         raise RuntimeError("no more")
 
@@ -97,7 +97,7 @@ def test_collecting_garbage_goes_on_after_a_loop_that_fails() -> None:
     assert gc.isenabled()
 
 
-def test_a_cpu_has_neither_time() -> None:
+def test_a_cpu_has_neither_loop_nor_device_time() -> None:
     def never(number: int) -> None:
         raise AssertionError
 
@@ -109,7 +109,7 @@ def test_a_cpu_has_neither_time() -> None:
 
 
 class SleepingDevice(Device):
-    """A CPU that passes for CUDA, with the host's clock for its events."""
+    """A CPU that acts as a CUDA device, with the host's clock for its events."""
 
     def __init__(self) -> None:
         super().__init__("cpu")
@@ -119,7 +119,7 @@ class SleepingDevice(Device):
         return ClockMark(time.perf_counter_ns(), None)
 
     def synchronize(self) -> None:
-        """Nothing runs on after its call."""
+        """Does nothing, because no work continues after its call."""
 
 
 @pytest.mark.parametrize("traced", [(3.0, 5.0), None])
@@ -138,7 +138,7 @@ def test_the_traced_step_comes_after_the_loop(
     steps = measured()
     clocks = measure_unwaited(sleeping, SleepingDevice(), steps=steps, between=numbers.append)
     count = loop_length(steps.summary.median)
-    assert numbers == [*range(3, 3 + count + 1), -1, 3 + count + 1], "each step has a number of its own"
+    assert numbers == [*range(3, 3 + count + 1), -1, 3 + count + 1], "each step has its own number"
     assert 12.0 <= clocks.loop_ms["step"] < 12.0 + LATE_MS
     expected = {"forward": 3.0, "backward": 5.0, "forward_backward": 8.0, "step": 8.0}
     assert clocks.device_ms == (expected if traced else {})
@@ -155,7 +155,7 @@ def test_the_times_reach_the_row_of_their_phase() -> None:
 @pytest.mark.parametrize(
     ("device_ms", "share", "bound"), [(9.5, 0.95, "device"), (9.4, 0.94, "host"), (10.1, 1.01, "device")]
 )
-def test_what_sets_the_time(device_ms: float, share: float, bound: str) -> None:
+def test_what_bounds_a_step(device_ms: float, share: float, bound: str) -> None:
     clocks = Clocks(loop_ms={"step": 10.0}, device_ms={"step": device_ms})
     assert clocks.device_share == pytest.approx(share)
     assert clocks.bound == bound
@@ -179,12 +179,12 @@ TRACED = [
     work("flush", 0, 5),  # before the step
     marker(10),
     work("gemm", 20, 30),
-    work("reduce", 25, 40),  # beside the product: 20 µs for both
+    work("reduce", 25, 40),  # at the same time as the product: 20 µs for both
     marker(50),
     work("Memcpy DtoD (Device -> Device)", 60, 63),
     work("gemm", 70, 80),
     work("Memset (Device)", 90, 91),
-    work("add", 1000, 1001),  # however late the host was
+    work("add", 1000, 1001),  # takes 1 µs, however late the host launched it
     marker(1010),
     work("zero", 1020, 1030),  # after the step
 ]
@@ -195,10 +195,10 @@ def test_markers_divide_work_into_phases() -> None:
     assert GAP_US == 0.33
     expected = (0.020_66, 0.015_66)
     assert phase_times(TRACED, phases=2) == pytest.approx(expected)
-    assert phase_times(TRACED[::-1], phases=2) == pytest.approx(expected), "in whatever order they come"
+    assert phase_times(TRACED[::-1], phases=2) == pytest.approx(expected), "in any order"
 
 
-def test_what_the_host_does_is_no_work_of_the_device() -> None:
+def test_the_hosts_work_is_not_the_devices() -> None:
     with profile(activities=[ProfilerActivity.CPU]) as profiler, record_function("a range"):
         torch.ones(8) + 1
     assert device_work(profiler) == []
@@ -209,7 +209,7 @@ def test_a_phase_without_work_takes_no_time() -> None:
 
 
 @pytest.mark.parametrize("phases", [1, 3])
-def test_other_markers_than_phases_are_no_device_time(phases: int) -> None:
+def test_a_wrong_number_of_markers_gives_no_device_time(phases: int) -> None:
     assert phase_times(TRACED, phases=phases) is None
     assert phase_times([], phases=phases) is None
     assert phase_times([work("add", 0, 1)], phases=phases) is None
@@ -219,7 +219,7 @@ def test_other_markers_than_phases_are_no_device_time(phases: int) -> None:
 
 
 def touching(pages: list[int]) -> Callable[[Callable[[], None]], None]:
-    """A step that writes to so many new pages, another number each time, and sleeps once in each phase."""
+    """Returns a step that writes to this many new pages, another number each time, and sleeps once in each phase."""
 
     def step(mark: Callable[[], None]) -> None:
         with mmap.mmap(-1, pages[0] * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
@@ -231,9 +231,9 @@ def touching(pages: list[int]) -> Callable[[Callable[[], None]], None]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows counts neither")
-def test_new_pages_and_sleeps_are_counted_in_measured_steps_alone() -> None:
+def test_new_pages_and_sleeps_are_counted_only_in_measured_steps() -> None:
     steps = measured(touching([9000, 100, 200, 300]), warmup=1)
-    assert 200 <= steps.usage["page_faults"] < 2000, "on average, and none of the warm-up's 9000"
+    assert 200 <= steps.usage["page_faults"] < 2000, "the average, without the 9000 of the warm-up"
     assert steps.usage["context_switches"] >= 2
 
 

@@ -1,4 +1,4 @@
-"""Are the loop's and the device's time of a step what a GPU takes? Against the same step replayed as CUDA graphs.
+"""The loop time and device time of a step on a GPU, compared with the same step replayed as CUDA graphs.
 
 pytest -m gpu
 """
@@ -52,20 +52,20 @@ def steps(swept: Path) -> dict[tuple[str, str], tuple[dict[str, Any], Timings]]:
 
 
 @pytest.mark.parametrize("mode", ["inference", "train"])
-def test_device_time_is_that_of_the_replayed_graph(steps: Any, mode: str) -> None:
+def test_device_time_equals_that_of_the_replayed_graph(steps: Any, mode: str) -> None:
     replayed = steps[mode, "cuda-graphs"][1]["step"]["median_ms"]
     for backend in ("eager", "cuda-graphs"):
         assert steps[mode, backend][1]["step"]["device_ms"] == pytest.approx(replayed, rel=0.03), backend
 
 
-def test_a_loop_takes_no_longer_than_waiting_and_no_less_than_the_device(steps: Any) -> None:
+def test_loop_time_is_between_device_time_and_step_time(steps: Any) -> None:
     for row, found in steps.values():
         whole = found["step"]
         assert whole["loop_ms"] <= 1.05 * whole["median_ms"], (row["mode"], row["backend"])
         assert whole["device_ms"] <= 1.03 * whole["loop_ms"], (row["mode"], row["backend"])
         assert row["device_share"] == pytest.approx(whole["device_ms"] / whole["loop_ms"])
         assert row["bound"] == ("device" if row["device_share"] >= 0.95 else "host")
-        assert row["bound"] == "device" or row["backend"] == "eager", "a replayed graph waits for nobody"
+        assert row["bound"] == "device" or row["backend"] == "eager", "a replayed graph does not wait for the host"
         assert row["tokens_per_s"] == pytest.approx(4 * 512 / whole["loop_ms"] * 1e3)
         assert min(row["page_faults"], row["context_switches"]) >= 0
 
@@ -81,7 +81,7 @@ def test_the_phases_of_device_time_add_up(steps: Any) -> None:
             assert parts["backward"] > parts["forward"]
 
 
-def test_attention_has_both_times(swept: Path) -> None:
+def test_attention_has_loop_and_device_times(swept: Path) -> None:
     found = rows(swept, "FROM attention")
     assert [row["status"] for row in found] == ["ok"] * 8, [row["message"] for row in found]
     for row in found:
@@ -93,7 +93,7 @@ def test_attention_has_both_times(swept: Path) -> None:
         assert times["step"]["device_ms"] == pytest.approx(times["forward_backward"]["device_ms"])
         assert row["device_share"] == pytest.approx(times["step"]["device_ms"] / times["step"]["loop_ms"])
     large = [row for row in found if (row["implementation"], row["seq_len"]) == ("naive", 4096)]
-    assert {row["bound"] for row in large} == {"device"}, "milliseconds of products"
+    assert {row["bound"] for row in large} == {"device"}, "the products take milliseconds"
 
 
 def test_a_step_that_fails_while_it_is_traced_has_no_device_time() -> None:
@@ -109,7 +109,7 @@ def test_nothing_is_traced_under_nsys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_phases_are_divided_where_the_step_marks_them() -> None:
-    """Two products of known ratio: the second is eight times the first."""
+    """Two products of known ratio: the second has eight times the work of the first."""
     small, large = (torch.randn(n, n, device="cuda") for n in (2048, 4096))
 
     def step(mark: Any) -> None:

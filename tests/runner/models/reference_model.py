@@ -1,9 +1,9 @@
-"""The model a second time, in NumPy and float64, from its formulas: what transformer.py is checked against.
+"""A second implementation of the model in NumPy and float64, from its formulas, with which transformer.py is compared.
 
     logits_btv = logits(weights, tokens_bt, heads=2)
 
-`weights` are arrays by the names of the PyTorch model's state, (outputs, inputs) each. Loops over positions and heads
-instead of clever indexing, and nothing from `runner`, so that the two share no mistake.
+`weights` are arrays by the names in the PyTorch model's state, each of shape (outputs, inputs). The code loops over
+positions and heads instead of indexing cleverly and uses nothing from `runner`, so that the two share no mistake.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 
 def logits(weights: Mapping[str, Array], tokens: NDArray[np.int64], *, heads: int) -> Array:
-    """Logits of shape (batch, time, vocabulary) for tokens of shape (batch, time)."""
+    """Returns logits of shape (batch, time, vocabulary) for tokens of shape (batch, time)."""
     return np.stack([_sequence(weights, sequence, heads) for sequence in tokens])
 
 
@@ -52,7 +52,7 @@ def _attention(block: Mapping[str, Array], x: Array, heads: int) -> Array:
 
 
 def _turn(x: Array) -> Array:
-    """Pair i of position t, as a complex number, times exp(j t / 10,000^(2 i / size))."""
+    """Multiplies pair i of position t, as a complex number, by exp(j t / 10,000^(2 i / size))."""
     time, size = x.shape
     turned = np.zeros_like(x)
     for t in range(time):

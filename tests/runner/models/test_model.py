@@ -1,4 +1,4 @@
-"""The model: size, numbers against NumPy, causality, every attention implementation, compiling, checkpointing."""
+"""The model: sizes, values compared with NumPy, causality, every attention implementation, compiling, checkpointing."""
 
 import math
 from collections.abc import Iterator
@@ -57,12 +57,13 @@ def test_sizes_have_the_published_number_of_parameters(
 
 
 def test_logits_equal_numpy_in_float64() -> None:
-    """Float32 against float64: three layers of products 48 to 80 long leave about 1e-6 on logits of size 1."""
+    """Float32 is compared with float64: three layers with products of length 48 to 80 differ by about 1e-6 on logits of
+    size 1."""
     cell = make_cell()
     model, tokens = Transformer(cell), random_tokens(cell)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if name.endswith("gain"):  # gains of 1 would hide a forgotten one
+            if name.endswith("gain"):  # with gains of 1 a missing gain would not be noticed
                 parameter.uniform_(0.5, 1.5)
         got = model(tokens).numpy()
     weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
@@ -73,14 +74,14 @@ def test_logits_equal_numpy_in_float64() -> None:
 
 
 def test_order_matters() -> None:
-    """Without rotation, attention would not see that two earlier tokens have changed places."""
+    """Without rotary positions, attention would not notice that two earlier tokens were swapped."""
     cell = make_cell()
     swapped = Transformer(cell)(torch.tensor([[3, 4, 5, 6], [4, 3, 5, 6]]))
     assert (swapped[0, 3] - swapped[1, 3]).abs().max() > 1e-3
 
 
-def test_the_gradient_of_a_rotation() -> None:
-    """Against finite differences in float64, and bit for bit what autograd makes of the same sum."""
+def test_the_gradient_of_rotary_positions() -> None:
+    """It agrees with finite differences in float64, and bit for bit with autograd's gradient of the same sum."""
     table = rotary_tables(context=5, head_width=6).double()
     x = torch.randn(2, 3, 5, 6, dtype=torch.float64, requires_grad=True)
 
@@ -95,7 +96,7 @@ def test_the_gradient_of_a_rotation() -> None:
 
 
 @pytest.mark.parametrize("attention", HERE)
-def test_a_later_token_leaves_earlier_logits_alone(attention: str) -> None:
+def test_a_later_token_does_not_change_earlier_logits(attention: str) -> None:
     cell = make_cell(attention=attention)
     model, tokens = Transformer(cell), random_tokens(cell)
     changed = tokens.clone()
@@ -126,10 +127,8 @@ def test_attention_agrees_with_naive_in_outputs_and_gradients(name: str, causal:
 
 @pytest.mark.parametrize("most", [1024, 3])
 @pytest.mark.parametrize("length", [1, 100, 128, 200, 512, 1000])
-def test_the_blocks_of_flex_are_those_that_pytorch_finds(
-    length: int, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Field by field, also where the last block is not full, and where few blocks a row make them larger."""
+def test_the_blocks_of_flex_equal_pytorchs(length: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every field agrees, also if the last block is not full or if few blocks a row make the blocks larger."""
     monkeypatch.setattr(attention_tensors, "MAX_FLEX_BLOCKS", most)
     causal_blocks.cache_clear()
     ours = causal_blocks(length, torch.device("cpu"))
@@ -144,9 +143,9 @@ def test_the_blocks_of_flex_are_those_that_pytorch_finds(
             assert got == wanted
 
 
-# flex compiles itself, and the compiler's own imports warn.
+# flex compiles itself, and the compiler's own imports emit warnings.
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
-def test_what_a_device_lacks_is_said_and_true() -> None:
+def test_implementations_said_to_be_missing_really_fail() -> None:
     for name in set(ATTENTION) - set(HERE):
         assert "only for cuda" in (unavailable(name, "cpu") or "")
         with pytest.raises(RuntimeError, match=r"No viable backend|does not support backward"):
@@ -168,7 +167,8 @@ def test_what_a_device_lacks_is_said_and_true() -> None:
     ],
 )
 def test_the_whole_model_compiles_without_a_graph_break(attention: str, checkpoint_blocks: int, precision: str) -> None:
-    """With every parameter's gradient: PyTorch 2.11 makes some of functions with a backward of their own zeros."""
+    """Every parameter's gradient is compared too: PyTorch 2.11 returns zeros for some functions with their own
+    backward."""
     cell = make_cell(attention=attention, checkpoint_blocks=checkpoint_blocks)
     model, tokens = Transformer(cell), random_tokens(cell)
     found = []
@@ -185,7 +185,7 @@ def test_the_whole_model_compiles_without_a_graph_break(attention: str, checkpoi
         assert error < (1e-5 if precision == "fp32" else 0.05), name  # bfloat16 keeps 8 bits
 
 
-# PyTorch hides this warning by itself, but not where warnings are errors.
+# PyTorch hides this warning itself, but not if warnings are errors.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 def test_blocks_compile_one_by_one() -> None:
     cell = make_cell()
@@ -220,17 +220,17 @@ def test_autocast_and_low_precision_weights() -> None:
     assert low.rope_2te.dtype == torch.float32
     assert "rope_2te" not in low.state_dict()
     low.load_state_dict(model.state_dict())
-    # Bfloat16 keeps 8 bits: 0.4% a rounding, a few percent after three layers.
+    # Bfloat16 has 8 bits: 0.4% for each rounding, and a few percent after three layers.
     torch.testing.assert_close(low(tokens).float(), model(tokens), rtol=0, atol=0.1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_initial_weights_are_a_truncated_normal(dtype: torch.dtype) -> None:
-    """Cutting a normal at 3 leaves variance 1 - 6 phi(3) / (2 Phi(3) - 1) = 0.97334, a std of 0.98658."""
+    """A normal distribution cut at 3 has variance 1 - 6 phi(3) / (2 Phi(3) - 1) = 0.97334, a std of 0.98658."""
     weight = torch.empty(400, 500, dtype=dtype)
     fill_truncated_normal(weight, std=0.2)
     values = weight.double() / 0.2
-    assert 2.97 < values.abs().max() < 3.01  # the bound itself, 0.6, is 0.6016 in bfloat16
+    assert 2.97 < values.abs().max() < 3.01  # the bound of 0.6 itself is 0.6016 in bfloat16
     assert values.std().item() == pytest.approx(0.98658, abs=0.006)
     assert values.mean().item() == pytest.approx(0, abs=0.009)
 

@@ -1,4 +1,4 @@
-"""Own models for tests: their files, and their cells."""
+"""A user's own models for tests: their files and their cells."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -19,7 +19,7 @@ LLAMA, MIXTRAL = f"hf:{HERE}/llama.json,{TINY},head_dim=16", f"hf:{HERE}/mixtral
 
 
 def own_file(folder: Path, body: str, *, name: str = "mine.py") -> str:
-    """Writes a file whose function is `build` and returns what `--model` names."""
+    """Writes a file with a function `build`, and returns the value for `--model`."""
     head = "import torch\nfrom torch import nn\nfrom torch.nn import functional\n\n"
     path = folder / name
     path.write_text(head + dedent(body))
@@ -27,12 +27,12 @@ def own_file(folder: Path, body: str, *, name: str = "mine.py") -> str:
 
 
 def own_step(spec: str, **asked: Any) -> StepCell:
-    """The training step of an own model, in fp32 at 16 tokens, of two samples."""
+    """Returns the cell of a training step of an own model, in fp32, with two samples of 16 tokens."""
     return StepCell(**_fields(spec, asked), min_steps=3, max_steps=3, warmup_steps=1)
 
 
 def own_memory(spec: str, **asked: Any) -> MemoryCell:
-    """The memory of that step."""
+    """Returns the cell of that step's memory."""
     return MemoryCell(**_fields(spec, asked))
 
 

@@ -1,4 +1,4 @@
-"""Own models measured for real: beside our own Transformer, figures worked out by hand, and bare code."""
+"""Measuring a user's own models, compared with our Transformer, with figures computed by hand and with bare code."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from runner.schema import Cell, MemoryCell, NumericsCell, ProfileCell, StepCell
 from tests.runner.own.build import LLAMA, MIXTRAL, MLP, NANO, own_file, own_memory, own_step
 
 CPU = Device("cpu")
-#: Our Transformer through `build`, with our own loss.
+#: Our Transformer as an own model: from `build`, with our own loss.
 OURS = """
 from runner.models.transformer import Transformer
 from runner.schema import StepCell
@@ -73,15 +73,15 @@ def test_our_model_through_build_has_the_same_loss_and_operations(tmp_path: Path
 
 
 def test_operations_of_a_small_network_by_hand() -> None:
-    """64 → 256 → 10 with 2 images: 2·2·(64·256 + 256·10) forward. Backward has both products but that of the input's
-    gradient, which nobody needs: twice as much less 2·2·64·256."""
+    """64 → 256 → 10 with 2 images: 2·2·(64·256 + 256·10) forward. Backward has two products for each, except for the
+    input's gradient, which is not needed: twice as much minus 2·2·64·256."""
     counted = count_cell(own_step(MLP, context=0, attention="own"), None)
     assert counted is not None
     assert counted.forward == 4 * (64 * 256 + 256 * 10)
     assert counted.backward == 2 * counted.forward - 4 * 64 * 256
 
 
-def test_operations_of_a_decoder_by_hand_with_attention_and_what_a_checkpoint_repeats() -> None:
+def test_operations_of_a_decoder_by_hand_with_attention_and_recomputation() -> None:
     """Width 128, 3 blocks, 2048 tokens in the vocabulary: 12·d² weights a block, and 4·B·T²·d for attention."""
     cell = own_step(NANO, attention="own")
     tokens, block = 2 * 16, 12 * 128 * 128
@@ -90,13 +90,14 @@ def test_operations_of_a_decoder_by_hand_with_attention_and_what_a_checkpoint_re
     assert counted is not None
     assert again is not None
     assert (counted.forward, counted.backward) == (forward, 2 * forward)
-    # The last product of each block is not run again, because nobody needs its output.
+    # The last product of each block is not run again, because its output is not needed.
     repeated = 3 * (2 * tokens * (block - 4 * 128 * 128) + 4 * 2 * 16 * 16 * 128)
     assert again.forward + again.backward == 3 * forward + repeated
 
 
 def test_a_mixture_of_experts_is_counted_with_its_data() -> None:
-    """Two of eight experts a token: 3·d·f weights each; the router has 8·d, attention 3·d², in two blocks."""
+    """Each token uses two of eight experts with 3·d·f weights each; the router has 8·d and attention 3·d², in two
+    blocks."""
     values = measured(measure_step, own_step(MIXTRAL, mode="inference", precision="fp32")).values
     tokens, d, f = 2 * 16, 32, 48
     attention = 2 * tokens * (2 * d * d + 2 * d * d // 2) + 4 * 2 * 16 * 16 * d
@@ -105,7 +106,7 @@ def test_a_mixture_of_experts_is_counted_with_its_data() -> None:
     assert values["flops_source"] == "counter"
 
 
-def test_a_llama_from_its_configuration_is_that_of_transformers() -> None:
+def test_a_llama_from_its_configuration_equals_that_of_transformers() -> None:
     step = ModelStep(own_step(LLAMA), CPU)
     step(lambda: None)
     transformers = pytest.importorskip("transformers")
@@ -142,14 +143,14 @@ def test_kernels_belong_to_phases_and_modules() -> None:
     assert {"h.*.c_attn", "h.*.mlp.*", "lm_head"} <= scopes["backward"]
 
 
-def test_a_path_of_equal_blocks_has_stars() -> None:
+def test_the_path_of_equal_blocks_has_asterisks() -> None:
     assert star_numbers("model.layers.11.mlp.0") == "model.layers.*.mlp.*"
     assert star_numbers("0.conv1") == "*.conv1"
     assert star_numbers("layer4.2") == "layer4.*"
 
 
 def test_numerics_computes_the_reference_in_float64_throughout(tmp_path: Path) -> None:
-    """The model casts to float32 by itself, which would round the reference to seven digits."""
+    """The model itself casts to float32, which would round the reference to seven digits."""
     spec = own_file(
         tmp_path,
         """
@@ -168,7 +169,7 @@ def test_numerics_computes_the_reference_in_float64_throughout(tmp_path: Path) -
     weight, x = (torch.tensor(number, dtype=torch.float32).double().item() for number in (1 / 3, 0.1))
     assert values["reference"] == "fp64"
     assert values["reference_loss"] == pytest.approx(8 * (weight * x) ** 3, rel=1e-14)
-    assert values["logits_error"] is None  # it returns its loss alone
+    assert values["logits_error"] is None  # the model returns only its loss
 
 
 def test_the_blocks_of_a_nested_model_are_those_with_the_most_parameters() -> None:
@@ -187,7 +188,7 @@ def test_weights_in_bf16_and_inputs_that_go_with_them() -> None:
     assert step.workload.inputs[0].dtype == torch.bfloat16
 
 
-def test_compiled_gradients_of_a_model_with_dropout_are_not_judged(tmp_path: Path) -> None:
+def test_compiled_gradients_of_a_model_with_dropout_are_not_compared(tmp_path: Path) -> None:
     spec = own_file(
         tmp_path,
         """
@@ -202,7 +203,7 @@ def test_compiled_gradients_of_a_model_with_dropout_are_not_judged(tmp_path: Pat
     assert take_gradients(step.model).keys() == first.keys()
 
 
-def test_a_step_that_keeps_what_it_computes_is_seen(tmp_path: Path) -> None:
+def test_a_step_that_leaks_memory_is_found(tmp_path: Path) -> None:
     spec = own_file(
         tmp_path,
         """
@@ -219,7 +220,7 @@ def test_a_step_that_keeps_what_it_computes_is_seen(tmp_path: Path) -> None:
     assert growth == pytest.approx(2**22, rel=0.25)
 
 
-def test_growth_is_that_of_the_second_half() -> None:
+def test_growth_is_measured_in_the_second_half() -> None:
     assert growth_per_step({1: 10, 2: 100, 4: 1000, 8: 1200, 10: 1300}) == (1300 - 1000) / 6
     assert growth_per_step({1: 10, 3: 70}) is None
 

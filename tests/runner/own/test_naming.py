@@ -1,4 +1,4 @@
-"""What `--model` names, and what makes two models one."""
+"""The values that `--model` accepts, and when two models count as the same."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ LINEAR = "def build(want):\n    return nn.Linear(4, 4), torch.ones(want.batch, 4
         ("hf:llama,tie=true", "hf", "llama", "llama,tie=true"),
     ],
 )
-def test_a_name_says_where_a_model_comes_from(text: str, kind: str, where: str, name: str) -> None:
+def test_a_value_says_where_a_model_comes_from(text: str, kind: str, where: str, name: str) -> None:
     spec = parse_spec(text)
     assert (spec.kind, spec.where, spec.name) == (kind, where, name)
 
@@ -41,23 +41,23 @@ def test_a_name_says_where_a_model_comes_from(text: str, kind: str, where: str, 
         (f"a.py:build,name={'x' * 60}", f"a,name={'x' * 32}…@3f2a"),
     ],
 )
-def test_a_title_is_text_whatever_a_row_holds(text: str, title: str) -> None:
+def test_a_title_is_text_whatever_a_row_contains(text: str, title: str) -> None:
     assert own_title(text, "3f2a") == title
 
 
 @pytest.mark.parametrize("text", ["", "hf:", "a b:build", "nano.py:build,width", "nano.py:build,1=2", "x/y"])
-def test_what_names_no_model_is_refused(text: str) -> None:
+def test_invalid_names_of_models_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"--model|option"):
         parse_spec(text)
 
 
-def test_options_are_numbers_truth_values_or_text() -> None:
+def test_options_are_numbers_booleans_or_text() -> None:
     assert parse_spec("a.py:f,n=3,x=0.5,on=true,none=null,t=abc").options == {
         "n": 3, "x": 0.5, "on": True, "none": None, "t": "abc",
     }  # fmt: skip
 
 
-def test_two_versions_of_a_file_or_of_what_it_imports_are_two_models(tmp_path: Path) -> None:
+def test_two_versions_of_a_file_or_of_its_imports_are_two_models(tmp_path: Path) -> None:
     (tmp_path / "own_part.py").write_text("WIDTH = 4\n")
     spec = own_file(tmp_path, f"import own_part\n{LINEAR}")
     one = load(parse_spec(spec)).key
@@ -79,13 +79,13 @@ def test_the_same_file_elsewhere_is_the_same_model(tmp_path: Path) -> None:
     assert cells[0].model != cells[1].model
 
 
-def test_the_transformers_keys_are_those_of_before_own_models() -> None:
-    """Hashed once, before there were own models."""
+def test_keys_of_the_transformer_are_unchanged() -> None:
+    """These hashes were computed before own models existed."""
     cell = StepCell(d_model=64, d_ff=192, layers=2, heads=2, context=128, mode="train", precision="bf16")
     assert cell.key == "04e21fa5d9be5944"
 
 
-def test_a_title_names_the_model_and_leaves_out_what_it_has_not(tmp_path: Path) -> None:
+def test_a_title_names_the_model_and_leaves_out_what_it_lacks(tmp_path: Path) -> None:
     cell = own_memory(own_file(tmp_path, LINEAR), context=0, attention="own")
     assert title(cell) == f"mine@{(cell.model_key or '')[:4]} · train · fp32 · batch 2"
     assert model_name(Model.of(cell)) == f"mine@{(cell.model_key or '')[:4]}"
@@ -95,5 +95,7 @@ def test_a_command_measures_an_own_model_again(tmp_path: Path) -> None:
     spec = own_file(tmp_path, LINEAR)
     (command,) = sweep_commands([own_step(spec, context=0, attention="own")])
     assert f"--model {spec}" in command
-    assert not [flag for flag in ("--sizes", "--attention", "--contexts") if flag in command], "it has none of these"
+    assert not [flag for flag in ("--sizes", "--attention", "--contexts") if flag in command], (
+        "an own model has none of these options"
+    )
     assert not any(f"{name}=" in command for name in SHAPE)

@@ -1,4 +1,4 @@
-"""Own models in a real sweep: good ones and bad ones side by side, again later, and in a config file."""
+"""A user's own models in a real sweep: good and bad ones together, again later, and in a config file."""
 
 import json
 import re
@@ -15,14 +15,14 @@ from tests.runner.own.build import MLP, NANO, own_file
 
 
 def check(spec: str) -> Result:
-    """`python -m runner model check`, in this process."""
+    """Runs `python -m runner model check` in this process."""
     return CliRunner().invoke(app, ["model", "check", spec, "--device", "cpu"], env={"COLUMNS": "300"})
 
 
 LIMITS = ("--rounds", "1", "--max-steps", "4", "--precisions", "fp32", "--device", "cpu")
 MODEL = "nn.Linear(4, 1), torch.ones(want.batch, 4)"
 LOSS = "lambda out: out.sum()"
-#: Models that nobody can measure, and what is said of each.
+#: Models that cannot be measured, and the error for each.
 BAD = {
     "raises": ("def build(want):\n    raise ValueError('no weights')\n", "raised ValueError: no weights"),
     "nothing": ("def build(want):\n    pass\n", "returned NoneType"),
@@ -47,8 +47,9 @@ def test_a_model_that_cannot_be_built_is_one_clear_error(tmp_path: Path, name: s
     assert "Traceback" not in done.output
 
 
-def test_a_sweep_goes_on_without_what_cannot_be_built_and_keeps_rows_of_what_fails_later(tmp_path: Path) -> None:
-    """Printing, forking and reading the command line do no harm; a step that does other work every time is a row."""
+def test_a_sweep_skips_models_that_cannot_be_built_and_keeps_rows_of_those_that_fail_later(tmp_path: Path) -> None:
+    """Printing, forking and reading the command line do no harm; a step that does different work every time is a
+    row."""
     good = own_file(
         tmp_path,
         f"""
@@ -96,8 +97,8 @@ def test_a_sweep_goes_on_without_what_cannot_be_built_and_keeps_rows_of_what_fai
     assert children == (1,)
 
 
-def test_a_model_that_asks_its_data_is_planned_at_every_context(tmp_path: Path) -> None:
-    """As the Llama of transformers 5.23 does: on the meta device, where operations are counted, there are no data."""
+def test_a_model_that_depends_on_its_data_is_planned_at_every_context(tmp_path: Path) -> None:
+    """The Llama of transformers 5.23 is such a model: the meta device, on which operations are counted, has no data."""
     asking = own_file(
         tmp_path,
         f"""
@@ -114,8 +115,9 @@ def test_a_model_that_asks_its_data_is_planned_at_every_context(tmp_path: Path) 
     assert re.findall(r"mine@\w+ · (\d+) · train", done.stdout) == ["8", "16", "32"], done.stdout
 
 
-def test_every_experiment_measures_an_own_model_and_the_sweep_knows_what_is_done(tmp_path: Path) -> None:
-    """The pages get rows of every kind; a second sweep measures nothing; a new version of the file is measured anew."""
+def test_every_experiment_measures_an_own_model_only_once(tmp_path: Path) -> None:
+    """The pages get rows of every kind. A second sweep measures nothing; a new version of the file is measured
+    again."""
     db, body = tmp_path / "own.duckdb", Path(MLP.removesuffix(":build")).read_text()
     config = tmp_path / "own.toml"
     config.write_text(f'model = ["{own_file(tmp_path, body, name="net.py")}"]\nrounds = 1\nceilings = false\n')
@@ -152,15 +154,15 @@ def test_every_experiment_measures_an_own_model_and_the_sweep_knows_what_is_done
     assert all(key[:4] in compared.stdout for key in keys)
 
 
-def test_the_plan_of_an_own_model_says_what_it_costs(tmp_path: Path) -> None:
+def test_the_plan_of_an_own_model_shows_its_cost(tmp_path: Path) -> None:
     words = ("--model", NANO, "--experiment", "benchmark", "--contexts", "32", *LIMITS)
     done = run("sweep", *words, "--dry-run", db=tmp_path / "own.duckdb")
     assert done.returncode == 0, done.stdout
     assert "nano@" in done.stdout
-    assert "unknown" in done.stdout  # no formula knows its peak
+    assert "unknown" in done.stdout  # no formula gives its peak
 
 
-def test_a_configuration_of_a_model_nobody_knows_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_configuration_of_an_unknown_model_is_one_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     for fields, said in (
         ({"model_type": "nobodys"}, "does not know"),

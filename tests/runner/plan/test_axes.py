@@ -1,4 +1,4 @@
-"""Axes set by hand make the grid that was asked for and no other cell; what means nothing is refused."""
+"""Axes given by the user make exactly the requested grid; meaningless values are refused."""
 
 import shlex
 from collections import Counter
@@ -11,7 +11,7 @@ from runner.experiments import kind_of
 from runner.plan.presets import PRESETS, QUESTIONS
 from tests.command import ROOT, planned
 
-#: A value for every axis that tells the cells of an experiment's grids apart.
+#: A value for every axis that distinguishes the cells of an experiment's grids.
 ONE = {
     **dict.fromkeys(
         ("benchmark", "mixed-precision", "compile", "kernels"),
@@ -26,7 +26,7 @@ TWO = {"train": "inference,train", "bf16": "bf16,fp32", "eager": "eager,compiled
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("experiment", ONE)
-def test_one_value_an_axis_is_one_cell_and_two_are_their_product(preset: str, experiment: str) -> None:
+def test_one_value_of_each_axis_is_one_cell_and_two_give_the_product(preset: str, experiment: str) -> None:
     words = shlex.split(f"--preset {preset} --experiment {experiment} {ONE[experiment]}")
     assert len(planned(*words, device="cuda", memory=2**37)) == 1
     doubled = [TWO.get(word, word) for word in words]
@@ -34,22 +34,22 @@ def test_one_value_an_axis_is_one_cell_and_two_are_their_product(preset: str, ex
     assert len(cells) == 2 ** sum(word in TWO for word in words)
 
 
-def test_the_grid_that_was_asked_for_has_no_warmup_ablation() -> None:
+def test_a_requested_grid_has_no_warmup_ablation() -> None:
     words = "--experiment benchmark --sizes small,medium --contexts 512 --precisions fp32,bf16 --modes inference,train"
     assert len(planned(*words.split())) == 2 * 2 * 2
     assert len(planned(*words.split(), "--backends", "compiled")) == 2 * 2 * 2
     assert len(planned(*words.split(), "--warmup", "0,1,2,5")) == 4 * 2 * 2 * 2
 
 
-def test_what_is_not_named_is_what_the_preset_s_first_grid_has() -> None:
+def test_other_axes_have_the_values_of_the_presets_first_grid() -> None:
     cells = [item.cell for item in planned("--contexts", "32,48", "--warmup", "3")]
     assert {(cell.context, cell.warmup_steps, cell.mode) for cell in cells} == {(32, 3, "train"), (48, 3, "train")}
-    # benchmark measures fp32, mixed precision fp32 and bf16, of three sizes; cells that both want are measured once
+    # benchmark measures fp32 and mixed precision fp32 and bf16, of three sizes; cells of both are measured once
     assert Counter(cell.precision for cell in cells) == {"fp32": 3 * 2, "bf16": 3 * 2}
     assert {cell.backend for cell in cells} == {"eager"}
 
 
-def test_how_carefully_is_no_axis_and_an_axis_of_another_experiment_changes_nothing() -> None:
+def test_effort_is_not_an_axis_and_axes_of_other_experiments_change_nothing() -> None:
     warm = [item.cell.warmup_steps for item in planned("--steps", "20")]
     assert sorted(warm) == sorted(item.cell.warmup_steps for item in planned())
     both = ("--experiment", "attention", "--experiment", "memory")
@@ -60,16 +60,18 @@ def test_how_carefully_is_no_axis_and_an_axis_of_another_experiment_changes_noth
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("words", ["--precisions fp32", "--precisions bf16", "--backends compiled", "--sizes small"])
-def test_counterfactuals_keep_their_variants_as_far_as_they_make_sense(preset: str, words: str) -> None:
+def test_counterfactuals_keep_the_variants_that_make_sense(preset: str, words: str) -> None:
     cells = [item.cell for item in planned("--preset", preset, "--experiment", "counterfactuals", *words.split())]
     for cell in cells:
         kind_of(cell).check(cell)
-    assert len({(cell.attention, cell.optimizer) for cell in cells}) >= 4, "the naive step and what may help"
+    assert len({(cell.attention, cell.optimizer) for cell in cells}) >= 4, (
+        "the naive step and the variants that may help"
+    )
     name, value = {"--sizes": ("d_model", 768)}.get(words.split()[0], (words.split()[0][2:-1], words.split()[1]))
     assert {getattr(cell, name) for cell in cells} == {value}
 
 
-def test_sums_can_be_asked_for_alone_or_left_out() -> None:
+def test_sums_can_be_requested_alone_or_left_out() -> None:
     every, alone = planned("--experiment", "numerics"), planned("--experiment", "numerics", "--sums", "fp16,fp32")
     assert Counter(type(item.cell).__name__ for item in every) == {"AccumulationCell": 4, "NumericsCell": 4}
     assert [(item.cell.accumulator, item.cell.addend) for item in sorted(alone, key=lambda item: item.cell.addend)] == [
@@ -89,13 +91,13 @@ def test_sums_can_be_asked_for_alone_or_left_out() -> None:
         ("--steps 100 --max-steps 10", "At least 100 steps and at most 10 contradict each other"),
     ],
 )
-def test_what_means_nothing_is_refused(words: str, got: str) -> None:
+def test_meaningless_values_are_refused(words: str, got: str) -> None:
     with pytest.raises(UsageError) as error:
         planned(*words.split())
     assert got in str(error.value)
 
 
-def test_of_the_least_and_the_most_steps_the_one_that_is_set_decides() -> None:
+def test_a_limit_of_steps_that_is_set_decides_the_other() -> None:
     def limits(*words: str) -> set[tuple[int, int]]:
         return {
             (c.cell.min_steps, c.cell.max_steps) for c in planned("--preset", "cs336-2026", "--sizes", "small", *words)
@@ -113,7 +115,7 @@ def test_the_sweeps_of_the_readme_can_be_planned(device: str, tmp_path: Path) ->
     (tmp_path / "sweep.toml").write_text('sizes = ["small"]')
     lines = (ROOT / "README.md").read_text().replace("sweep.toml", str(tmp_path / "sweep.toml")).splitlines()
     found = [line.partition("runner sweep")[2] for line in lines if "runner sweep" in line and "`" not in line]
-    found = [words for words in found if "--model" not in words]  # whose files are the reader's own
+    found = [words for words in found if "--model" not in words]  # their files are the reader's own
     assert len(found) > 5
     for words in found:
         experiments = () if "--experiment" in words else [word for name in QUESTIONS for word in ("--experiment", name)]

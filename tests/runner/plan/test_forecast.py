@@ -1,4 +1,4 @@
-"""How long a sweep will take: worked out by hand, the same on every page and in the terminal, and learned from rows."""
+"""How long a sweep will take: computed by hand, equal on every page and in the terminal, and learned from rows."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,11 +19,12 @@ from tests.command import TINY, parsed, rows, tiny
 SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "layers": 1, "heads": 2, "vocabulary": 32}
 
 
-def test_a_cell_takes_what_it_took_and_its_kind_is_off_as_it_was() -> None:
+def test_forecasts_are_corrected_by_measured_times_of_the_cell_and_its_kind() -> None:
     past = [(tiny(), 2.0, 9.0), (tiny(), 2.0, 11.0), (tiny(), 2.0, 30.0)]
     forecast = Forecast(past)
     assert forecast.seconds(tiny(), predicted=2.0) == 11.0
-    # 50 s where 6 were predicted: all are off by (50 + 5) / (6 + 5) = 5, this kind by (50 + 5 * 5) / (6 + 5)
+    # 50 s where 6 were predicted: all predictions are off by (50 + 5) / (6 + 5) = 5, this kind by (50 + 5 * 5) / (6 +
+    # 5)
     assert FAMILIAR_S == 5.0
     assert forecast.seconds(tiny(context=32), predicted=2.0) == pytest.approx(2.0 * 75 / 11)
     memory = MemoryCell(**SHAPE, context=16, mode="train", precision="fp32")
@@ -31,21 +32,21 @@ def test_a_cell_takes_what_it_took_and_its_kind_is_off_as_it_was() -> None:
     assert Forecast().seconds(tiny(), predicted=2.0) == 2.0
 
 
-def test_what_a_sweep_learns_scales_what_is_left_and_compiling_is_another_kind() -> None:
+def test_measured_times_scale_the_rest_of_a_sweep_and_compiling_is_another_kind() -> None:
     forecast, compiled = Forecast(), tiny(backend="compiled")
     assert forecast.left(tiny(), 3.0) == 3.0
     forecast.learn(compiled, predicted=10.0, measured=40.0)
     assert forecast.left(compiled, 1.0) == pytest.approx((40 + 5) / 15)
-    assert forecast.left(tiny(), 1.0) == 1.0, "compiling says nothing of what is not compiled"
+    assert forecast.left(tiny(), 1.0) == 1.0, "compiled cells say nothing about others"
     forecast.learn(tiny(), predicted=10.0, measured=40.0)
     every = (40 + 5) / (10 + 5)
     assert forecast.left(compiled, 1.0) == pytest.approx((40 + 5 * every) / 15)
     memory = MemoryCell(**SHAPE, context=16, mode="train", precision="fp32")
-    assert forecast.left(memory, 1.0) == pytest.approx(every), "nothing is known of these alone"
+    assert forecast.left(memory, 1.0) == pytest.approx(every), "nothing is known about this kind alone"
 
 
 class Listener:
-    """Keeps what the terminal is told and what a page would say at that moment (s)."""
+    """Records what the terminal is told, and the time that a page would show at that moment (s)."""
 
     def __init__(self, db: Path) -> None:
         self.db, self.left, self.prepared = db, list[tuple[float, float | None]](), list[Prepared]()
@@ -68,7 +69,7 @@ class Listener:
     def ended(self, *, statuses: Mapping[str, int], out_of_budget: int, spent: Spent) -> None: ...
 
 
-def test_page_and_terminal_say_the_same_and_rows_say_it_the_next_time(tmp_path: Path) -> None:
+def test_page_and_terminal_agree_and_the_next_forecast_uses_the_rows(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     request, settings = parsed(*TINY, "--contexts", "8,16,24", "--db", str(db), "--fresh")
     listener = Listener(db)
@@ -76,7 +77,7 @@ def test_page_and_terminal_say_the_same_and_rows_say_it_the_next_time(tmp_path: 
     assert len(listener.left) == 3
     for terminal, page in listener.left[:-1]:
         assert page == pytest.approx(terminal)
-    assert listener.left[-1][0] == pytest.approx(CEILING_SECONDS["cpu"]), "the ceilings at its end are still to come"
+    assert listener.left[-1][0] == pytest.approx(CEILING_SECONDS["cpu"]), "the ceilings at its end are not measured yet"
     (first,) = listener.prepared
     assert first.seconds == pytest.approx(sum(item.predicted.seconds for item in first.cells) + 2 * 1.5)
     assert listener.first_s == first.seconds
@@ -86,9 +87,9 @@ def test_page_and_terminal_say_the_same_and_rows_say_it_the_next_time(tmp_path: 
 
 
 @pytest.mark.soak
-def test_page_and_terminal_say_the_same_of_further_rounds(tmp_path: Path) -> None:
-    """Before the first of five cells the time of the three timed ones is to come once more, as far as their share of
-    the first round goes."""
+def test_page_and_terminal_agree_about_further_rounds(tmp_path: Path) -> None:
+    """Before the first of five cells, the forecast contains the time of the three timed cells once more, as far as the
+    share for further rounds allows."""
     db = tmp_path / "results.duckdb"
     request, settings = parsed(*TINY, "--rounds", "auto", "--contexts", "8,16,24", "--db", str(db), "--no-ceilings")
     listener = Listener(db)
@@ -100,5 +101,5 @@ def test_page_and_terminal_say_the_same_of_further_rounds(tmp_path: Path) -> Non
     assert listener.first_s == pytest.approx(planned + min(sum(seconds.values()), MAX_SHARE * planned))
     assert len(listener.left) > 5
     pairs = [(terminal, page) for terminal, page in listener.left if page is not None]
-    assert len(pairs) >= 4, "but for the last cell of a round, when the page waits for the next"
+    assert len(pairs) >= 4, "except for the last cell of a round, when the page waits for the next"
     assert all(page == pytest.approx(terminal) for terminal, page in pairs)

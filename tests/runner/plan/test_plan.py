@@ -1,4 +1,4 @@
-"""Which cells a sweep asks for: presets worked out by hand, axes, rounds, keys, and the command that asks again."""
+"""The cells that a sweep plans: presets checked by hand, axes, rounds, keys, and the command that plans them again."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -20,7 +20,8 @@ from runner.schema.titles import title
 from tests.command import planned, tiny
 
 GIB = 2**30
-#: What tells the cells of a preset apart: width, context, mode, precision, backend, warm-up, exactly ten steps.
+#: The fields that distinguish the cells of a preset: width, context, mode, precision, backend, warm-up, exactly ten
+#: steps.
 Short = tuple[int, int, str, str, str, int, bool]
 
 
@@ -31,7 +32,7 @@ def short(cells: Iterable[Any]) -> list[Short]:
     )
 
 
-def test_laptop_is_these_22_cells() -> None:
+def test_laptop_has_these_22_cells() -> None:
     trained = [
         (width, context, "train", precision, "eager", 5, False)
         for width in (64, 128, 256)
@@ -65,13 +66,13 @@ def test_titles_of_attention_and_memory() -> None:
     assert title(recorded) == "small · 512 · train · bf16 · timeline"
 
 
-def test_standard_asks_at_most_44_timed_cells_and_compares_tf32() -> None:
-    # benchmark: 5 sizes x 3 contexts, 5 inference, 4 of the ablation; mixed precision: 5 x 3 in bf16, 5 in tf32.
+def test_standard_has_at_most_44_timed_cells_and_compares_tf32() -> None:
+    # benchmark: 5 sizes x 3 contexts, 5 for inference, 4 of the ablation; mixed precision: 5 x 3 in bf16, 5 in tf32.
     cells = planned("--preset", "standard")
     assert len(cells) == 15 + 5 + 4 + 15 + 5 == 44
     assert Counter(item.experiment for item in cells) == {"benchmark": 24, "mixed-precision": 20}
     assert Counter(item.cell.precision for item in cells)["tf32"] == 5
-    assert {item.cell.backend for item in cells} == {"eager"}, "compiled ones belong to experiment compile"
+    assert {item.cell.backend for item in cells} == {"eager"}, "compiled cells belong to the experiment compile"
 
 
 @pytest.mark.parametrize(
@@ -92,27 +93,27 @@ def test_editions_of_the_assignment(preset: str, shapes: list[tuple[int, int]], 
     assert {cell.context for cell in cells} == contexts
     assert len(cells) == count
     assert {(cell.vocabulary, cell.batch, cell.min_steps, cell.max_steps) for cell in cells} == {(10_000, 4, 10, 10)}
-    assert "train" in {cell.mode for cell in cells}, "the optimizer step is timed too"
+    assert "train" in {cell.mode for cell in cells}, "the optimizer step must be timed too"
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_has_the_warmup_ablation(preset: str) -> None:
-    """0, 1, 2 and 5 warm-up steps of cells that differ in nothing else."""
+    """It has 0, 1, 2 and 5 warm-up steps of cells that differ in nothing else."""
     groups: dict[str, set[int]] = {}
     for item in planned("--preset", preset, device="cuda", memory=16 * GIB):
         groups.setdefault(replace(item.cell, warmup_steps=5).key, set()).add(item.cell.warmup_steps)
     assert {0, 1, 2, 5} in groups.values()
 
 
-def test_a_cell_that_two_experiments_ask_for_is_measured_once() -> None:
+def test_a_cell_of_two_experiments_is_measured_once() -> None:
     both, alone = planned(), planned("--experiment", "mixed-precision")
     keys = [item.cell.key for item in both]
     assert len(keys) == len(set(keys))
     assert Counter(item.experiment for item in both) == {"benchmark": 16, "mixed-precision": 6}
-    assert len(alone) == 12, "six in fp32, too, when nobody else asks for them"
+    assert len(alone) == 12, "alone, it also has six cells in fp32"
 
 
-def test_a_shape_of_ones_own_replaces_the_sizes_and_stands_beside_named_ones() -> None:
+def test_a_custom_shape_replaces_the_sizes_and_can_be_added_to_named_ones() -> None:
     own = "d_model=96,d_ff=160,layers=3,heads=6"
     assert {item.cell.d_model for item in planned("--shape", own)} == {96}
     both = planned("--shape", own, "--shape", f"{own},vocabulary=500", "--sizes", "small")
@@ -123,7 +124,7 @@ def test_a_shape_of_ones_own_replaces_the_sizes_and_stands_beside_named_ones() -
     ("cell", "words"),
     [
         (tiny(heads=3), "multiple of heads"),
-        (tiny(d_model=12, heads=4), "even head width"),  # 3 a head
+        (tiny(d_model=12, heads=4), "even head width"),  # 3 for each head
         (tiny(weights_dtype="bf16"), "precision bf16"),
         (tiny(weights_dtype="bf16", precision="fp16"), "precision bf16"),
         (tiny(context=0), "at least 1"),
@@ -135,12 +136,12 @@ def test_a_shape_of_ones_own_replaces_the_sizes_and_stands_beside_named_ones() -
         (tiny(max_seconds=float("inf")), "at least 0"),
     ],
 )
-def test_cells_that_make_no_sense_are_refused(cell: StepCell, words: str) -> None:
+def test_impossible_cells_are_refused(cell: StepCell, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         kind_of(cell).check(cell)
 
 
-def test_cells_at_the_edge_of_sense_are_not() -> None:
+def test_cells_just_within_the_limits_are_accepted() -> None:
     for cell in (
         tiny(context=1, batch=1, min_steps=1, warmup_steps=0, max_seconds=0.0),
         tiny(weights_dtype="bf16", precision="bf16"),
@@ -152,28 +153,28 @@ def test_cells_at_the_edge_of_sense_are_not() -> None:
 
 
 @pytest.mark.parametrize("gib", [8, 24, 48, 80, 141])
-def test_standard_leaves_out_what_is_predicted_not_to_fit(gib: int) -> None:
+def test_standard_leaves_out_cells_that_will_not_fit(gib: int) -> None:
     everything = planned("--preset", "standard")
     kept = {item.cell.key for item in planned("--preset", "standard", device="cuda", memory=gib * GIB)}
     fits = {
         item.cell.key for item in everything if costs.predicted_peak_bytes(replace(item.cell, mode="train")) < gib * GIB
     }
     assert kept == fits
-    # By hand: weights, gradients and two moments in fp32 are 16 bytes a parameter, 54.5 GB for the widest.
+    # By hand: weights, gradients and two moments in fp32 are 16 bytes a parameter, 54.5 GB for the widest model.
     widest = [item.cell.key for item in everything if item.cell.d_model == 2560]
     assert gib > 48 or not kept & set(widest)
     assert gib < 141 or kept & set(widest)
     assert gib > 8 or {item.cell.d_model for item in everything if item.cell.key in kept} <= {768, 1024}
 
 
-def test_sizes_that_were_asked_for_are_tried_whether_they_fit_or_not() -> None:
+def test_requested_sizes_are_tried_even_if_they_will_not_fit() -> None:
     cells = planned("--preset", "standard", "--sizes", "xl@2026", device="cuda", memory=8 * GIB)
     assert {item.cell.d_model for item in cells} == {2560}
     editions = planned("--preset", "cs336-2026", device="cuda", memory=8 * GIB)
-    assert 4608 in {item.cell.d_model for item in editions}, "an edition is the same everywhere"
+    assert 4608 in {item.cell.d_model for item in editions}, "an edition is the same on every machine"
 
 
-def test_each_round_is_every_cell_once_in_an_order_of_its_own() -> None:
+def test_each_round_has_every_cell_once_in_its_own_order() -> None:
     def asked(seed: str) -> list[Planned]:
         steps = ("benchmark", "mixed-precision")
         return plan(Request(experiments=steps, rounds=3), device="cpu", device_memory_bytes=None, seed=seed)
@@ -182,26 +183,26 @@ def test_each_round_is_every_cell_once_in_an_order_of_its_own() -> None:
     rounds = [[item.cell.key for item in cells if item.round == number] for number in range(3)]
     assert [item.round for item in cells] == [0] * 22 + [1] * 22 + [2] * 22
     assert all(sorted(keys) == sorted(rounds[0]) for keys in rounds)
-    assert len({tuple(keys) for keys in rounds}) == 3, "shuffled anew each round"
-    assert asked("host") == cells, "an interrupted sweep must find its order again"
+    assert len({tuple(keys) for keys in rounds}) == 3, "every round is shuffled again"
+    assert asked("host") == cells, "an interrupted sweep must get the same order again"
     assert asked("another") != cells
     assert rounds[0] != [item.cell.key for item in asked("another")[:22]]
 
 
 @pytest.mark.parametrize(("device", "preset"), [("cpu", "laptop"), ("mps", "laptop"), ("cuda", "standard")])
-def test_the_device_chooses_the_preset_where_none_is_named(device: str, preset: str) -> None:
+def test_the_device_decides_the_preset_if_none_is_named(device: str, preset: str) -> None:
     assert preset_for(device) == preset
     assert planned(device=device) == planned("--preset", preset, device=device)
 
 
-def test_keys_are_what_they_were() -> None:
-    """If this fails, every file in the world measures its cells again: give a new field a default instead."""
+def test_keys_are_unchanged() -> None:
+    """If this fails, all existing files would measure their cells again: give a new field a default instead."""
     assert tiny().key == "cf1a926dd61b0479"
     full = tiny(precision="bf16", weights_dtype="bf16", backend="compiled", attention="sdpa", optimizer="fused")
     assert full.key == "45dee767deafc078"
 
 
-def test_a_new_field_with_a_default_leaves_old_keys_alone() -> None:
+def test_a_new_field_with_a_default_does_not_change_old_keys() -> None:
     old = [(item.name, item.type, field(default=item.default)) for item in fields(StepCell)]
     new = ("window", Annotated[int, Column("Window", "tokens", "How far attention looks back.")], field(default=0))
     later = make_dataclass("StepCell", [*old, new], bases=(Cell,), frozen=True, kw_only=True)
@@ -211,14 +212,14 @@ def test_a_new_field_with_a_default_leaves_old_keys_alone() -> None:
     assert later(**numbers, window=128).key != tiny().key
 
 
-def test_the_name_of_a_size_is_no_part_of_a_key() -> None:
+def test_the_name_of_a_size_is_not_part_of_a_key() -> None:
     assert [item.cell.key for item in planned("--sizes", "2.7B")] == [
         item.cell.key for item in planned("--sizes", "xl@2026")
     ]
     assert tiny(**size_named("xl@2025").numbers).key != tiny(**size_named("xl@2026").numbers).key
 
 
-def test_title_says_what_is_not_the_default() -> None:
+def test_a_title_names_values_that_are_not_the_default() -> None:
     small: dict[str, Any] = {**size_named("small").numbers}
     cell = StepCell(**small, context=512, mode="train", precision="bf16", backend="compiled")
     assert title(cell) == "small · 512 · train · bf16 · compiled"
@@ -226,7 +227,7 @@ def test_title_says_what_is_not_the_default() -> None:
     assert title(replace(cell, warmup_steps=0, min_steps=10, max_steps=10)).endswith("exactly 10 steps · warm-up 0")
     assert title(replace(cell, d_model=512, layers=8)).startswith("512×8 · 512 · train")
     titles = [title(item.cell) for item in planned()]
-    assert len(set(titles)) == 22, "cells of one plan can be told apart"
+    assert len(set(titles)) == 22, "cells of one plan have different titles"
 
 
 def test_sizes_by_name_and_by_numbers() -> None:
@@ -237,7 +238,7 @@ def test_sizes_by_name_and_by_numbers() -> None:
     assert parse_shape("heads=8, layers=8, d_ff=2048, d_model=512").vocabulary == 10_000
 
 
-def test_xl_alone_is_refused() -> None:
+def test_xl_without_an_edition_is_refused() -> None:
     with pytest.raises(UsageError, match=r"two different shapes.*xl@2025.*xl@2026"):
         size_named("xl")
 
@@ -253,7 +254,7 @@ def test_xl_alone_is_refused() -> None:
         "8,8,1,1",
     ],
 )
-def test_a_shape_that_is_not_whole_is_refused(text: str) -> None:
+def test_an_incomplete_shape_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"Expected d_model=512"):
         parse_shape(text)
 

@@ -1,4 +1,4 @@
-"""Which cells a sweep measures several times from the start, and when."""
+"""The cells that a sweep measures several times from the start, and when it measures them."""
 
 import itertools
 from dataclasses import replace
@@ -21,7 +21,7 @@ def items(*cells: Cell) -> list[Planned]:
     return [Planned(experiment="benchmark", cell=cell, round=0) for cell in cells]
 
 
-def test_the_warm_up_ablation_and_cells_with_an_empty_cache_are_left_at_one_round() -> None:
+def test_the_warm_up_ablation_and_cells_with_an_empty_cache_have_one_round() -> None:
     ablation = [tiny(warmup_steps=steps) for steps in (0, 1, 5)]
     alone = tiny(warmup_steps=0, context=32)
     cold = tiny(backend="compiled", compile_cache="empty")
@@ -48,7 +48,7 @@ def test_the_cheapest_eager_cell_of_each_kind_is_repeated_and_the_cheapest_of_th
     assert found == [2.0, 3.0, 4.0, 6.0]
 
 
-def test_of_a_plan_without_such_cells_the_cheapest_is_repeated() -> None:
+def test_in_a_plan_without_such_cells_the_cheapest_is_repeated() -> None:
     fast, slow = tiny(mode="backward"), tiny(mode="backward", context=32)
     seconds = {fast.key: 1.0, slow.key: 2.0}
     assert [item.cell for item in choose_repeated(items(slow, fast), seconds)] == [fast]
@@ -56,21 +56,22 @@ def test_of_a_plan_without_such_cells_the_cheapest_is_repeated() -> None:
     assert add_repeats(items(memory), {memory.key: 1.0}, seed="host") == items(memory)
 
 
-def test_the_canary_is_the_first_and_the_last_and_comes_every_ten_minutes() -> None:
-    """39 cells of 100 s and the canary of 1 s take 3,901 s: seven times, at every sixth of the sweep."""
+def test_the_canary_is_first_and_last_and_measured_every_ten_minutes() -> None:
+    """39 cells of 100 s and the canary of 1 s take 3,901 s, so it is measured seven times, after every sixth of the
+    sweep."""
     canary = tiny(mode="backward")
     others = [tiny(mode="backward", context=32 + number) for number in range(39)]
     seconds = {cell.key: 100.0 for cell in others} | {canary.key: 1.0}
     found = add_repeats(items(*others, canary), seconds, seed="host")
     places = [place for place, item in enumerate(found) if item.cell == canary]
     assert [found[place].round for place in places] == list(range(7))
-    # Between two of them are 6.5 cells, of which the one in the middle counts to the side where its middle is.
+    # There are 6.5 cells between two of its rounds; the cell in between is counted on the side where its middle is.
     assert [after - before - 1 for before, after in itertools.pairwise(places)] == [6, 7, 6, 7, 6, 7]
     assert (places[0], places[-1], len(found)) == (0, 45, 46)
-    assert [item.cell for item in found if item.cell != canary] == others, "the order stays"
+    assert [item.cell for item in found if item.cell != canary] == others, "the order of the others is unchanged"
 
 
-def test_an_a_a_cell_is_measured_once_in_every_third_of_a_sweep() -> None:
+def test_an_a_a_cell_is_measured_once_in_each_third_of_a_sweep() -> None:
     canary, other = tiny(mode="inference"), tiny()
     rest = [tiny(mode="backward", context=32 + number) for number in range(30)]
     seconds = {cell.key: 1.0 for cell in (other, *rest)} | {canary.key: 0.5}

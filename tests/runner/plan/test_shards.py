@@ -1,4 +1,4 @@
-"""Shares of a plan: every cell in exactly one, the same on every machine, about as much for each."""
+"""Shares of a plan: every cell is in exactly one, on every machine the same, and all take about equally long."""
 
 import os
 import shutil
@@ -36,16 +36,16 @@ def test_every_cell_is_in_one_share(preset: str, of: int) -> None:
     assert [take_shard(cells[::-1], Shard(number, of), device="cuda")[::-1] for number in range(1, of + 1)] == shares
 
 
-def test_what_is_compared_is_in_one_share() -> None:
+def test_compared_cells_are_in_one_share() -> None:
     cells = [item.cell for item in planned(*WORDS)]
     for number in (1, 2, 3, 4):
         share = take_shard(cells, Shard(number, 4), device="cpu")
         (context,) = {getattr(cell, "context", 0) for cell in share}
-        assert len(share) == 4, f"both precisions in both modes of context {context}"
+        assert len(share) == 4, f"both precisions and modes of context {context} are in one share"
 
 
 def test_shares_are_even_by_predicted_time() -> None:
-    """Three sizes at four contexts, in a grid of many cells, for three machines."""
+    """A grid of many cells with three sizes at four contexts is divided among three machines."""
     request = Request(preset="cs336-2025", axes={"sizes": ("small", "medium", "large")})
     rounds = [plan(replace(request, shard=Shard(number, 3)), device="cuda", device_memory_bytes=None)
               for number in (1, 2, 3)]  # fmt: skip
@@ -55,7 +55,7 @@ def test_shares_are_even_by_predicted_time() -> None:
 
 
 @pytest.mark.parametrize("text", ["0/2", "3/2", "2", "a/b", "1/0", "", "1/2/3", "-1/2"])
-def test_what_is_no_share_is_refused(text: str) -> None:
+def test_an_invalid_share_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="such as 1/8 to 8/8"):
         parse_shard(text)
 
@@ -66,10 +66,12 @@ def test_more_shares_than_sizes_are_refused(tmp_path: Path) -> None:
 
 
 def job(folder: Path, name: str, number: int) -> subprocess.CompletedProcess[str]:
-    """One of two tasks of an example, with the variables that its scheduler sets."""
+    """Runs one of two tasks of an example, with the variables that its scheduler sets."""
     words = [*WORDS, "--no-ceilings"]
     if name == "slurm":
-        shutil.copytree(ROOT / "runner", folder / "runner", dirs_exist_ok=True)  # it starts where it was submitted
+        shutil.copytree(
+            ROOT / "runner", folder / "runner", dirs_exist_ok=True
+        )  # the task starts in the folder from which it was submitted
         of_scheduler = {"SLURM_ARRAY_TASK_ID": str(number + 10), "SLURM_ARRAY_TASK_MIN": "10",
                         "SLURM_ARRAY_TASK_COUNT": "2", "SLURM_SUBMIT_DIR": str(folder)}  # fmt: skip
         command = ["bash", str(ROOT / "docs/fleet/slurm.sh"), *words]

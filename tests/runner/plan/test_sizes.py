@@ -1,19 +1,19 @@
-"""A size has one name, also one that comes later than the others."""
+"""Every size has a unique name, even one that is added later than the others."""
 
 from runner.schema.axes import Model
 from runner.schema.sizes import name_models
 from tests.synthetic import rows
 
 
-def test_a_model_that_a_sweep_has_added_since_has_a_name() -> None:
-    """A page may read the sizes of a file a moment before it reads the cells."""
+def test_a_model_added_by_a_running_sweep_has_a_name() -> None:
+    """A page may read the sizes of a file shortly before it reads the cells."""
     names = name_models([Model.of(rows.asked("toy-64"))])
     assert names[Model.of(rows.asked("toy-128"))] == "toy-128"
     assert names[Model.of(rows.asked("toy-64"))] == "toy-64"
     assert len(names) == 1
 
 
-def test_two_that_share_a_name_are_told_apart_whenever_they_come() -> None:
+def test_two_models_of_one_name_get_different_names_whenever_they_are_added() -> None:
     one, other = (Model.of(rows.asked("toy-64", vocabulary=vocabulary)) for vocabulary in (4096, 8192))
     both = name_models([one, other])
     assert both[one] != both[other]

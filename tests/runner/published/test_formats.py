@@ -1,4 +1,4 @@
-"""Each format as people write it: small tables whose values can be checked by eye."""
+"""Each format as it occurs in practice: small tables whose values can be checked by eye."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from runner.published.formats import parse_tables
 from runner.published.reading import read_published
 from runner.results import PublishedTable
 
-#: The same two rows in every format: forward 12.3 ± 0.4 ms and 0.25 s, peak 1,024 MiB and out of memory.
+#: The same two rows in every format: forward 12.3 ± 0.4 ms and 0.25 s; peak 1,024 MiB and out of memory.
 CSV = 'size,context,forward,peak (MiB)\nsmall,128,12.3 ± 0.4 ms,"1,024"\nlarge,256,0.25 s,OOM\n'
 TSV = "size\tcontext\tforward\tpeak (MiB)\nsmall\t128\t12.3 ± 0.4 ms\t1,024\nlarge\t256\t0.25 s\tOOM\n"
 MARKDOWN = """\
@@ -107,7 +107,7 @@ def test_the_same_table_in_every_format(tmp_path: Path, name: str) -> None:
     assert (first.status, second.status) == ("ok", "oom")
 
 
-def test_what_pandas_prints(tmp_path: Path) -> None:
+def test_a_table_printed_by_pandas(tmp_path: Path) -> None:
     (table,) = read(
         tmp_path,
         """\
@@ -123,10 +123,10 @@ Results on the A10:
     assert table.rows[0].mean("forward") == 10.12
     assert table.rows[0].std("forward") == 0.044
     assert table.rows[1].mean("forward") is None
-    assert table.rows[1].find("forward") is not None, "the cell is kept"
+    assert table.rows[1].find("forward") is not None, "the text of the cell is kept"
 
 
-def test_a_column_of_words_is_one_blank_from_the_one_before(tmp_path: Path) -> None:
+def test_a_column_of_words_one_blank_after_the_previous_one(tmp_path: Path) -> None:
     (table,) = read(
         tmp_path,
         """\
@@ -141,7 +141,7 @@ def test_a_column_of_words_is_one_blank_from_the_one_before(tmp_path: Path) -> N
     assert [row.status for row in table.rows] == ["ok", "oom"]
 
 
-def test_a_script_that_prints_rules(tmp_path: Path) -> None:
+def test_a_table_with_printed_rules(tmp_path: Path) -> None:
     text = """\
 Size      Fwd(ms)   Bwd(ms)
 ---------------------------
@@ -162,7 +162,7 @@ def test_a_table_of_rich(tmp_path: Path) -> None:
     assert [(row.line, row.setting.name, row.mean("forward")) for row in table.rows] == [(4, "small", 12.34)]
 
 
-def test_objects_within_objects(tmp_path: Path) -> None:
+def test_nested_objects(tmp_path: Path) -> None:
     text = (
         '{"config": {"model": "small", "ctx": 128}, "forward_ms": {"mean": 12.5, "std": 0.5}, "oom": false}\n'
         '{"config": {"model": "2.7B", "ctx": 128}, "error": "CUDA out of memory. Tried to", "oom": true}\n'
@@ -210,7 +210,7 @@ large             50.0        100.0
     assert [row.mean("backward") for row in table.rows] == [25.5, 100.0]
 
 
-def test_an_empty_cell_stays_where_it_is(tmp_path: Path) -> None:
+def test_an_empty_cell_keeps_its_place(tmp_path: Path) -> None:
     (table,) = read(
         tmp_path,
         """\
@@ -254,11 +254,11 @@ small,1.5
     assert len({table.table_id for table in tables}) == 3
     first, second, third = (table.rows[0] for table in tables)
     assert (first.mean("forward"), second.mean("backward"), third.mean("peak_memory")) == (1.5, 2.5, 1.5 * 2**30)
-    assert (first.setting.batch, third.setting.precision) == (4, "bf16"), "from the titles"
+    assert (first.setting.batch, third.setting.precision) == (4, "bf16"), "it is taken from the titles"
     assert tables[2].remarks == ("precision bf16 was taken from the title.",)
 
 
-def test_captions_are_above_or_below_as_the_first_is(tmp_path: Path) -> None:
+def test_captions_are_above_or_below_like_the_first(tmp_path: Path) -> None:
     one = "| size | forward (ms) |\n|---|---|\n| small | 1.5 |\n"
     above = f"Table 1: first\n\n{one}\n**Table 2: second**\n\n{one}\n{one}"
     below = f"# Heading\n\n{one}Table 1: first\n\n{one}\nTable 2: second\n\n{one}"
@@ -297,7 +297,7 @@ Size  & Context & Mean & Std \\ \hline
     assert [row.line for row in table.rows] == [7, 8]
 
 
-def test_rows_on_one_line_are_rows_of_their_own(tmp_path: Path) -> None:
+def test_rows_on_one_line_are_separate_rows(tmp_path: Path) -> None:
     text = r"\begin{tabular}{lr} Size & Fwd (ms) \\ \hline small & 1.5 \\ large & 2.5 \\ \end{tabular}"
     (table,) = read(tmp_path, text, ".tex")
     assert [(row.line, row.setting.name, row.mean("forward")) for row in table.rows] == [
@@ -315,7 +315,7 @@ def test_csv_without_headings_has_numbered_columns() -> None:
     assert (table.headings, len(table.rows)) == (("size", "128", "256"), 1)
 
 
-def test_repeated_headings_elided_rows_and_twins() -> None:
+def test_repeated_headings_elided_rows_and_duplicate_columns() -> None:
     (table,) = parse_tables("size,ms,ms\na,1,2\nsize,ms,ms\n...,...,...\nb,3,4\n", ending=".csv")
     assert table.headings == ("size", "ms", "ms (2)")
     assert [row.line for row in table.rows] == [2, 5]
@@ -335,7 +335,7 @@ def test_repeated_headings_elided_rows_and_twins() -> None:
         (".jsonl", "[1, 2]\n", "got no table"),
     ],
 )
-def test_files_that_hold_no_table(tmp_path: Path, ending: str, text: str, words: str) -> None:
+def test_files_without_a_table(tmp_path: Path, ending: str, text: str, words: str) -> None:
     with pytest.raises(UsageError) as error:
         read(tmp_path, text, ending)
     assert words in str(error.value)

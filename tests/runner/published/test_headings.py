@@ -1,4 +1,4 @@
-"""What a heading means, by its words alone; and what a mapping says where they do not."""
+"""The meaning of a heading by its words alone, and of a mapping for headings that are not clear."""
 
 from pathlib import Path
 
@@ -61,7 +61,7 @@ from tests.runner.published.test_reference import FILES
         ("forward_ms_s", "not understood"),
     ],
 )
-def test_words(heading: str, meaning: str) -> None:
+def test_the_meaning_of_words(heading: str, meaning: str) -> None:
     assert parse_heading(heading).describe() == meaning
 
 
@@ -79,22 +79,22 @@ def test_words(heading: str, meaning: str) -> None:
         ("torch_compile attention", {}, None),
     ],
 )
-def test_titles(title: str, settings: dict[str, object], timed: str | None) -> None:
+def test_the_settings_in_titles(title: str, settings: dict[str, object], timed: str | None) -> None:
     said = read_title(title)
     assert (said.settings, said.timed) == (settings, timed)
 
 
-def test_cells_decide_what_a_heading_leaves_open(tmp_path: Path) -> None:
+def test_cells_decide_between_meanings_of_a_heading(tmp_path: Path) -> None:
     (table,) = read(tmp_path, "size,eager,compiled\nsmall,12.5 ms,7.5 ms\nlarge,50.5 ms,OOM\n", ".csv")
     row, other = table.rows
     assert (row.mean("duration", backend="eager"), row.mean("duration", backend="compiled")) == (12.5, 7.5)
     ran_out = other.find("duration", "value", backend="compiled")
-    assert (other.status, ran_out and ran_out.remark) == ("ok", "Out of memory."), "only one variant did"
+    assert (other.status, ran_out and ran_out.remark) == ("ok", "Out of memory."), "only one variant ran out of memory"
     (table,) = read(tmp_path, "compiled,forward (ms)\nTrue,12.5\nFalse,20.5\n", ".csv")
     assert [row.setting.backend for row in table.rows] == ["compiled", "eager"]
 
 
-def test_a_unit_is_taken_from_the_mean_beside_or_the_title_and_said(tmp_path: Path) -> None:
+def test_a_unit_is_taken_from_the_mean_or_the_title_and_reported(tmp_path: Path) -> None:
     (table,) = read(tmp_path, "size,Fwd Mean (s),Fwd Std,Bwd Std\nsmall,1.5,0.25,0.5\n", ".csv")
     (row,) = table.rows
     assert (row.mean("forward"), row.std("forward"), row.std("backward")) == (1500.0, 250.0, None)
@@ -121,7 +121,7 @@ def test_a_number_that_is_not_understood_is_kept_without_a_value(tmp_path: Path)
     assert table.remarks == ("“score”: not understood: a mapping can say what it is.",)
 
 
-def test_a_comma_for_a_decimal_point_makes_every_comma_doubtful(tmp_path: Path) -> None:
+def test_a_comma_as_a_decimal_point_makes_every_comma_ambiguous(tmp_path: Path) -> None:
     text = "size;forward (ms)\nsmall;12,5\nlarge;1,234\nxl;125\n"
     (table,) = read(tmp_path, text, ".csv")
     assert [figure.value for row in table.rows for figure in row.figures] == [None, None, 125.0]
@@ -133,13 +133,13 @@ def test_a_comma_for_a_decimal_point_makes_every_comma_doubtful(tmp_path: Path) 
     assert [figure.value for row in table.rows for figure in row.figures] == [12.5, 1.234, 125.0]
 
 
-def test_columns_that_contradict_each_other_are_remarked(tmp_path: Path) -> None:
+def test_columns_that_contradict_each_other_are_reported(tmp_path: Path) -> None:
     (table,) = read(tmp_path, "model,config,forward (ms)\nsmall,small,1.5\nlarge,xl,2.5\n", ".csv")
     assert [row.setting.name for row in table.rows] == ["small", "large"]
     assert [row.remarks for row in table.rows] == [(), ("config: “xl” was left out: another column says large.",)]
 
 
-def test_a_mapping_says_where_the_pass_stands(tmp_path: Path) -> None:
+def test_a_mapping_names_the_column_of_the_pass(tmp_path: Path) -> None:
     path, mapping = tmp_path / "theirs.csv", tmp_path / "m.toml"
     path.write_text("what,ms\nfwd,1.5\nfwd + bwd,4.5\n")
     mapping.write_text('[columns]\nwhat = { setting = "mode" }\n')
@@ -155,12 +155,12 @@ def test_nan_keys_are_unknown(tmp_path: Path) -> None:
 
 
 def strip_ids(table: PublishedTable) -> list[object]:
-    """All of a table but its ids, which follow from the mapping, and what it says was assumed."""
+    """Returns everything of a table except its ids, which follow from the mapping, and its notes on assumptions."""
     return [table.title, table.subject, [(row.line, row.setting, row.status, row.figures) for row in table.rows]]
 
 
 @pytest.mark.parametrize("name", [*FORMATS, *(path.name for path in FILES)])
-def test_a_draft_reads_the_file_as_it_is_read_without(tmp_path: Path, name: str) -> None:
+def test_a_draft_mapping_gives_the_same_tables(tmp_path: Path, name: str) -> None:
     if name in FORMATS:
         ending, text, *_ = FORMATS[name]
         path = tmp_path / f"theirs{ending}"
@@ -174,7 +174,7 @@ def test_a_draft_reads_the_file_as_it_is_read_without(tmp_path: Path, name: str)
     assert [strip_ids(table) for table in mapped] == [strip_ids(table) for table in read_published(path)]
 
 
-def test_a_mapping_says_what_headings_do_not(tmp_path: Path) -> None:
+def test_a_mapping_adds_what_headings_leave_out(tmp_path: Path) -> None:
     path, mapping = tmp_path / "theirs.csv", tmp_path / "m.toml"
     path.write_text("small,12.5,0.5,fine\nlarge,50.5,1.5,\n")
     mapping.write_text(
@@ -202,7 +202,7 @@ headings = false
     assert table.remarks == ()
 
 
-def test_the_draft_says_what_is_not_understood() -> None:
+def test_the_draft_lists_what_is_not_understood() -> None:
     text = draft_mapping("theirs.csv", parse_tables("small,12.5\nlarge,50.5\n", ending=".csv"))
     assert '# "column 1" = { setting = "name" }' in text
     assert '# "column 2" = { quantity = "forward", statistic = "mean", unit = "ms" }' in text

@@ -1,4 +1,4 @@
-"""The tables of data/reference, cell by cell against an independent reading of the same files."""
+"""The tables of data/reference, compared cell by cell with an independent reading of the same files."""
 
 import csv
 from pathlib import Path
@@ -10,7 +10,7 @@ from runner.results import PublishedTable
 
 FOLDER = Path(__file__).parents[3] / "data/reference"
 FILES = sorted(path for path in FOLDER.glob("*.csv") if path.name != "provenance.csv")
-#: The headings that say what was measured and where it stands, and hold no figure.
+#: Headings that name what was measured and where, and have no figures.
 _NO_FIGURES = (
     "seed_file table_name machine source_line warmup_steps measure_steps model_size context_length row_index d_model "
     "status device batch_size compile profile_memory command case d_head seq_len d_ff num_heads num_layers params "
@@ -33,7 +33,7 @@ def is_figure(heading: str, headings: list[str]) -> bool:
 
 
 def expected_value(heading: str, text: str) -> float | None:
-    """The number in base units, by the end of its heading or by its own unit."""
+    """Returns the number in base units, by the suffix of its heading or by its own unit."""
     number, _, unit = text.replace(",", "").partition(" ")
     if text in ("OOM", "N/A") or "dtype" in heading:
         return None
@@ -69,14 +69,14 @@ def test_every_figure_is_there_and_traceable(path: Path) -> None:
         assert row.source == f"{told['seed_file']}:{told['source_line']}"
 
 
-def test_nothing_in_them_is_refused_or_left_open() -> None:
+def test_no_cell_is_refused_or_left_open() -> None:
     for path in FILES:
         table = read_one(path.name)
         assert "not understood" not in table.meanings.values()
         assert not [figure for row in table.rows for figure in row.figures if "Refused" in (figure.remark or "")]
 
 
-def test_a_row_that_ran_out_of_memory_says_so() -> None:
+def test_a_row_that_ran_out_of_memory_has_that_status() -> None:
     out = {(path.name, row.line) for path in FILES for row in read_one(path.name).rows if row.status == "oom"}
     attention = {(f"003_{name}.csv", line) for name in ("attention", "attention_compiled") for line in range(18, 22)}
     assert out == attention | {("004_e2e.csv", 6)}
@@ -84,12 +84,12 @@ def test_a_row_that_ran_out_of_memory_says_so() -> None:
     assert (lost.name, lost.d_model, lost.layers) == ("2.7B", None, None)
 
 
-def test_swapped_headings_are_read_as_they_are_written() -> None:
+def test_swapped_headings_are_read_literally() -> None:
     first = read_one("001_attention_rtxpro6000.csv").rows[0].setting
     assert (first.context, first.d_model, first.seq_len, first.batch) == (16, 256, None, 8)
 
 
-def test_a_memory_column_says_of_what_it_is() -> None:
+def test_a_memory_column_names_the_kind_of_memory() -> None:
     row = read_one("001_attention_rtxpro6000.csv").rows[0]
     assert row.mean("memory", part="model") == 1.125 * 2**20
     assert row.mean("memory", part="model + forward + backward") == pytest.approx(18.3755 * 2**20)
@@ -97,7 +97,7 @@ def test_a_memory_column_says_of_what_it_is() -> None:
     assert read_one("002_attention_benchmarking.csv").rows[0].mean("peak_memory") == pytest.approx(44.8438 * 2**20)
 
 
-def test_what_only_a_title_or_a_row_says() -> None:
+def test_settings_from_a_title_or_a_row_alone() -> None:
     assert read_one("001_e2e_rtxpro6000_warmup0.csv").rows[0].setting.warmup_steps == 0
     assert read_one("001_e2e_rtxpro6000_warmup1.csv").rows[0].setting.warmup_steps == 1
     both = read_one("003_amp_forward_backward.csv").rows[0]
@@ -113,8 +113,8 @@ def test_what_only_a_title_or_a_row_says() -> None:
     assert (prose[4].std("forward"), prose[4].setting.warmup_steps) == (75.3, 0)
 
 
-def test_provenance_comes_from_the_file_beside() -> None:
+def test_provenance_comes_from_its_own_file() -> None:
     table = read_one("003_attention.csv")
     assert (table.report, table.machine) == ("003", "A10 24 GB")
     assert table.provenance["std_kind"] == "population (n)"
-    assert read_one("001_e2e_mbair.csv").machine == "MBAir", "the table's own word comes first"
+    assert read_one("001_e2e_mbair.csv").machine == "MBAir", "the table's own value takes precedence"

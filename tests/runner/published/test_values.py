@@ -1,4 +1,4 @@
-"""The text of a cell as a number in base units, or the reason why it is none."""
+"""The text of a cell as a number in base units, or the reason why it is not a number."""
 
 import time
 
@@ -76,14 +76,14 @@ def test_numbers(text: str, dimension: Dimension, unit: str | None, values: tupl
         ("9" * 300, "is no number"),
     ],
 )
-def test_what_is_no_number_is_refused_and_never_read_as_another(text: str, why: str) -> None:
+def test_text_that_is_not_a_number_is_refused_and_not_read_as_another(text: str, why: str) -> None:
     read = parse_cell(text, dimension="time", unit="ms")
     assert read.values == ()
     assert read.is_refused
     assert why in (read.remark or "")
 
 
-def test_what_was_assumed_is_said() -> None:
+def test_assumptions_are_reported() -> None:
     assert parse_cell("36,592", dimension="time", unit="ms").remark == "The comma was read as a separator of thousands."
     assert "powers of 1,000" in (parse_cell("80 GB", dimension="bytes").remark or "")
     assert parse_cell("12.3†", dimension="time", unit="ms").remark == "The mark † was left out."
@@ -94,7 +94,7 @@ def test_what_was_assumed_is_said() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "nan", "NaN", "N/A", "-", "—", "None", "inf"])
-def test_what_is_missing_is_neither_a_number_nor_refused(text: str) -> None:
+def test_a_missing_value_is_neither_a_number_nor_refused(text: str) -> None:
     read = parse_cell(text, dimension="time", unit="ms")
     assert (read.values, read.remark, read.is_oom, read.is_refused) == ((), None, False, False)
 

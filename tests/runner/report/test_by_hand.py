@@ -1,4 +1,4 @@
-"""Three tables of a report, and one of attention, worked out by hand from the raw samples of a real sweep."""
+"""Three tables of a report and one of attention, computed by hand from the raw samples of a real sweep."""
 
 import re
 import shlex
@@ -14,7 +14,7 @@ from runner.report.report import load_report
 from runner.report.rows import Scope
 from tests.command import TINY, run
 
-#: Two rounds of two contexts; a warm-up ablation; attention.
+#: Two rounds of two contexts, a warm-up ablation, and attention.
 SWEEPS = (
     (*TINY, "--contexts", "16,32", "--rounds", "2", "--warmup", "2", "--steps", "7", "--max-steps", "7"),
     (*TINY, "--warmup", "0,1,5", "--steps", "8", "--max-steps", "8", "--batch", "2"),
@@ -48,7 +48,7 @@ def lines_of(table: ReportTable) -> list[dict[str, str]]:
 
 
 def read_samples(file: Path, table: str, where: str) -> dict[str, dict[int, np.ndarray]]:
-    """Measured samples (ms) by phase and round, in the order of the steps; `step` is the sum of its phases."""
+    """Returns measured samples (ms) by phase and round, in the order of the steps; `step` is the sum of its phases."""
     with duckdb.connect(str(file), read_only=True) as con:
         found = con.execute(f"""
             SELECT m.phase, c.round, m.step, m.duration_ms FROM samples m JOIN {table} c USING (cell_id)
@@ -63,7 +63,7 @@ def read_samples(file: Path, table: str, where: str) -> dict[str, dict[int, np.n
 
 
 def shows(text: str, value: float) -> bool:
-    """Whether a printed number is this value, rounded to the digits that are printed."""
+    """Returns whether a printed number is this value, rounded to the printed digits."""
     digits = len(text.partition(".")[2])
     step = 10.0**-digits if digits else 10.0 ** (len(text.replace(",", "")) - min(3, len(text.replace(",", ""))))
     return abs(float(text.replace(",", "")) - value) <= step / 2 * 1.001
@@ -75,7 +75,8 @@ def mean_std(text: str) -> tuple[str, str]:
 
 
 def test_phases_of_a_step(file: Path, report: Report) -> None:
-    """B1: the mean of the rounds' means; the root of the mean of their variances; the geometric mean of medians."""
+    """B1: the mean of the rounds' means, the root of the mean of their variances, and the geometric mean of the
+    medians."""
     means, medians = map(lines_of, tables_of(report, "B1"))
     headings = {"forward": "Forward (ms)", "loss": "Loss (ms)", "backward": "Backward (ms)",
                 "optimizer": "Optimizer (ms)", "step": "Whole step (ms)"}  # fmt: skip
@@ -99,7 +100,7 @@ def test_phases_of_a_step(file: Path, report: Report) -> None:
 
 
 def test_the_spread_of_a_step(file: Path, report: Report) -> None:
-    """B2: std over mean, the least and the most of all rounds, and the raw samples themselves."""
+    """B2: std over mean, the minimum and maximum of all rounds, and the raw samples."""
     spread, raw = tables_of(report, "B2")
     for line in lines_of(spread):
         if line.get("Batch (sequences)", "1") != "1":
@@ -117,7 +118,7 @@ def test_the_spread_of_a_step(file: Path, report: Report) -> None:
 
 
 def test_warmup_counts(file: Path, report: Report) -> None:
-    """B3: each count is one process of eight measured steps."""
+    """B3: each count has one process with eight measured steps."""
     summary, early = tables_of(report, "B3")
     for line in lines_of(summary):
         count = int(line["Warm-up (steps)"])

@@ -1,4 +1,4 @@
-"""`python -m runner report`: its formats, its refusals, and the commands that it recommends."""
+"""`python -m runner report`: its formats, its errors, and the commands that it recommends."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def empty(file: Path) -> Path:
-    """A results file of which every row is gone."""
+    """Returns a results file from which every row was deleted."""
     path = file.with_name("empty.duckdb")
     of = rows.run()
     rows.store(path, of, [rows.ok(of, rows.asked())])
@@ -36,7 +36,7 @@ def empty(file: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def attention(file: Path) -> Path:
-    """Nothing but attention, on a GPU; no cell of it ran out of memory."""
+    """Returns a file of attention alone, on a GPU, in which no cell ran out of memory."""
     of = rows.run(device="cuda", device_name="Example GPU")
     cells = [memory_rows.attention(of, seq_len=length, d_head=16, batch=2) for length in (256, 512, 1024)]
     return memory_rows.store(file.with_name("attention.duckdb"), cells)
@@ -82,7 +82,7 @@ def test_a_file_without_rows_leaves_every_question_open(empty: Path) -> None:
     assert "no measured run, so there is nothing to draw" in done.stdout
 
 
-def test_a_file_of_attention_answers_what_it_can(attention: Path) -> None:
+def test_a_file_of_attention_answers_some_questions(attention: Path) -> None:
     report = load_report(attention, Scope())
     assert {one.id for one in report.answered} == {"A1"}
     assert {"B1", "M1", "P3", "C1", "A2", "A3"} <= {one.id for one in report.open}
@@ -98,13 +98,13 @@ def test_a_file_of_attention_answers_what_it_can(attention: Path) -> None:
         (("--format", "html"), "An HTML report goes to a file. Say which: --out report.html"),
     ],
 )
-def test_what_cannot_be_asked_for(file: Path, words: tuple[str, ...], answer: str) -> None:
+def test_impossible_requests(file: Path, words: tuple[str, ...], answer: str) -> None:
     done = run("report", *words, db=file)
     assert done.returncode == 2
     assert answer in " ".join(done.stdout.split())
 
 
-def test_a_file_that_is_not_there_or_cannot_be_written(file: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_missing_or_cannot_be_written(file: Path, tmp_path: Path) -> None:
     assert run("report", db=tmp_path / "none.duckdb").returncode == 2
     (tmp_path / "taken").write_text("mine")
     done = run("report", "--out", str(tmp_path / "taken" / "below.md"), db=file)
@@ -129,7 +129,8 @@ EDITIONS: tuple[Edition | None, ...] = (None, "2025", "2026")
 
 
 def list_commands(path: Path, edition: Edition | None) -> list[list[str]]:
-    """The words of every recommended command behind `sweep`, without the file: of open questions and of answers."""
+    """Returns the words after `sweep` of every recommended command, without the file, for open and answered
+    questions."""
     report = load_report(path, Scope(edition=edition))
     assert all(one.commands for one in report.open)
     found = {command for one in report.open for command in one.commands}
@@ -144,7 +145,7 @@ def list_commands(path: Path, edition: Edition | None) -> list[list[str]]:
 def test_every_recommended_command_plans_cells(
     request: pytest.FixtureRequest, name: str, edition: Edition | None
 ) -> None:
-    """Each is read by the real command and makes at least one cell; what is open has one."""
+    """The real command parses each and plans at least one cell; every open question has a command."""
     found = list_commands(request.getfixturevalue(name), edition)
     assert len(found) > 10
     for words in found:

@@ -1,4 +1,4 @@
-"""Markdown and LaTeX: text of others stays text, and every table has its columns."""
+"""Markdown and LaTeX: foreign text remains text, and every table has its columns."""
 
 import re
 from pathlib import Path
@@ -26,18 +26,18 @@ def make_report(text: str) -> Report:
 
 
 def parse(text: str) -> list[tuple[str, str]]:
-    """Every token of the text as GitHub would see it: type and content."""
+    """Returns every token of the text as GitHub would parse it: type and content."""
     tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(text)
     return [(token.type, token.content) for block in tokens for token in (block, *(block.children or ()))]
 
 
-def test_markdown_shows_text_of_others_letter_by_letter() -> None:
+def test_markdown_shows_foreign_text_literally() -> None:
     found = parse(render_markdown(make_report(NASTY)))
     kinds = {kind for kind, _ in found}
     assert not kinds & {"link_open", "image", "html_block", "code_inline", "s_open"}
     assert {content for kind, content in found if kind == "html_inline"} <= {"<sup>", "</sup>"}
     shown = "".join(content for kind, content in found if kind in ("text", "text_special"))
-    # Ends with what stood for the control character and the line break, on one line.
+    # The text ends with the substitutes for the control character and the line break, on one line.
     assert (
         "a|b `c` *d* _e_ [f](http://x.example) <b>g</b> $h$ \\i 50% & #1 {j} ~k^ www.x.example a@b.example ␛[2J␊- l"
         in shown
@@ -46,13 +46,13 @@ def test_markdown_shows_text_of_others_letter_by_letter() -> None:
     assert sum(kind == "td_open" for kind, _ in found) == 2
 
 
-def test_a_line_that_would_begin_a_list_is_text() -> None:
+def test_a_line_that_looks_like_a_list_is_text() -> None:
     for text in ("- x", "+ x", "1. x", "# x", "> x", "= x"):
         assert all(kind not in ("bullet_list_open", "ordered_list_open", "heading_open", "blockquote_open")
                    for kind, _ in parse(escape(text))), text  # fmt: skip
 
 
-def test_latex_escapes_what_it_would_obey() -> None:
+def test_latex_escapes_commands() -> None:
     assert escape_latex("50% of a_b & $c$ #1 {x} ~ ^ \\") == (
         r"50\% of a\_b \& \$c\$ \#1 \{x\} \textasciitilde{} \textasciicircum{} \textbackslash{}"
     )
@@ -62,12 +62,13 @@ def test_latex_escapes_what_it_would_obey() -> None:
 
 
 @pytest.mark.parametrize("text", [NASTY, "plain", "100% _ & $ # \\ { }"])
-def test_latex_has_whole_tables_whatever_they_hold(text: str) -> None:
+def test_latex_tables_are_complete_whatever_they_contain(text: str) -> None:
     check_latex(render_latex(make_report(text)))
 
 
 def check_latex(written: str) -> None:
-    """All ASCII; no `%` but in comments; braces in pairs; in every line of a table as many columns as it declares."""
+    """Asserts that it is all ASCII, has `%` only in comments and braces in pairs, and that every line of a table has
+    the declared number of columns."""
     assert written.isascii()
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", written)
     columns = 0

@@ -1,4 +1,4 @@
-"""What the answers say, given rows whose numbers are known: every question, failures, and no more than is certain."""
+"""The answers for rows with known numbers: every question, failures, and no claim beyond the intervals."""
 
 import re
 from pathlib import Path
@@ -50,7 +50,7 @@ IDS = [
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Something for every question; one cell of steps, one of attention and one of memory ran out."""
+    """Returns a file with rows for every question; one cell each of steps, attention and memory ran out of memory."""
     path, of = tmp_path_factory.mktemp("report") / "results.duckdb", rows.run()
     rows.store(path, of, rows.laptop(of))
     traces.store(path, [traces.profiled(of, mode=mode) for mode in ("inference", "train")])
@@ -81,7 +81,8 @@ def test_the_questions_are_those_of_the_assignment() -> None:
 
 
 def test_every_question_is_answered_or_open(report: Report) -> None:
-    """With a sentence, tables of equal lines and different headings, footnotes that exist, rows behind, commands."""
+    """Each has a sentence, tables with complete lines and different headings, existing footnotes, rows behind it, and
+    commands."""
     assert {one.id for one in report.answered} | {one.id for one in report.open} == {*IDS}
     for one in report.answered:
         answer = one.answer
@@ -99,7 +100,7 @@ def test_every_question_is_answered_or_open(report: Report) -> None:
     assert all(one.commands and one.lacks for one in report.open)
 
 
-def test_a_failed_cell_says_how_and_where_it_ended(report: Report) -> None:
+def test_a_failed_cell_has_its_status_and_phase(report: Report) -> None:
     b1 = answer_of(report, "B1").answer.tables[0]
     (line,) = [line for line in b1.lines if "out of memory" in " ".join(line.values)]
     assert line.values[:2] == ("toy-256", "256")
@@ -111,7 +112,7 @@ def test_a_failed_cell_says_how_and_where_it_ended(report: Report) -> None:
     assert any("32,768" in line.values and "out of memory in forward" in line.values for line in a1.lines)
 
 
-def test_the_smallest_cell_that_ran_out_is_accounted_for(report: Report) -> None:
+def test_the_memory_of_the_smallest_cell_that_ran_out_is_explained(report: Report) -> None:
     a2 = answer_of(report, "A2").answer
     assert "With 1.00 GiB in use it asked for 3.00 GiB" not in a2.sentence
     assert "with 1.00 GiB in use it asked for 3.00 GiB more, which were not free in one piece." in a2.sentence
@@ -120,21 +121,21 @@ def test_the_smallest_cell_that_ran_out_is_accounted_for(report: Report) -> None
     assert parts["There is"] == f"{2**32:,}"
 
 
-def test_sums_stand_beside_what_is_expected(tmp_path: Path, report: Report) -> None:
+def test_sums_are_shown_with_expected_values(tmp_path: Path, report: Report) -> None:
     p1 = answer_of(report, "P1").answer
     assert {line.values[4] for line in p1.tables[0].lines} <= {"yes", "no", "–"}
     assert "Expected" in p1.tables[0].headings
 
 
-def test_the_growth_of_attention_is_the_power_by_which_it_was_made(report: Report) -> None:
-    """Synthetic naive attention saves what grows with the square; the fit must find 2."""
+def test_the_fitted_growth_of_attention_is_the_synthetic_exponent(report: Report) -> None:
+    """Synthetic naive attention saves bytes that grow with the square, so the fit must find 2."""
     a2 = answer_of(report, "A2").answer.sentence
     powers = [float(power) for power in re.findall(r"S\^(\d\.\d\d)", a2)]
     assert all(1.5 < power < 2.1 for power in powers)
 
 
 def test_precisions_of_known_ratio(report: Report) -> None:
-    """bf16 is made twice as fast; cells of one process on a machine without repeats decide nothing."""
+    """bf16 was made twice as fast. Cells of one process on a machine without repeats give no verdict."""
     p3 = answer_of(report, "P3").answer
     assert "2.00×" in p3.sentence or "2×" in p3.sentence
     assert "significantly" not in p3.sentence
@@ -142,7 +143,7 @@ def test_precisions_of_known_ratio(report: Report) -> None:
     assert verdicts <= {"noise unknown", "no ratio", "undecided"}
 
 
-def test_an_edition_leaves_other_sizes(file: Path) -> None:
+def test_an_edition_leaves_out_other_sizes(file: Path) -> None:
     report = load_report(file, Scope(machine="Example CPU · bench1", edition="2025"))
     still_open = {one.id: one for one in report.open}
     assert "B1" in still_open
@@ -187,7 +188,7 @@ def _pair(
         ([_pair(1.3, 1.2, 1.4, decided=True), _pair(1.1, 0.9, 1.3, decided=False)], "1 faster, 1 undecided"),
     ],
 )
-def test_a_sentence_claims_no_more_than_the_intervals(pairs: list[Pair[StepResult]], words: str) -> None:
+def test_a_sentence_claims_no_more_than_its_intervals(pairs: list[Pair[StepResult]], words: str) -> None:
     said = describe_speedups(Speedups(speedups=pairs, left_out=[]), baseline="fp32", variant="bf16")
     assert words in said
     if "significantly" not in words and "bf16 is" not in words:
@@ -202,10 +203,10 @@ def test_a_trend_needs_intervals_that_do_not_overlap() -> None:
     assert "not known" in describe_trend([small, _pair(2.0, None, None, decided=False, parameters=100)])
 
 
-def test_numbers_show_two_digits_of_what_is_uncertain() -> None:
+def test_numbers_show_two_digits_of_their_uncertainty() -> None:
     assert format_spread(12.345, 0.0123) == "12.345 ± 0.012"
     assert format_spread(1234.5, 67.8) == "1,234 ± 68"
-    assert format_spread(3.0, 1e-7) == "3.0000 ± 0.000000100"  # never ± 0, unless it is
+    assert format_spread(3.0, 1e-7) == "3.0000 ± 0.000000100"  # ± 0 only if the uncertainty is 0
     assert format_spread(3.0, 0.0) == "3.0000 ± 0.0000"
     assert format_estimate(12.0512, 11.9, 12.3) == "12.05 [11.90, 12.30]"
     assert format_estimate(5.0, None, None) == "5.00 [unknown]"

@@ -1,4 +1,4 @@
-"""The report on the reference rows that ship: what the program says of them today."""
+"""The shipped report on the shipped reference rows is what the program prints for them today."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.command import ROOT, run
 
 
 @pytest.mark.soak
-def test_the_report_on_the_h200_is_that_of_the_rows_that_ship() -> None:
+def test_the_shipped_report_on_the_h200_is_current() -> None:
     done = run("report", db=ROOT / "data/reference/h200")
     assert done.returncode == 0, done.stdout
     written = (ROOT / "docs/h200-report.md").read_text()

@@ -1,4 +1,4 @@
-"""What published figures would have shown, against sums done by hand; and which measured cells stand beside them."""
+"""Corrected values of published figures, compared with sums done by hand; and the measured cells shown with them."""
 
 import math
 from pathlib import Path
@@ -24,7 +24,7 @@ def corrections(file: str) -> dict[tuple[int, str], Correction]:
 
 
 def test_a_cold_mean_of_the_population_and_of_the_sample() -> None:
-    """34.1996 - 34.4231 / 3 with the population's std; 35.3005 - 79.0442 / √10 with the sample's."""
+    """34.1996 - 34.4231 / 3 with the population's std, and 35.3005 - 79.0442 / √10 with the sample's."""
     first = corrections("000_benchmarking_script.csv")[2, "backward"]
     assert (first.published, first.instead) == ("34.2 ms", "22.7 ms")
     assert pytest.approx(22.7, abs=0.05) == 34.1995732 - 34.42309040537658 / 3
@@ -33,8 +33,8 @@ def test_a_cold_mean_of_the_population_and_of_the_sample() -> None:
     assert 35.3005 - 79.0442 / math.sqrt(10) == pytest.approx(10.3, abs=0.05)
 
 
-def test_what_is_left_for_backward() -> None:
-    """35.8352 ms for both, less a steady forward of 35.6223 - 79.2748 / √10 = 10.5534 ms."""
+def test_backward_without_forward() -> None:
+    """35.8352 ms for both, minus a steady forward of 35.6223 - 79.2748 / √10 = 10.5534 ms."""
     found = corrections("001_e2e_rtxpro6000_compiled.csv")[3, "backward"]
     assert (found.published, found.instead) == ("0.213 ms", "25.3 ms")
 
@@ -50,7 +50,7 @@ def test_ranges_peaks_precisions_and_axes() -> None:
 
 
 def test_cells_are_matched_on_their_numbers(tmp_path: Path) -> None:
-    """Small at 256 tokens, forward 30 of 88 parts of the step; at 512 nothing was measured."""
+    """Small at 256 tokens, where forward is 30 of 88 parts of the step; nothing was measured at 512 tokens."""
     run = rows.run()
     cell = rows.asked(d_model=768, d_ff=3072, layers=12, heads=12, vocabulary=10_000, context=256, mode="backward")
     other = rows.asked(d_model=768, d_ff=3072, layers=12, heads=12, vocabulary=10_000, context=256, precision="bf16")
@@ -61,11 +61,11 @@ def test_cells_are_matched_on_their_numbers(tmp_path: Path) -> None:
     (pair,) = stand_beside(readings, steps=measured, attention=[])
     assert pair.reading.row.line == 2
     assert pair.ratio == pytest.approx(500 / (rows.step_ms(cell) * 30 / 88), rel=1e-4)
-    assert (pair.low, pair.high) == (None, None), "one process says nothing of the next"
+    assert (pair.low, pair.high) == (None, None), "one process does not predict the next"
 
 
-def test_what_cell_a_row_stands_for() -> None:
-    """Attention as its table has it, the precision and backend of the row, and none without a context."""
+def test_the_cell_that_belongs_to_a_published_row() -> None:
+    """An attention cell from an attention table, the row's own precision and backend, and no cell without a context."""
     readings = {one.table.file: one for found in read_tables(reference_tables()).values() for one in found[:1]}
     attention = wanted_cell(readings["002_attention_benchmarking.csv"])
     assert isinstance(attention, AttentionCell)

@@ -1,4 +1,4 @@
-"""Whatever stands in the cells of a published table, the audit answers: the shipped tables with cells exchanged."""
+"""The audit reads any content of a published table: here the shipped tables with exchanged values."""
 
 import random
 from pathlib import Path

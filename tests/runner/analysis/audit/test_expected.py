@@ -1,4 +1,4 @@
-"""The audit of the 31 published tables against what was expected of them before there were rules: all and no more."""
+"""The audit of the 31 published tables finds what was expected before the rules were written, and nothing else."""
 
 import csv
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from runner.results.published import PublishedTable
 
 REFERENCE = Path(__file__).parents[4] / "data/reference"
 EXPECTED = Path(__file__).parent / "expected_findings.csv"
-#: A finding at a line: file, line, code, severity.
+#: The place of a finding: file, line, code, severity.
 Place = tuple[str, int, str, str]
 
 
@@ -50,7 +50,7 @@ def test_recall_and_false_alarms() -> None:
 
 
 def test_clean_tables_stay_clean() -> None:
-    """Six tables deserve nothing."""
+    """Six tables have no findings."""
     flagged = {one.table.file for one in audit_published(reference_tables())}
     clean = {table.file for table in reference_tables()} - flagged
     assert clean == {
@@ -63,8 +63,8 @@ def test_clean_tables_stay_clean() -> None:
     }
 
 
-def test_a_table_alone_says_no_more_than_beside_the_others() -> None:
-    """What needs no other table is found without it, and nothing else is."""
+def test_a_table_has_no_more_findings_alone_than_with_the_others() -> None:
+    """Findings that need no other table are found without the others, and no other findings are."""
     (table,) = read_published(REFERENCE / "002_simple_benchmarking.csv")
     alone = {(one.finding.code, one.lines) for one in audit_published([table])}
     among = {

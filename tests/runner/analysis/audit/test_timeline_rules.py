@@ -1,6 +1,6 @@
-"""Verdicts on imported memory timelines: a witness and a clean case for each, the first two from real snapshots' form.
+"""Rules for imported memory timelines: each has a witness and a clean case; the first two are like real snapshots.
 
-Weights of 8 and 4 MiB lie there before; a step takes 20 MiB of activations, and AdamW's moments are 24.
+Weights of 8 and 4 MiB exist before the step. The step allocates 20 MiB of activations, and AdamW's moments take 24.
 """
 
 from pathlib import Path
@@ -42,7 +42,7 @@ STATE = "torch/optim/adam.py:180 _init_group\ntorch/optim/optimizer.py:484 wrapp
 TEMPORARY = "torch/optim/adam.py:620 _multi_tensor_adam\ntorch/optim/adam.py:233 step"
 
 
-def test_state_that_is_made_after_the_peak() -> None:
+def test_optimizer_state_that_is_created_after_the_peak() -> None:
     activations, moments = at(40 * MIB, 10, 90), at(24 * MIB, 100, None, STATE)
     assert codes(recorded(activations, moments)) == ["no_optimizer_state"]
     (found,) = judge_timeline(recorded(activations, moments))
@@ -50,13 +50,13 @@ def test_state_that_is_made_after_the_peak() -> None:
     assert "76.0 MiB" in found.sentence
 
 
-def test_the_first_step_in_which_the_state_makes_the_peak() -> None:
+def test_a_first_step_in_which_the_optimizer_state_causes_the_peak() -> None:
     activations, moments = at(20 * MIB, 10, 90), at(24 * MIB, 100, None, STATE)
     assert codes(recorded(activations, moments)) == ["first_step_recorded"]
 
 
 def test_a_later_step_is_clean() -> None:
-    """Only temporaries within the optimizer; or state that is replaced by as much."""
+    """It has only temporaries within the optimizer, or state that replaces state of the same size."""
     assert codes(recorded(at(20 * MIB, 10, 90), at(12 * MIB, 100, 110, TEMPORARY))) == []
     old = at(24 * MIB, 0, 110)
     assert codes(recorded(old, at(20 * MIB, 10, 90), at(24 * MIB, 100, None, "own/adamw.py:31 step"))) == []
@@ -70,8 +70,8 @@ def test_copies_in_half_precision() -> None:
     assert found.evidence == {"copies": 2, "copied_bytes": 6 * MIB}
 
 
-def test_activations_as_large_as_copies_are_none() -> None:
-    """Many blocks of half a weight, as where a batch has half as many tokens as the model is wide."""
+def test_activations_as_large_as_copies_are_not_copies() -> None:
+    """Many blocks of half a weight, as when a batch has half as many tokens as the model is wide."""
     many = [at(size // 2, 20 + place, 80) for place, size in enumerate(WEIGHTS * 6)]
     assert codes(recorded(*many)) == []
 
@@ -81,7 +81,8 @@ def test_every_rule_has_a_remedy() -> None:
 
 
 def their_snapshot(folder: Path, file: str, name: str) -> Path:
-    """A results file: 1,000 bytes held, 4,000 of activations that go, then 2,000 that stay, made by this function."""
+    """Returns a results file with 1,000 bytes that exist throughout, 4,000 bytes of activations that are freed, and
+    then 2,000 bytes that stay, allocated by the function `name` in `file`."""
     frames = [{"filename": file, "name": name, "line": 180}]
     held = (block(4096, 1024, "active_allocated", 1000), block(8192, 2048, "active_allocated", 2000))
     trace = [
@@ -100,7 +101,7 @@ def their_snapshot(folder: Path, file: str, name: str) -> Path:
 def test_an_imported_first_step_in_the_terminal_and_on_the_page(tmp_path: Path) -> None:
     db = their_snapshot(tmp_path, "/opt/torch/optim/adam.py", "_init_group")
     told = run("audit", "theirs", db=db)
-    assert told.returncode == 1, "it is graded D"
+    assert told.returncode == 1, "the snapshot is graded D"
     assert "no_optimizer_state (fault), their.pickle" in told.stdout
     page = " ".join(str(getattr(node, "value", "")) for node in nodes(Visits(db).visit("memory-timeline", {}).main))
     assert "no optimizer state" in plain(page)

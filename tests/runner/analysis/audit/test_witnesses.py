@@ -1,4 +1,5 @@
-"""Every rule for published tables raises its finding on its witness, and nothing on the same report mended."""
+"""Every rule for published tables finds something in its witness, and nothing in the corrected version of that
+report."""
 
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from runner.analysis.audit.published.remedies import PUBLISHED_REMEDIES
 from tests.runner.analysis.audit.witnesses import WITNESSES
 from tests.synthetic.published import write_report
 
-#: What a witness shows beside its own finding, because it cannot be had without.
+#: Findings that a witness has beside its own, because its own cannot occur without them.
 ALSO = {"compiler_fallback": {"no_effect"}, "cold_beside_warm": {"cold_step"}}
 
 

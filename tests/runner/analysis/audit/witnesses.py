@@ -1,6 +1,6 @@
-"""For each rule a report that must raise it, and the same report mended, that must raise nothing.
+"""For each rule, a report in which it must find something, and a corrected version in which it must find nothing.
 
-Shapes, by the assignment: small is 768 wide with 12 blocks and 128,625,408 parameters, 514.5 MB in float32.
+Shapes are those of the assignment: small is 768 wide with 12 blocks and 128,625,408 parameters, 514.5 MB in float32.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ MIB = 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class Witness:
-    """Tables by name; `known` is what the report says of itself; `lines` those that the finding touches, by table."""
+    """Tables by name. `known` is what the report says about itself; `lines` are the affected lines by table."""
 
     bad: Mapping[str, str]
     clean: Mapping[str, str]
@@ -22,7 +22,7 @@ class Witness:
 
 
 def one(bad: str, clean: str, *lines: int, severity: str = "doubt", **known: str) -> Witness:
-    """A report of one table."""
+    """Returns a witness with a report of one table."""
     return Witness(
         bad={"t": bad}, clean={"t": clean}, lines={"t": lines}, known=known, known_clean=known, severity=severity
     )
@@ -35,21 +35,21 @@ _ATTENTION = "seq_len,d_head,forward_mean_ms,backward_mean_ms,peak_memory_mib\n"
 _PEAK = "model_size,mode,peak_memory_mib\n"
 
 WITNESSES: Mapping[str, Witness] = {
-    # Small at 256 tokens, batch 4: 257 GFLOP forward. At 19.5 TFLOP/s of fp32 that takes 13.2 ms, in TF32 1.6.
+    # Small at 256 tokens, batch 4: 257 GFLOP forward. That takes 13.2 ms at 19.5 TFLOP/s in fp32, and 1.6 ms in TF32.
     "tf32_as_fp32": one(
         "model_size,dtype,forward_mean_ms\nsmall,float32,5.0",
         "model_size,dtype,forward_mean_ms\nsmall,float32,25.0\nsmall,bf16,5.0",
         2,
         severity="fault",
     ),
-    # 257 GFLOP in 0.5 ms are 514 TFLOP/s of 312.
+    # 257 GFLOP in 0.5 ms are 514 TFLOP/s, where the peak is 312.
     "above_peak": one(
         "model_size,dtype,forward_mean_ms\nsmall,bf16,0.5",
         "model_size,dtype,forward_mean_ms\nsmall,bf16,2.5",
         2,
         severity="fault",
     ),
-    # 25 ms written as 0.025 ms: 10 PFLOP/s.
+    # 25 ms written as 0.025 ms, which is 10 PFLOP/s.
     "wrong_unit": one(
         "model_size,forward_mean_ms,backward_mean_ms\nsmall,0.025,0.05",
         "model_size,forward_mean_ms,backward_mean_ms\nsmall,25,50",
@@ -63,7 +63,8 @@ WITNESSES: Mapping[str, Witness] = {
         3,
         4,
     ),
-    # 75 - 25 = 50 ms with a spread of the root of 0.6² + 0.8² = 1; timed within the step it is smaller than the step's.
+    # 75 - 25 = 50 ms with a spread of the root of 0.6² + 0.8² = 1; timed within the step, it has less spread than the
+    # step.
     "subtraction": one(_BOTH + "small,25,0.6,50,1.0,75,0.8", _BOTH + "small,25,0.3,50,0.5,75,0.6", 2),
     "impossible_ratio": one(_PLAIN + "small,256,25,-3", _PLAIN + "small,256,25,50", 2, severity="fault"),
     "spilled": one(
@@ -87,7 +88,7 @@ WITNESSES: Mapping[str, Witness] = {
         lines={"ranges": (2,)},
         severity="fault",
     ),
-    # Nine steps of 20 ms and one of 120: mean 30, population std 30, and 30 - 30/3 = 20.
+    # Nine steps of 20 ms and one of 120: the mean is 30, the population std 30, and 30 - 30/3 = 20.
     "cold_step": one(_PHASES + "small,30,30,50,0.5", _PHASES + "small,30,2,50,0.5", 2),
     "wide_spread": one(
         "seq_len,d_head,forward_mean_ms,forward_std_ms\n1024,64,10,5",
@@ -95,7 +96,7 @@ WITNESSES: Mapping[str, Witness] = {
         2,
     ),
     "rounded_std": one(_PHASES + "small,25,0.0,50,0.5", _PHASES + "small,25,0.1,50,0.5", 2),
-    # 256 tokens need 6 squares of 2 MiB; three squares of 4,096 tokens are 1,536 MiB.
+    # 256 tokens need 6 squares of 2 MiB; three squares of 4,096 tokens take 1,536 MiB.
     "peak_carried_over": one(
         _ATTENTION + "4096,64,9,18,2700\n256,64,0.2,0.5,1549",
         _ATTENTION + "4096,64,9,18,2700\n256,64,0.2,0.5,13",
@@ -109,7 +110,7 @@ WITNESSES: Mapping[str, Witness] = {
         2,
     ),
     "below_parameters": one(_PEAK + "small,forward,400", _PEAK + "small,forward,600", 2, severity="fault"),
-    # 16 bytes of 128,625,408 parameters are 1,963 MiB.
+    # 16 bytes a parameter are 1,963 MiB for 128,625,408 parameters.
     "no_optimizer_state": one(_PEAK + "small,train,1500", _PEAK + "small,train,2600", 2, severity="fault"),
     # Forward and backward peak at 2,000 MiB and the moments take 981: 2,981 from the second step on.
     "first_step_recorded": one(
