@@ -1,4 +1,4 @@
-"""A server that nobody has visited yet, and whom it asks."""
+"""A server that has had no visitor yet, and a record of the addresses that it contacts."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from tests.synthetic import memory_rows, rows, timelines
 
-#: Python runs this at the start of the server, whatever it is going to import, and tells it of every socket it uses.
+#: Python runs this at the start of the server, before its imports, and reports to it every socket that it uses.
 TELLS_WHOM_IT_ASKS = """
 import sys
 def told(event, arguments):
@@ -23,7 +23,8 @@ sys.addaudithook(told)
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where servers that are started from now on write whom they ask: every address but this machine's own."""
+    """Yields the file in which servers started from now on record every address that they contact, except this
+    machine's."""
     folder = tmp_path_factory.mktemp("asked")
     (folder / "sitecustomize.py").write_text(TELLS_WHOM_IT_ASKS.format(log=str(folder / "log")))
     with pytest.MonkeyPatch.context() as patch:
@@ -33,8 +34,8 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory, asked: Path) -> Iterator[str]:
-    """A server over a small finished sweep of every experiment that nobody has visited yet."""
-    from tests.browser import served  # not above: pytest reads this file where no browser is, too
+    """Yields the address of a server without visitors over a small finished sweep of every experiment."""
+    from tests.browser import served  # not above: pytest also reads this file on machines without a browser
 
     of, path = rows.run(label="first look"), tmp_path_factory.mktemp("app") / "results.duckdb"
     rows.store(path, of, rows.laptop(of))

@@ -1,6 +1,6 @@
-"""The dashboard over one results file after the other, for tests that share a server: `tests.browser.Site`.
+"""The dashboard over a results file that can be exchanged, for tests that share a server: `tests.browser.Site`.
 
-GET /show?file=PATH        from now on it reads this file; the answer is the one before
+GET /show?file=PATH        reads this file from now on; the answer is the previous one
 """
 
 import os

@@ -1,4 +1,5 @@
-"""Can everybody use a page? axe-core says: names, roles, contrast and landmarks, in every width, light and dark."""
+"""Every page is accessible according to axe-core: names, roles, contrast and landmarks, in every width, light and
+dark."""
 
 import re
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from tests.browser import fits_sideways, opened, settled
 from tests.e2e.test_app import PAGES
 
 GRAVE = ("serious", "critical")
-#: Faults of what Streamlit itself draws: the rule, the `data-testid` within which it is found, and why.
+#: Faults of Streamlit's own elements: the rule, the `data-testid` within which it is found, and the reason.
 STREAMLITS_OWN = (
     ("list", "stSidebarNavItems", "The navigation's sections are `div`s between its `ul` and its `li`s."),
     ("listitem", "stSidebarNav", "The same, seen from the items."),
@@ -29,8 +30,8 @@ PAPER = {"light": LIGHT, "dark": DARK}
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page_in_every_width(browser: Browser, address: str, path: str, scheme: Scheme) -> None:
-    """No serious fault, no faint word and nothing beyond the right edge, from a phone to a wide screen, in light and
-    dark."""
+    """There is no serious fault, no faint text and nothing beyond the right edge, from a phone to a wide screen, in
+    light and dark."""
     with opened(browser, f"{address}/{path}") as visit:
         visit.page.emulate_media(color_scheme=scheme)
         settled(visit.page)
@@ -39,7 +40,7 @@ def test_every_page_in_every_width(browser: Browser, address: str, path: str, sc
             visit.page.set_viewport_size({"width": width, "height": 900})
             settled(visit.page)
             faults = _grave(visit.page)
-            if faults:  # on a busy machine a color of the other scheme may still be there
+            if faults:  # on a busy machine a color of the other scheme may still be shown
                 settled(visit.page)
                 faults = _grave(visit.page)
             assert not faults, "\n".join([f"{width}", *faults])
@@ -47,16 +48,17 @@ def test_every_page_in_every_width(browser: Browser, address: str, path: str, sc
 
 
 def _faint(page: Page, *, page_color: str) -> set[str]:
-    """Colors of words in charts with less than 4.5:1; axe does not look into pictures. Those on bars have their own."""
+    """Returns colors of text in charts with a contrast below 4.5:1, because axe does not check images. Labels on bars
+    have tests of their own."""
     fills = page.locator(".js-plotly-plot text").evaluate_all("texts => texts.map(one => getComputedStyle(one).fill)")
     colors = {"#" + "".join(f"{int(part):02X}" for part in re.findall(r"\d+", fill)[:3]) for fill in fills}
     return {color for color in colors - {*PAPER.values()} if contrast(color, page_color) < 4.5}
 
 
 @pytest.mark.soak
-def test_everybody_can_use_a_page_and_a_fault_is_seen(browser: Browser, address: str) -> None:
-    """On a page of charts and tables nothing serious is found, in light and dark. A button without a name and gray
-    words on gray are, so that finding nothing means something."""
+def test_a_page_is_accessible_and_faults_are_found(browser: Browser, address: str) -> None:
+    """A page of charts and tables has no serious fault, in light and dark. A button without a name and gray text on
+    gray are found, which shows that the check works."""
     with opened(browser, f"{address}/training-step") as visit:
         for scheme in SCHEMES:
             visit.page.emulate_media(color_scheme=scheme)
@@ -72,7 +74,7 @@ def test_everybody_can_use_a_page_and_a_fault_is_seen(browser: Browser, address:
 
 
 def _grave(page: Page) -> list[str]:
-    """The serious faults that are not Streamlit's own: the rule, where, and what is wrong."""
+    """Returns the serious faults that are not Streamlit's own: the rule, the place, and the description."""
     found: list[dict[str, Any]] = Axe().run(page).response["violations"]
     return [
         f"{fault['id']}: {node['html']} {node['failureSummary']}"

@@ -1,4 +1,4 @@
-"""The dashboard as its readers meet it: a real server, opened first by a deep link, in a real browser.
+"""The dashboard as its readers see it: a real server, first opened by a deep link, in a real browser.
 
 The order of the tests matters for one of them: `test_cold_deep_link` must be the server's first visitor.
 """
@@ -38,7 +38,8 @@ CHART = ".js-plotly-plot .main-svg"
 
 
 def test_cold_deep_link(browser: Browser, address: str) -> None:
-    """The first visitor of a server may come by a link into the middle: right page, navigation, filters as linked."""
+    """The first visitor of a server may follow a link to an inner page: page, navigation and filters must be those of
+    the link."""
     with opened(browser, f"{address}/mixed-precision?size=toy-128&context=64") as visit:
         expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES["mixed-precision"])
         expect(visit.page.get_by_test_id("stSidebarNavLink")).to_have_count(len(PAGES))
@@ -47,7 +48,7 @@ def test_cold_deep_link(browser: Browser, address: str) -> None:
 
 
 def test_overview_has_an_address_too(browser: Browser, address: str) -> None:
-    """It leads to the root, where Streamlit has the first page, with all that it asks for."""
+    """The address leads to the root, where Streamlit has the first page, with all its parameters."""
     with opened(browser, f"{address}/overview?size=toy-128&coverage-as=Table") as visit:
         expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES[""])
         expect(visit.page).to_have_url(re.compile(r"/\?(?=.*size=toy-128)(?=.*coverage-as=Table)[^/]*$"))
@@ -57,12 +58,12 @@ def test_overview_has_an_address_too(browser: Browser, address: str) -> None:
         assert visit.page.get_by_test_id("stException").count() == 0
         visit.page.set_viewport_size({"width": 390, "height": 844})
         settled(visit.page)
-        assert fits_sideways(visit.page), "turned to a phone's width"
+        assert fits_sideways(visit.page), "the page is as wide as on a phone"
 
 
 @pytest.mark.soak
-def test_the_mark_at_the_end_of_a_sentence_opens_it(browser: Browser, address: str) -> None:
-    """The mark stands in the last line and says what it is for; what it opens is below, as wide as the page."""
+def test_the_mark_at_the_end_of_a_sentence_opens_its_evidence(browser: Browser, address: str) -> None:
+    """The mark is in the last line and has a description; the evidence opens below it, as wide as the page."""
     with opened(browser, f"{address}/training-step") as visit:
         said = visit.page.locator(".st-key-_said-answer")
         settled(visit.page)
@@ -85,23 +86,23 @@ def test_the_mark_at_the_end_of_a_sentence_opens_it(browser: Browser, address: s
 @pytest.mark.soak
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page(browser: Browser, address: str, path: str) -> None:
-    """Every page opens by its address, says its question, asks nothing of the outside, and goes with the width of a
-    phone. In `make test` each is opened by tests of its own."""
+    """Every page opens by its address, shows its question, sends no request to the outside, and fits the width of a
+    phone. In `make test` each page is opened by its own tests."""
     with opened(browser, f"{address}/{path}") as visit:
         expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES[path])
-        shown = f"{CHART}, [data-testid=stDataFrame], [data-testid=stCode], canvas"  # or how to measure what is missing
+        shown = f"{CHART}, [data-testid=stDataFrame], [data-testid=stCode], canvas"  # or a command
         expect(visit.page.locator(shown).filter(visible=True).first).to_be_visible()
         settled(visit.page)
         assert visit.page.get_by_test_id("stException").count() == 0
         assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         visit.page.set_viewport_size({"width": 390, "height": 844})
         settled(visit.page)
-        assert fits_sideways(visit.page), "turned to a phone's width"
+        assert fits_sideways(visit.page), "the page is as wide as on a phone"
 
 
-def test_the_server_asks_nobody(address: str, asked: Path) -> None:
-    """The server has neither looked up nor called any other machine, nor does it until it ends. That it would have been
-    seen, a process shows that is started in the same way."""
+def test_the_server_contacts_no_other_machine(address: str, asked: Path) -> None:
+    """The server has neither looked up nor called another machine, and does not until it ends. A process that is
+    started in the same way shows that this would have been recorded."""
     assert not asked.exists(), asked.read_text()
     call = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('192.0.2.1', 9))"
     subprocess.run([sys.executable, "-c", call], check=False)
@@ -109,8 +110,9 @@ def test_the_server_asks_nobody(address: str, asked: Path) -> None:
     asked.unlink()
 
 
-def test_filters_go_to_the_url(browser: Browser, address: str) -> None:
-    """A filter that is clicked is in the URL, also on the next page. What a URL asks for, the cold deep link shows."""
+def test_filters_are_in_the_url(browser: Browser, address: str) -> None:
+    """A filter that is clicked is in the URL, also on the next page. `test_cold_deep_link` tests that filters of a URL
+    apply."""
     with opened(browser, f"{address}/training-step") as visit:
         expect(visit.page.locator(CHART).first).to_be_visible()
         visit.page.get_by_test_id("stSidebar").get_by_role("button", name="toy-64", exact=True).click()
@@ -124,7 +126,7 @@ def test_filters_go_to_the_url(browser: Browser, address: str) -> None:
     assert (headings, seen) == (["toy-64"], ["64", "128", "256"])
 
 
-def test_a_value_that_is_gone_is_reported(browser: Browser, address: str) -> None:
+def test_a_missing_value_is_reported(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/training-step?size=10B&context=64&run=long+ago") as visit:
         notice = visit.page.get_by_test_id("stAlert").filter(has_text="Not in this file")
         expect(notice).to_contain_text("size “10B”")
@@ -134,8 +136,8 @@ def test_a_value_that_is_gone_is_reported(browser: Browser, address: str) -> Non
 
 
 @pytest.mark.soak
-def test_the_link_says_everything(browser: Browser, address: str) -> None:
-    """Defaults included, with the edition of the data; a link made from other data is reported."""
+def test_the_link_is_complete(browser: Browser, address: str) -> None:
+    """It includes defaults and the edition of the data; a link made from other data is reported."""
     with opened(browser, f"{address}/training-step?context=64&data=00000000") as visit:
         expect(visit.page.get_by_text("This link was made when the file held other rows")).to_be_visible()
         card = visit.page.locator(".st-key-card-phases")
@@ -154,7 +156,7 @@ def test_the_link_says_everything(browser: Browser, address: str) -> None:
 
 @pytest.mark.soak
 def test_table_and_download(browser: Browser, address: str) -> None:
-    """The card's CSV holds the numbers of the chart: toy-64 at 64 tokens takes 2 * 64**1.5 * 64 / 20,000 ms in fp32."""
+    """The card's CSV has the numbers of the chart: toy-64 at 64 tokens takes 2 * 64**1.5 * 64 / 20,000 ms in fp32."""
     with opened(browser, f"{address}/training-step?phases-as=Table") as visit:
         card = visit.page.locator(".st-key-card-phases")
         expect(card.get_by_test_id("stDataFrame")).to_be_visible()
@@ -170,7 +172,7 @@ def test_table_and_download(browser: Browser, address: str) -> None:
 
 @pytest.mark.soak
 def test_a_click_pins_the_cell(browser: Browser, address: str) -> None:
-    """Clicking a bar puts the cell into the URL; a reload still shows it."""
+    """Clicking a bar puts the cell into the URL, and it is still shown after a reload."""
     with opened(browser, f"{address}/training-step?size=toy-64") as visit:
         settled(visit.page)
         visit.page.locator(".st-key-card-phases .bars .point").first.click(force=True)
@@ -189,7 +191,7 @@ def test_theme_has_the_palette() -> None:
 
 
 def _labels(page: Page, card: str) -> list[object]:
-    """The categories of the card's vertical axis, from top to bottom."""
+    """Returns the categories of the card's vertical axis, from top to bottom."""
     found: list[object] = of_chart(
         page,
         card,

@@ -1,4 +1,4 @@
-"""Whatever a file, a link or a reader's own query brings is shown as text: it is no link, no picture, no markup."""
+"""Text from a file, a link or a reader's own query is shown as text and never becomes a link, an image or markup."""
 
 import re
 import urllib.parse
@@ -18,15 +18,15 @@ from tests.browser import Site, opened, settled
 from tests.e2e.test_app import PAGES
 from tests.synthetic import hostile
 
-#: Parameters of some page's address that no filter has.
+#: Parameters of a page's address that are not filters.
 OTHERS = (
     "cell", "phases-as", "phases-in", "way", "compare", "run-a", "label-b", "compare-phase", "table", "status", "of",
     "steps-x", "trace", "against", "kernel-phase", "left", "right", "fold", "sql", "sql-x", "sql-log", "base", "data",
     "held", "said", "zoom",
 )  # fmt: skip
-#: Pages that show, together, texts in every way: charts, tables, choosers, a canvas. The others are for `make soak`.
+#: Pages that together show texts in every way: charts, tables, choosers, a canvas. `make soak` tests the others.
 TELLING = ("memory-timeline", "data")
-#: What a page would have if a text had become more than text.
+#: Elements that a page would have if a text had become more than text.
 MORE_THAN_TEXT = f"""() => [...document.querySelectorAll(
     "a[href*='{hostile.OUTSIDE}'], a[href*='evil'], img[src*='{hostile.OUTSIDE}'], image[href^=http], .katex"
 )].map(found => found.outerHTML)"""
@@ -42,8 +42,8 @@ def address(tmp_path_factory: pytest.TempPathFactory, site: Site) -> Iterator[st
 @pytest.mark.parametrize(
     "path", [page if page in TELLING else pytest.param(page, marks=pytest.mark.soak) for page in PAGES]
 )
-def test_no_page_takes_a_text_for_more(browser: Browser, address: str, path: str) -> None:
-    """A hostile file at an address whose every parameter is hostile, too."""
+def test_pages_show_hostile_text_as_text(browser: Browser, address: str, path: str) -> None:
+    """The file is hostile, and so is every parameter of the address."""
     asked = urllib.parse.urlencode(dict.fromkeys((*FILTERS, *OTHERS), hostile.TEXT))
     with opened(browser, f"{address}/{path}?{asked}") as visit:
         settled(visit.page)
@@ -52,7 +52,7 @@ def test_no_page_takes_a_text_for_more(browser: Browser, address: str, path: str
 
 
 @pytest.mark.soak
-def test_a_query_shows_its_columns_and_values_as_they_are(browser: Browser, address: str) -> None:
+def test_a_query_shows_its_columns_and_values_literally(browser: Browser, address: str) -> None:
     name = hostile.TEXT.replace('"', "'").replace("\n", " ")
     query = f"""SELECT '{name.replace("'", "''")}' AS who, 1 AS "{name}", 'x' AS "{name} {{2}}" """
     with opened(browser, f"{address}/sql?{urllib.parse.urlencode({'sql': query})}") as visit:
@@ -65,8 +65,9 @@ def test_a_query_shows_its_columns_and_values_as_they_are(browser: Browser, addr
 
 
 @pytest.mark.soak
-def test_an_exported_page_takes_no_text_for_more(browser: Browser, tmp_path: Path) -> None:
-    """The texts that pages go by are hostile as well. The file is opened where it may not ask, and is watched."""
+def test_an_exported_page_shows_hostile_text_as_text(browser: Browser, tmp_path: Path) -> None:
+    """The texts that pages look up are hostile, too. The file is opened without a network, and its requests are
+    recorded."""
     file = hostile.store(tmp_path / "results.duckdb", phases=True)
     assert main(["--all", "--db", str(file), "--out", str(tmp_path / "out")]) == 0
     page, asked = browser.new_context(offline=True).new_page(), list[str]()
@@ -83,7 +84,8 @@ def test_an_exported_page_takes_no_text_for_more(browser: Browser, tmp_path: Pat
 
 
 def _is_text(page: Page) -> None:
-    """The marks stand around every word that they would mark; in an own model's short name they are underscores."""
+    """Asserts that the markers are around every word that they would mark up; in an own model's short name they are
+    underscores."""
     assert page.evaluate(MORE_THAN_TEXT) == []
     for words in page.evaluate(WORDS):
         bare = re.sub(r"(<b>|%3Cb%3E)EVIL|(\*\*|%2A%2A)EVIL|_(b_|_)EVIL", "", words)
@@ -97,20 +99,20 @@ def _is_text(page: Page) -> None:
      ":material/home:"],
 )  # fmt: skip
 def test_a_literal_text_can_be_read_back(text: str) -> None:
-    """Nothing is lost on the way, and `restrict` leaves it as it is read."""
+    """Escaping loses nothing, and `restrict` does not change the result."""
     whole = " ".join(text.split())
     assert plain(literal(text)) == whole
     assert plain(restrict(literal(text))) == whole
 
 
-def test_the_markup_of_pages_is_kept_and_nothing_else() -> None:
+def test_only_the_markup_of_pages_is_kept() -> None:
     ours = "**63.6 ms** in `python -m runner` :green[**A**] 2 :red-badge[Grade D]  \n- one\n\n:material/timer: #### no"
     assert restrict(ours) == ours.replace("####", "\\#\\#\\#\\#")
     assert restrict("[a](http://b)") == "\\[a\\](http\\::color[]//b)"
     assert restrict(":orange[[a](b)]") == ":orange[\\[a](b)\\]"
 
 
-def test_a_figure_keeps_its_own_tags_alone() -> None:
+def test_a_figure_keeps_only_its_own_tags() -> None:
     figure = go.Figure(go.Scatter(x=["<a href='http://x'>a</a><br>b"], y=[1], text=[escape_text("<b>%{x}</b>")]))
     figure.update_layout(title={"text": "<b>t</b><span style=\"color:#fff\">s</span><span style='fill:url(http://x)'>"})
     found = restrict_figure(figure)

@@ -1,4 +1,4 @@
-"""A new clone in a real browser: pages on reference rows, marked, until the first cell of the reader's own."""
+"""A new clone in a real browser: pages show reference rows, marked as such, until the reader's first own cell."""
 
 import json
 import re
@@ -23,7 +23,7 @@ UNNAMED = {"STEPSCOPE_DB": None, "STEPSCOPE_REFERENCE": None}
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The app's files as git has them, with a small reference in the place of the one that ships; nobody may write."""
+    """Returns the app's files as tracked by git, with a small reference instead of the shipped one."""
     root = tmp_path_factory.mktemp("clone") / "stepscope"
     for name in ("app.py", "pages", "runner", ".streamlit", "data/README.md"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
@@ -38,7 +38,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server that is started there, and may not leave a file there."""
+    """Yields the address of a server that is started there and may not write a file there."""
     before = listed(clone)
     for path in (clone, *clone.rglob("*")):
         path.chmod(path.stat().st_mode & ~0o222)
@@ -60,7 +60,8 @@ def fetch(url: str) -> tuple[dict[str, object], str | None]:
 
 
 def test_a_new_clone_opens_on_reference_rows(browser: Browser, address: str) -> None:
-    """Overview, and a page by deep link with its chart: each says whose rows these are, and what measures one's own."""
+    """Overview, and a page with its chart opened by deep link, both say whose rows these are and how to measure one's
+    own."""
     with opened(browser, address) as visit:
         words = said(visit.page)
         assert NOTICE in words
@@ -88,7 +89,7 @@ def test_a_link_to_reference_rows(browser: Browser, address: str) -> None:
         assert "Not in this file" not in words
 
 
-def test_programs_are_told(address: str) -> None:
+def test_the_api_says_that_rows_are_reference_rows(address: str) -> None:
     rows_of, header = fetch(f"{address}/api/v1/rows.json?table=steps")
     assert (rows_of["reference"], rows_of["total"], header) == (True, 9, "true")
     health, _ = fetch(f"{address}/healthz")
@@ -97,7 +98,7 @@ def test_programs_are_told(address: str) -> None:
 
 
 @pytest.mark.soak
-def test_an_exported_page_says_so(clone: Path, tmp_path: Path) -> None:
+def test_an_exported_page_says_that_rows_are_reference_rows(clone: Path, tmp_path: Path) -> None:
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pages.export", "attention", "--out", str(tmp_path / "out")]
     subprocess.run(command, cwd=clone, env=env, check=True, capture_output=True)
@@ -107,9 +108,9 @@ def test_an_exported_page_says_so(clone: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_the_first_own_cell_takes_their_place(browser: Browser, clone: Path, address: str) -> None:
-    """Of a reader who has chosen among the reference rows, while a sweep runs: nothing of the choice is left to be
-    missed, and the card compares."""
+def test_the_first_own_cell_replaces_the_reference_rows(browser: Browser, clone: Path, address: str) -> None:
+    """The reader had made choices among the reference rows, and a sweep runs. None of those choices is reported as
+    missing, and the card compares the machines."""
     own, of = clone / "data/results.duckdb", rows.run()
     (clone / "data").chmod(0o755)
     Spool(own).folder.mkdir()
@@ -131,7 +132,7 @@ def test_the_first_own_cell_takes_their_place(browser: Browser, clone: Path, add
     finally:
         shutil.rmtree(Spool(own).folder)
     with opened(browser, f"{address}/training-step") as visit:
-        assert NOTICE in said(visit.page), "they are back once there is nothing else"
+        assert NOTICE in said(visit.page), "reference rows are shown again when there are no others"
 
 
 @pytest.mark.soak

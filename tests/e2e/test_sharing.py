@@ -1,7 +1,8 @@
-"""Links that show a teammate the same, whatever has changed since, and what they then say of it.
+"""Links show a teammate the same page whatever has changed since, and report what has changed.
 
-One server over every kind of row that the tests can make up, and one browser that has loaded the app once: on each page
-a visitor turns every chooser, another opens the link, a third one that asks every chooser for what is not there.
+The tests share one server over every kind of synthetic row and one browser that has loaded the app. On each page one
+visitor changes every chooser, another opens the link, and a third opens a link that sets every chooser to a missing
+value.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ from tests.browser import Site, Watched, of_chart, opened, settled
 from tests.e2e.test_app import PAGES
 from tests.synthetic import memory_rows, rows, timelines, traces
 
-#: Every chooser of the page that is part of its link: its key, and which kind of widget it is.
+#: Every chooser of the page that is part of its link: its key, and its kind of widget.
 CHOOSERS = """() => [...document.querySelectorAll("[data-testid=stMain] [class*=st-key-]")].flatMap(box => {
     if (box.dataset.testid !== "stElementContainer") return []
     const key = [...box.classList].find(name => name.startsWith("st-key-"))?.slice(7)
@@ -31,12 +32,12 @@ CHOOSERS = """() => [...document.querySelectorAll("[data-testid=stMain] [class*=
     const kind = kinds.find(kind => box.querySelector(`[data-testid=st${kind}]`))
     return key && kind && !key.startsWith("_") && box.checkVisibility() ? [[key, kind]] : []
 })"""
-#: The console answers what a reader asks.
+#: The SQL console answers a reader's own query.
 WITHOUT_ANSWER = ("sql",)
-#: Pages that have, together, choosers of every kind: all go the same way, and so are asked for what is gone on these
-#: alone.
+#: Pages that together have choosers of every kind. Missing values are tested only on these, because all choosers of a
+#: kind work alike.
 TELLING = ("training-step", "sql", "memory-timeline")
-#: What a reader sees: texts (but for how long a query took), charts with their labels, and what is chosen.
+#: What a reader sees: texts (except for the time of a query), charts with their labels, and the chosen values.
 SEEN = """() => {
     const main = document.querySelector("[data-testid=stMain]").cloneNode(true)
     main.querySelectorAll("style, defs, .modebar").forEach(node => node.remove())
@@ -45,16 +46,17 @@ SEEN = """() => {
     return [main.textContent, ...active, ...typed].join("\\n").replace(/Took [\\d.,]+ m?s\\./, "Took some time.")
 }"""
 
-#: Whether every table that can be seen has its words.
+#: Returns whether every visible table has its words.
 TABLES_FILLED = """() => [...document.querySelectorAll("[data-testid=stDataFrame]")].every(
     table => !table.checkVisibility() || table.querySelector("table td, table th"))"""
-#: A slider tells the server of its value 200 ms after it was moved.
+#: A slider sends its value to the server 200 ms after it was moved.
 FRAMES_OF_A_SLIDER = 20
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Steps in three precisions and two backends, attention in two widths, memory in two modes, traces, timelines."""
+    """Returns a file with steps in three precisions and two backends, attention in two widths, memory in two modes,
+    traces and timelines."""
     of, path = rows.run(label="shared"), tmp_path_factory.mktemp("sharing") / "results.duckdb"
     rows.store(path, of, rows.laptop(of))
     attention = [memory_rows.attention(of, seq_len=length, d_head=d) for length in (256, 1024) for d in (16, 64)]
@@ -76,7 +78,8 @@ def address(file: Path, site: Site) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def visitor(browser: Browser, address: str) -> Iterator[Watched]:
-    """Loading an address anew makes them somebody else to the server; the app's own scripts are loaded once."""
+    """Yields a page. Loading an address again makes it a new visitor for the server; the app's own scripts are loaded
+    once."""
     with opened(browser, f"{address}/sql") as found:
         yield found
 
@@ -98,8 +101,8 @@ def test_copy_link_copies(browser: Browser, address: str) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("path", PAGES)
 def test_a_link_shows_the_same(visitor: Watched, address: str, path: str) -> None:
-    """Every chooser turned; the link names every one, is short enough for a chat, and shows somebody else the same. A
-    link that asks them for what is not there is told so, once for each."""
+    """Every chooser is changed. The link names every one, is short enough for a chat, and shows another visitor the
+    same. A link with missing values reports each of them once."""
     page = visitor.page
     _open(page, f"{address}/{path}?mode=train")
     choosers = page.evaluate(CHOOSERS)
@@ -113,16 +116,16 @@ def test_a_link_shows_the_same(visitor: Watched, address: str, path: str) -> Non
     assert "said" in asked or path in WITHOUT_ANSWER
     assert len(link) <= MAX_CHARACTERS + len("".join(asked.get("sql", []))) * 2
     _open(page, link)
-    with contextlib.suppress(TimeoutError):  # a canvas asks for its table once it is drawn
+    with contextlib.suppress(TimeoutError):  # a canvas requests its table after it is drawn
         page.wait_for_function(f"seen => ({SEEN})() === seen", arg=seen, timeout=20_000)
     assert page.evaluate(SEEN) == seen  # also without a notice
     if path in TELLING:
-        _is_told_what_is_gone(page, f"{address}/{path}", [key for key, kind in choosers if kind != "TextArea"])
+        _check_missing_values(page, f"{address}/{path}", [key for key, kind in choosers if kind != "TextArea"])
     visitor.check()
 
 
-def _is_told_what_is_gone(page: Page, address: str, choosers: list[str]) -> None:
-    """Whether a card shows its chart or its table is no question of what there is."""
+def _check_missing_values(page: Page, address: str, choosers: list[str]) -> None:
+    """Asserts that every missing value is reported, except for choosers between chart and table, which have none."""
     keys = [key for key in choosers if not key.endswith("-as")]
     if not keys:
         return
@@ -136,7 +139,8 @@ def _is_told_what_is_gone(page: Page, address: str, choosers: list[str]) -> None
 
 @pytest.mark.soak
 def test_a_link_shows_the_same_zoom(visitor: Watched, address: str) -> None:
-    """Dragged over by one, seen by another, kept on reloading, gone after a double click; no step of "Back"."""
+    """One visitor drags over the chart and another sees the zoom. It survives a reload, a double click removes it, and
+    it adds no step to "Back"."""
     page, steps = visitor.page, f"{address}/training-step"
     _open(page, steps)
     whole, before = _ranges(page), page.evaluate("history.length")
@@ -166,7 +170,7 @@ def _ranges(page: Page) -> list[float]:
 
 
 def _zoom(page: Page) -> list[float]:
-    """Drag over the middle of the chart."""
+    """Drags over the middle of the chart."""
     box = page.locator(".st-key-card-phases .nsewdrag").first.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 0.2 * box["height"])
@@ -182,15 +186,16 @@ def _zoom(page: Page) -> list[float]:
 
 @pytest.fixture
 def growing(file: Path, address: str, site: Site, tmp_path: Path) -> Iterator[Path]:
-    """A copy that the server shows for the time of a test."""
+    """Yields a copy of the file, which the server reads during a test."""
     with site.showing(path := Path(shutil.copy(file, tmp_path))):
         yield path
 
 
-#: What a link to Overview, which knows of every headline, says of what came in, is for `make soak`.
+#: `make soak` tests the notice about new rows of a link to Overview, which has all headlines.
 @pytest.mark.parametrize("overview", [False, pytest.param(True, marks=pytest.mark.soak)])
-def test_a_link_tells_what_came_in(visitor: Watched, address: str, growing: Path, overview: bool) -> None:
-    """A sweep adds two cells, of which one takes longest: the old link says so, until the reader has understood."""
+def test_a_link_reports_new_rows(visitor: Watched, address: str, growing: Path, overview: bool) -> None:
+    """A sweep adds three cells, and one of its steps takes longest. The old link reports it until the reader closes the
+    notice."""
     page, before = visitor.page, load_counts(growing).cells
     _open(page, address if overview else f"{address}/training-step?machine=Example+CPU+·+bench1")
     link = _link(page)
@@ -210,9 +215,9 @@ def test_a_link_tells_what_came_in(visitor: Watched, address: str, growing: Path
     expect(notice).to_contain_text("later")
     expect(notice).not_to_contain_text("shared")
     expect(notice).to_contain_text(answers)
-    assert page.evaluate(SEEN).count(now) > 1, "the page itself says so too"
+    assert page.evaluate(SEEN).count(now) > 1, "the page itself says it too"
     page.get_by_test_id("stSidebar").get_by_role("button", name="toy-64", exact=True).click()
-    expect(notice).not_to_contain_text("The answer then")  # it was about another view
+    expect(notice).not_to_contain_text("The answer then")  # that answer was about another view
     expect(notice).to_contain_text("3 cells came in")
     page.get_by_role("button", name="Understood").click()
     expect(notice).to_have_count(0)
@@ -222,7 +227,7 @@ def test_a_link_tells_what_came_in(visitor: Watched, address: str, growing: Path
 
 @pytest.mark.soak
 def test_a_link_to_another_file_and_a_damaged_one(visitor: Watched, address: str, file: Path) -> None:
-    """Fewer rows than the link knew; and a link whose text is no sentence but an attack, or nothing at all."""
+    """The file has fewer rows than the link; another link's text is an attack instead of a sentence, or empty."""
     attack = "![x](https://example.com/x.png) <img src=https://example.com/y.png> :red[no]"
     evil = pack_sentence(literal(attack), longest=200)
     count = load_counts(file).cells["steps"]
@@ -237,7 +242,7 @@ def test_a_link_to_another_file_and_a_damaged_one(visitor: Watched, address: str
 
 
 def test_a_sentence_survives_the_link() -> None:
-    """Cut to a whole word where it is long; a bomb stays small; what is no sentence is None."""
+    """A long one is cut after a whole word, a bomb stays small, and text that is not a sentence is None."""
     assert (
         unpack_sentence(pack_sentence("**bf16** of a\\_b makes it 2.10× faster", longest=100))
         == "bf16 of a_b makes it 2.10× faster"
@@ -253,7 +258,8 @@ def test_a_sentence_survives_the_link() -> None:
 
 
 def _turn(page: Page, key: str, kind: str) -> None:
-    """Choose something else than what is chosen; of the cards only the first is turned, so that charts are compared."""
+    """Changes the choice. Of the choosers between chart and table only the first card's is changed, so that charts are
+    compared."""
     box = page.locator(f".st-key-{key}")
     if not box.count() or (key.endswith("-as") and key != _cards(page)[0]):
         return
@@ -262,7 +268,7 @@ def _turn(page: Page, key: str, kind: str) -> None:
         if others.count():
             others.first.click()
     elif kind == "Selectbox":
-        box.scroll_into_view_if_needed()  # scrolling would close the list
+        box.scroll_into_view_if_needed()  # scrolling later would close the list
         settled(page)
         box.locator("input").click()
         page.get_by_test_id("stSelectboxVirtualDropdown").get_by_role("option").first.wait_for(timeout=5_000)
@@ -290,7 +296,7 @@ def _link(page: Page) -> str:
 
 
 def _open(page: Page, address: str) -> None:
-    page.goto("about:blank")  # else a link that differs in its anchor alone would load nothing
+    page.goto("about:blank")  # without this, a link that differs only in its anchor would load nothing
     page.goto(address)
     _settled(page)
 

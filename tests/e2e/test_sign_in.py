@@ -1,6 +1,6 @@
-"""Who may read a server whose secrets configure sign-in: a real browser at a real server and a real OpenID provider.
+"""Who may read a server with sign-in in its secrets: a real browser, a real server and a real OpenID provider.
 
-The provider is a few lines of `http.server`: it signs its tokens, and knows the person whose turn it is.
+The provider is a few lines of `http.server`. It signs its tokens and signs in the person that the test sets.
 """
 
 import http.server
@@ -26,7 +26,7 @@ from tests.synthetic import rows
 
 
 class Provider(http.server.ThreadingHTTPServer):
-    """Signs in whoever `person` is, without asking."""
+    """Signs in `person` without asking."""
 
     key = RSAKey.generate_key(2048, {"kid": "one", "alg": "RS256", "use": "sig"})
     person: dict[str, Any]
@@ -73,7 +73,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Quiet."""
+        """Logs nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,8 @@ def provider() -> Iterator[Provider]:
 
 @contextmanager
 def _served_with(folder: Path, secrets: str) -> Iterator[str]:
-    """A server for whose user the home folder holds these secrets. `{address}` in them becomes its own."""
+    """Yields the address of a server whose user's home folder has these secrets. `{address}` in them becomes its
+    own."""
     of = rows.run(label="secret")
     file = rows.store(folder / "results.duckdb", of, [rows.ok(of, rows.asked())])
     (folder / ".streamlit").mkdir()
@@ -114,7 +115,7 @@ def address(tmp_path_factory: pytest.TempPathFactory, provider: Provider) -> Ite
 
 
 def test_nobody_sees_anything_before_signing_in(browser: Browser, address: str) -> None:
-    """Neither a page nor the API gives anything away, by whatever address somebody comes."""
+    """Neither a page nor the API reveals anything, whatever the address."""
     frames: list[str | bytes] = []
     with opened(browser, "about:blank") as visit:
         visit.page.on("websocket", lambda socket: socket.on("framereceived", lambda data: frames.append(data)))
@@ -124,7 +125,7 @@ def test_nobody_sees_anything_before_signing_in(browser: Browser, address: str) 
         assert visit.page.get_by_test_id("stSidebarNavLink").count() == 0
         settled(visit.page)
     received = b"".join(data.encode() if isinstance(data, str) else data for data in frames)
-    assert b"Sign in to read" in received, "the frames are read at all"
+    assert b"Sign in to read" in received, "the test must see the frames"
     assert b"toy-64" not in received
     assert b"Example CPU" not in received
     with pytest.raises(urllib.error.HTTPError, match="403"):
@@ -132,7 +133,8 @@ def test_nobody_sees_anything_before_signing_in(browser: Browser, address: str) 
 
 
 def test_signing_in_brings_back_to_the_link(browser: Browser, address: str, provider: Provider) -> None:
-    """Through the provider and back to the page that was asked for; out again, nothing is shown any more."""
+    """The visitor goes through the provider and back to the requested page; after signing out, nothing is shown any
+    more."""
     provider.person = {"email": "Ann@example.com", "email_verified": True, "name": "Ann"}
     with opened(browser, f"{address}/training-step?size=toy-64") as visit:
         visit.page.get_by_role("button", name="Sign in").click()
@@ -146,7 +148,7 @@ def test_signing_in_brings_back_to_the_link(browser: Browser, address: str, prov
 
 
 @pytest.mark.soak
-def test_who_is_not_on_the_list_is_refused(browser: Browser, address: str, provider: Provider) -> None:
+def test_a_person_who_is_not_on_the_list_is_refused(browser: Browser, address: str, provider: Provider) -> None:
     provider.person = {"email": "eve@example.net", "email_verified": True}
     with opened(browser, address) as visit:
         visit.page.get_by_role("button", name="Sign in").click()
@@ -178,5 +180,5 @@ def test_broken_secrets_admit_nobody(browser: Browser, tmp_path: Path) -> None:
         ({"email": "ann@example.com"}, [], False),
     ],
 )
-def test_the_list(reader: dict[str, Any], allow: list[str] | None, may: bool) -> None:
+def test_who_is_on_the_list(reader: dict[str, Any], allow: list[str] | None, may: bool) -> None:
     assert may_read(reader, allow=allow) is may

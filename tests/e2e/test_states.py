@@ -1,6 +1,6 @@
-"""What a reader sees of files that are missing, foreign, empty or busy, and of one that a sweep is filling.
+"""What a reader sees of missing, foreign, empty and busy files, and of a file that a sweep is filling.
 
-The tests share one server; each puts its file there and takes it away again.
+The tests share one server; each test puts its file there and removes it at the end.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ BARS = "document.querySelectorAll('.st-key-card-phases .bars .point').length"
 
 @pytest.fixture(scope="module")
 def file(site: Site) -> Path:
-    """Where the server looks."""
+    """Returns the path that the server reads."""
     return site.file
 
 
@@ -40,14 +40,14 @@ def address(site: Site) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _taken_away(file: Path) -> Iterator[None]:
+def _remove_file(file: Path) -> Iterator[None]:
     yield
     file.unlink(missing_ok=True)
     shutil.rmtree(Spool(file).folder, ignore_errors=True)
 
 
 def _empty(file: Path) -> None:
-    """A results file with all of its tables and no row."""
+    """Writes a results file with all its tables and without rows."""
     of = rows.run()
     rows.store(file, of, [rows.ok(of, rows.asked())])
     with duckdb.connect(file) as con:
@@ -63,7 +63,7 @@ def _says(page: Page, title: str, *words: str) -> None:
 
 
 def test_a_missing_a_foreign_and_an_empty_file(browser: Browser, address: str, file: Path, tmp_path: Path) -> None:
-    """One after the other in one place: the page says of each what it is, and sees by itself that it is another."""
+    """They follow each other at one path. The page describes each, and notices the change by itself."""
     with opened(browser, f"{address}/training-step") as visit:
         _says(visit.page, "Nothing has been measured yet", str(file), "python -m runner sweep")
         file.write_text("these are no results")
@@ -75,7 +75,7 @@ def test_a_missing_a_foreign_and_an_empty_file(browser: Browser, address: str, f
 
 
 def test_busy_file(browser: Browser, address: str, file: Path) -> None:
-    """Another process has the file open for writing; when it lets go, the page recovers by itself."""
+    """Another process has the file open for writing; when it closes it, the page recovers by itself."""
     _empty(file)
     hold = f"import duckdb, sys; con = duckdb.connect({str(file)!r}); print('held', flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
@@ -89,8 +89,8 @@ def test_busy_file(browser: Browser, address: str, file: Path) -> None:
             expect(visit.page.get_by_role("heading", level=1)).to_have_text("The results file is empty")
 
 
-def test_a_page_at_rest_runs_nothing(browser: Browser, address: str, file: Path) -> None:
-    """It asks for the state of the file every two seconds, and tells the server nothing until that is another."""
+def test_an_idle_page_runs_nothing(browser: Browser, address: str, file: Path) -> None:
+    """It requests the state of the file every two seconds, and sends the server nothing until that changes."""
     of = rows.run()
     rows.store(file, of, [rows.ok(of, rows.asked("toy-64", context=64))])
     told = list[int]()
@@ -107,8 +107,8 @@ def test_a_page_at_rest_runs_nothing(browser: Browser, address: str, file: Path)
 
 
 @pytest.mark.soak
-def test_below_a_path_of_another_server(browser: Browser, file: Path) -> None:
-    """Where a proxy leads /team here, pages hear of new rows and programs find theirs, below it and nowhere else."""
+def test_a_server_below_the_path_of_a_proxy(browser: Browser, file: Path) -> None:
+    """If a proxy forwards /team, pages notice new rows and programs find the API below /team and nowhere else."""
     of = rows.run()
     rows.store(file, of, [rows.ok(of, rows.asked("toy-64", context=64))])
     with served(file, below="/team") as address, opened(browser, f"{address}/training-step") as visit:
@@ -120,8 +120,8 @@ def test_below_a_path_of_another_server(browser: Browser, file: Path) -> None:
 
 
 @pytest.mark.soak
-def test_live_filling(browser: Browser, address: str, file: Path) -> None:
-    """While a sweep runs, charts fill by themselves; pinned cell, zoom and place on the page survive three ingests."""
+def test_charts_fill_during_a_sweep(browser: Browser, address: str, file: Path) -> None:
+    """Charts are updated by themselves; the pinned cell, zoom and scroll position survive three ingests."""
     _empty(file)
     of = rows.run(label="live")
     cells = [rows.asked("toy-64", context=context) for context in LIVE_CONTEXTS]
@@ -142,7 +142,7 @@ def test_live_filling(browser: Browser, address: str, file: Path) -> None:
                 pass
             assert not Spool(file).files(), "the rows are in the file itself"
             _plan(file, of, done=done)
-            # Each cell still owed takes the 2 s that those before it took.
+            # Each remaining cell is expected to take the 2 s of the earlier ones.
             left, now = f"about {2 * (5 - done)} s left", f"now: toy-64 · {LIVE_CONTEXTS[done]} · train"
             expect(visit.page.get_by_text(f"Sweep running: {done} of 5 cells · {left} · {now}")).to_be_visible()
             visit.page.wait_for_function(f"{BARS} == {4 * done}")
@@ -159,7 +159,7 @@ def test_live_filling(browser: Browser, address: str, file: Path) -> None:
 
 @pytest.mark.soak
 def test_a_real_sweep_fills_the_page(browser: Browser, address: str, file: Path) -> None:
-    """The same of a sweep as people start it, whose cells come when they are done."""
+    """The same holds for a sweep started from the command line, whose cells arrive when they are done."""
     contexts = ",".join(str(context) for context in range(64, 512, 8))
     words = ("--contexts", contexts, "--steps", "50", "--max-steps", "50")
     with start("sweep", *TINY, *words, db=file) as sweep, opened(browser, f"{address}/training-step") as visit:
@@ -176,7 +176,7 @@ def test_a_real_sweep_fills_the_page(browser: Browser, address: str, file: Path)
 
 
 def _pin(page: Page) -> None:
-    """Clicks a bar until a click falls between two drawings of the chart."""
+    """Clicks a bar repeatedly until a click is not lost while the chart is redrawn."""
     for _ in range(10):
         with contextlib.suppress(AssertionError, Error):
             page.locator(".st-key-card-phases .bars .point").first.click(force=True)
@@ -200,7 +200,7 @@ def _range(page: Page, card: str) -> list[float]:
 
 
 def _has_range(page: Page, card: str, ends: list[float]) -> None:
-    """Waits for it: between the drawing of a new chart and its zoom there may be a frame."""
+    """Waits for the range: between the drawing of a new chart and its zoom there may be a frame."""
     chart = f".st-key-card-{card} .js-plotly-plot"
     page.wait_for_function(
         "([chart, ends]) => document.querySelector(chart)?._fullLayout?.xaxis.range"
@@ -210,7 +210,8 @@ def _has_range(page: Page, card: str, ends: list[float]) -> None:
 
 
 def _zoom(page: Page, card: str) -> list[float]:
-    """Drags over 30% of the chart until a drag falls between two drawings; returns the range that results."""
+    """Drags over 30% of the chart repeatedly until a drag is not lost while it is redrawn. Returns the resulting
+    range."""
     for _ in range(10):
         before, box = _range(page, card), page.locator(f".st-key-card-{card} .nsewdrag").first.bounding_box()
         if box is None:

@@ -21,8 +21,8 @@ SHAPES: dict[str, dict[str, Any]] = {name: dict(size.numbers) for name, size in 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two runs of three sizes in three ways, of which bf16 compiled is the fastest; what `large` and a larger size
-    need; naive attention that runs out at 8,192 tokens; errors of bf16."""
+    """Returns a file with two runs of three sizes in three ways, of which compiled bf16 is the fastest; the memory of
+    `large` and of a larger size; naive attention that runs out of memory at 8,192 tokens; and errors of bf16."""
     path = tmp_path_factory.mktemp("tasks") / "results.duckdb"
     ways: list[dict[str, Any]] = [{}, {"precision": "bf16"}, {"precision": "bf16", "backend": "compiled"}]
     runs = [run_named(label) for label in ("monday", "tuesday")]
@@ -53,7 +53,7 @@ def address(path: Path, site: Site) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=pytest.mark.soak) for number in range(1, 5))])
-def test_the_answer_stands_on_the_first_screen(browser: Browser, address: str, path: Path, number: int) -> None:
+def test_the_answer_is_on_the_first_screen(browser: Browser, address: str, path: Path, number: int) -> None:
     task = load_tasks(path)[number]
     assert task.answers, task.missing
     with opened(browser, address, width=WIDTH, height=HEIGHT) as visit:
@@ -72,4 +72,6 @@ def test_the_answer_stands_on_the_first_screen(browser: Browser, address: str, p
 def test_a_file_without_rows_has_no_answer(tmp_path: Path) -> None:
     of = rows.run()
     path = rows.store(tmp_path / "toys.duckdb", of, [rows.ok(of, rows.asked())])
-    assert not [task.question for task in load_tasks(path) if task.answers], "toys are of no size that is asked for"
+    assert not [task.question for task in load_tasks(path) if task.answers], (
+        "toys have none of the sizes in the questions"
+    )

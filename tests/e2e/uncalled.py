@@ -1,4 +1,4 @@
-"""The dashboard on a Streamlit that calls nobody back: what a click that meets the run of a fragment may find.
+"""The dashboard on a Streamlit that calls no callbacks, as may happen if a click arrives during the run of a fragment.
 
 with served(database, script="tests/e2e/uncalled.py") as address: …
 """
@@ -10,7 +10,8 @@ from streamlit.runtime.state.session_state import SessionState
 
 
 def unnoticed(state: SessionState, **_: Any) -> None:
-    """Take what the browser sent for what was there before, as a run in another thread does at the wrong moment."""
+    """Treats values sent by the browser as if they had not changed, as a run in another thread does at the wrong
+    moment."""
     state._compact_state()
 
 

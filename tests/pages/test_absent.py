@@ -1,4 +1,4 @@
-"""What a page says is not there is not there: files for which a sentence about something missing used to be false."""
+"""Sentences about something missing are true: files for which such a sentence used to be false."""
 
 import re
 from dataclasses import replace
@@ -56,7 +56,7 @@ def test_a_partner_that_failed_is_not_called_missing(tmp_path: Path) -> None:
     assert answer_compiled(frame_of(path)).words == words
 
 
-def test_what_filters_or_the_mode_leave_out_is_not_called_missing(tmp_path: Path) -> None:
+def test_cells_left_out_by_filters_or_the_mode_are_not_called_missing(tmp_path: Path) -> None:
     cells = (rows.asked(), rows.asked("toy-128"), rows.asked("toy-128", **COMPILED), rows.asked(mode="inference"))
     path = stored(tmp_path / "r.duckdb", *cells)
     small = Model(**rows.TOYS["toy-64"])
@@ -86,7 +86,7 @@ def test_rows_of_another_torch_are_not_called_missing(tmp_path: Path) -> None:
 
 
 def test_published_rows_without_the_whole_step_have_a_result(tmp_path: Path) -> None:
-    """A table that gives forward and backward alone: nothing failed."""
+    """The table gives only forward and backward, and nothing failed."""
     of = rows.run(source="published")
     made = rows.ok(of, rows.asked())
     kept = tuple(timing for timing in made.timings if timing.phase in ("forward", "backward"))
@@ -97,7 +97,7 @@ def test_published_rows_without_the_whole_step_have_a_result(tmp_path: Path) -> 
     assert memory_answer(load_peaks(path, Selection()), frame.sizes) == "None of these cells has a peak."
 
 
-def test_an_error_of_zero_was_compared(tmp_path: Path) -> None:
+def test_an_error_of_zero_counts_as_compared(tmp_path: Path) -> None:
     exact = {"output_error": 0.0, "gradient_error": 0.0, "tolerance": 1e-6}
     path = memory_rows.store(tmp_path / "r.duckdb", [memory_rows.attention(rows.run(), seq_len=256, values=exact)])
     (cell,) = load_attention(path, Selection())
@@ -107,7 +107,7 @@ def test_an_error_of_zero_was_compared(tmp_path: Path) -> None:
 
 
 def page(path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """All that a page says, as it opens."""
+    """Returns all words of a page as it opens."""
     monkeypatch.setenv("STEPSCOPE_DB", str(path))
     found = AppTest.from_file(str(MAIN), default_timeout=120)
     found.session_state[OPEN] = address
@@ -117,7 +117,7 @@ def page(path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_pages_of_rows_that_failed_or_have_no_partner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A profile that failed, memory in two precisions of which one is recorded as a timeline, attention skipped."""
+    """A failed profile, memory in two precisions of which one is recorded as a timeline, and skipped attention."""
     of = rows.run()
     path = rows.store(tmp_path / "r.duckdb", of, [rows.ok(of, rows.asked()), rows.ok(of, rows.asked(warmup_steps=0))])
     traces.store(path, [traces.profiled(of, values={"status": "crashed", "message": "killed"})])

@@ -1,4 +1,4 @@
-"""Pages, routes, exports and commands over a file with a damaged table or with rows that break the contract."""
+"""Pages, routes, exports and commands for a file with a damaged table or with rows that break the contract."""
 
 from pathlib import Path
 
@@ -22,8 +22,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return found
 
 
-def said(file: Path, address: str) -> str:
-    """All words of a page."""
+def visit_words(file: Path, address: str) -> str:
+    """Returns all words of a page."""
     visit = Visits(file).visit(address, {})
     return " ".join(str(getattr(node, "value", "")) for node in nodes(visit.main))
 
@@ -32,11 +32,11 @@ def test_pages_without_the_damaged_table_work_and_the_others_name_it(
     file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     damage(file, "samples")
-    words = said(file, "overview")
+    words = visit_words(file, "overview")
     assert "The table `samples` of `results.duckdb` is damaged" in words
     assert "Unknown. The table samples of" not in words, "no headline needs the samples"
     assert "measured cells** from 1 run" in words
-    assert "timings (" in said(file, "data")
+    assert "timings (" in visit_words(file, "data")
     assert export(["training-step", "--db", str(file), "--out", str(tmp_path / "out")]) == 2
     refused = capsys.readouterr().err
     assert "needs a table that cannot be read. The table samples of" in refused
@@ -62,7 +62,7 @@ def test_rows_that_break_the_contract_are_counted_and_the_others_shown(file: Pat
         con.execute("UPDATE timings SET median_ms = 'nan' WHERE phase = 'loss'")
         (timings,) = con.execute("SELECT count(*) FROM timings WHERE phase = 'loss'").fetchone() or (0,)
     for address in ("training-step", "overview", "data"):
-        assert f"6 of `steps`, {timings} of `timings`" in said(file, address)
+        assert f"6 of `steps`, {timings} of `timings`" in visit_words(file, address)
     done = run("show", db=file)
     assert (done.returncode, f"6 of steps, {timings} of timings" in done.stdout) == (0, True), done.stdout
     with TestClient(Starlette(routes=ROUTES)) as client:
@@ -70,13 +70,13 @@ def test_rows_that_break_the_contract_are_counted_and_the_others_shown(file: Pat
 
 
 @pytest.mark.soak
-def test_of_a_folder_a_broken_file_is_named_and_the_others_are_shown(file: Path, tmp_path: Path) -> None:
+def test_a_broken_file_of_a_folder_is_named_and_the_others_are_shown(file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "fleet"
     folder.mkdir()
     file.rename(folder / "node0.duckdb")
     rows.store(folder / "node1.duckdb", of := rows.run(host="bench2"), rows.laptop(of)[:3])
     (folder / "node2.duckdb").write_bytes(b"nothing")
-    words = said(folder, "overview")
+    words = visit_words(folder, "overview")
     assert "`node2.duckdb` is left out, because it cannot be read" in words
     assert "measured cells** from 2 runs" in words
-    assert "steps (" in said(folder, "data")
+    assert "steps (" in visit_words(folder, "data")

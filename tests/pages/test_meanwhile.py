@@ -1,4 +1,5 @@
-"""A sweep adds rows while a page is drawn: the page has asked what the file holds, and then reads more than that."""
+"""A sweep adds rows while a page is drawn: after it has loaded the contents of the file, the page reads more than
+those."""
 
 import shutil
 from pathlib import Path
@@ -17,14 +18,14 @@ load_contents = overview.load_contents
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One size, one run, one precision."""
+    """Returns a file with one size, one run and one precision."""
     of = rows.run()
     return rows.store(tmp_path_factory.mktemp("before") / "results.duckdb", of, [rows.ok(of, rows.asked("toy-64"))])
 
 
 @pytest.fixture(scope="module")
 def after(before: Path) -> Path:
-    """The same with rows of every table, of other runs, machines, sizes, precisions and backends."""
+    """Returns that file with rows of every table, and of other runs, machines, sizes, precisions and backends."""
     path = before.with_name("after.duckdb")
     shutil.copy(before, path)
     everything.store(path)
@@ -36,7 +37,7 @@ def after(before: Path) -> Path:
 
 
 @pytest.mark.parametrize("address", PAGES)
-def test_every_page_is_drawn(
+def test_every_page_is_drawn_while_rows_are_added(
     address: str, before: Path, after: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, asked = tmp_path / "results.duckdb", list[str]()

@@ -1,4 +1,4 @@
-"""Every page over a file with nothing but own models: no page fails."""
+"""No page fails for a file that has only a user's own models."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from tests.runner.own.build import MLP, NANO
 
 @pytest.fixture(scope="module")
 def visits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visits]:
-    """A network without a length and a decoder, measured by the experiments that pages draw."""
+    """Yields visits over a network without a length and a decoder, measured by the experiments that pages draw."""
     file = tmp_path_factory.mktemp("own") / "results.duckdb"
     experiments = ("benchmark", "memory", "kernels", "numerics", "counterfactuals")
     words = [word for name in experiments for word in ("--experiment", name)]

@@ -1,4 +1,4 @@
-"""Pages over a file with published tables, beside measured rows or alone: nothing of theirs passes for measured."""
+"""Pages over a file with published tables, alone or with measured rows: published rows never count as measured."""
 
 from pathlib import Path
 
@@ -31,8 +31,8 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return db
 
 
-def said(file: Path, address: str, chosen: dict[str, list[str]]) -> str:
-    """All words of a page."""
+def visit_words(file: Path, address: str, chosen: dict[str, list[str]]) -> str:
+    """Returns all words of a page."""
     visit = Visits(file).visit(address, chosen)
     return " ".join(str(getattr(node, "value", "")) for node in nodes(visit.main))
 
@@ -40,24 +40,24 @@ def said(file: Path, address: str, chosen: dict[str, list[str]]) -> str:
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_a_page_over_published_tables_alone(published: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setenv("STEPSCOPE_DB", str(published))
-    assert said(published, address, {})
+    assert visit_words(published, address, {})
 
 
 def test_overview_counts_what_was_measured(both: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPSCOPE_DB", str(both))
-    words = said(both, "overview", {})
+    words = visit_words(both, "overview", {})
     assert "from 1 run on 1 machine" in words
     assert "A10" not in words
     assert "RTX PRO" not in words
 
 
-def test_the_data_page_shows_their_rows_whatever_the_filters(both: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_page_shows_published_rows_whatever_the_filters(both: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPSCOPE_DB", str(both))
-    assert "31 of 31 rows match" in said(both, "data", {"table": ["published_tables"], "context": ["64"]})
-    assert "1 of 32 rows match" in said(both, "data", {"table": ["runs"]})
+    assert "31 of 31 rows match" in visit_words(both, "data", {"table": ["published_tables"], "context": ["64"]})
+    assert "1 of 32 rows match" in visit_words(both, "data", {"table": ["runs"]})
 
 
-def test_the_api_gives_their_rows_and_refuses_filters(both: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_api_returns_published_rows_and_refuses_filters(both: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPSCOPE_DB", str(both))
     with TestClient(Starlette(routes=ROUTES)) as client:
         found = client.get("/api/v1/rows.json?table=published_rows&status=oom").json()

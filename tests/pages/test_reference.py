@@ -1,4 +1,4 @@
-"""Every page over reference rows says whose they are; over a reader's own, none does."""
+"""Every page over reference rows says whose they are; over a reader's own rows, no page does."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def page(address: str) -> str:
-    """All that a page says, as it opens."""
+    """Returns all words of a page as it opens."""
     found = AppTest.from_file(str(MAIN), default_timeout=120)
     found.session_state[OPEN] = address
     found.run()
@@ -46,7 +46,7 @@ def test_every_page_is_marked(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_own_rows_are_not(packed: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_rows_are_not_marked(packed: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of = rows.run()
     rows.store(tmp_path / "data/results.duckdb", of, [rows.ok(of, rows.asked())])
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Every string that pages can show, as a list to read in one sitting, and words that readers have stumbled over.
+"""Every string that pages can show, as a list to read in one go, and words that readers have stumbled over.
 
 pytest tests/pages/test_words.py -s -m soak        # prints the list
 """
@@ -12,7 +12,7 @@ from tests.pages.words import words_of, words_of_sources
 from tests.synthetic import memory_rows, rows, timelines, traces
 from tests.synthetic.everything import store as store_everything
 
-#: What nobody would say aloud to a colleague. Where a phrase is a formula's or a name's, it is no sentence of a page.
+#: Words that nobody would say aloud to a colleague. A phrase that is part of a formula or a name is allowed.
 RIDDLES = (
     "beyond doubt", "nobody measured", "paid for itself", "was not looked for", "what binds it",
     "the plain cell where others", "with what the cache held", "the quickest other way", "multiplies at",
@@ -21,11 +21,11 @@ RIDDLES = (
     "after no warm-up", "be rid of", "of the same numbers",
     "how does anything", "said so", "makes use of", "is made use of", "holds itself", "what came of",
 )  # fmt: skip
-#: A link's dictionary is older than these words, and every existing link depends on it.
+#: The dictionary that compresses links is older than these words, and every existing link depends on it.
 _DICTIONARY = "a training step on the device (geometric mean of pairs"
 
 
-def test_no_string_of_the_sources_is_a_riddle() -> None:
+def test_the_sources_have_no_words_that_readers_stumbled_over() -> None:
     found = [text for text in words_of_sources() if not text.startswith(_DICTIONARY)]
     assert len(found) > 500
     assert not [text for text in found for riddle in RIDDLES if riddle in text.lower()]
@@ -33,7 +33,7 @@ def test_no_string_of_the_sources_is_a_riddle() -> None:
 
 @pytest.mark.soak
 def test_every_string_of_every_page_is_listed(tmp_path: Path) -> None:
-    """Printed: a line each, sorted, numbers as #."""
+    """Prints one string a line, sorted, with numbers as #."""
     path, of = tmp_path / "results.duckdb", rows.run()
     rows.store(path, of, rows.laptop(of))
     memory_rows.store(path, [memory_rows.attention(of, seq_len=length) for length in (256, 1024)])

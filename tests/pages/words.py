@@ -1,8 +1,8 @@
-"""Every string that pages show: what a visit finds, charts and tables included, and what stands in the sources.
+"""Every string that pages show: those of a visit, charts and tables included, and those in the sources.
 
     python -m tests.pages.words results.duckdb > words.txt        # a line each, sorted, numbers as #
 
-The sources have what no file brings up: empty states, warnings, errors.
+The sources have strings that no file leads to: empty states, warnings, errors.
 """
 
 import ast
@@ -25,7 +25,7 @@ _FIELDS = ("label", "help", "placeholder", "value", "alt")
 
 
 def words_of(path: Path) -> list[str]:
-    """Returns every string that the pages show of a file, each once, with its numbers as #."""
+    """Returns every string that the pages show for a file, each once, with its numbers as #."""
     visits, found = Visits(path), set[str]()
     for address in PAGES:
         visit = visits.visit(address, {})
@@ -70,7 +70,7 @@ def _normalize(text: str) -> str:
 
 
 def words_of_sources() -> list[str]:
-    """Returns every text of more than one word in the sources that is no docstring, each once, sorted."""
+    """Returns every text of more than one word in the sources that is not a docstring, each once, sorted."""
     files = [path for folder in SOURCES for path in (ROOT / folder).rglob("*.py")]
     found = {text for path in files for text in _strings_in(ast.parse(path.read_text(encoding="utf-8")))}
     return sorted(text for text in map(_normalize, found) if re.search(r"[A-Za-z]{2,} [A-Za-z]", text))

@@ -1,4 +1,4 @@
-"""By which names the server answers, and what it tells browsers: against a real server, page and WebSocket."""
+"""The host names to which the server answers, and its headers for browsers: tested with real pages and WebSockets."""
 
 import contextlib
 import http.client
@@ -28,7 +28,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def asked(address: str, path: str, host: str, **more: str) -> tuple[int, str, http.client.HTTPMessage]:
-    """Status, body and headers of what is answered to this Host."""
+    """Returns the status, body and headers of the answer to a request with this Host."""
     with contextlib.closing(http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)) as connection:
         connection.request("GET", path, headers={"Host": host, **more})
         with connection.getresponse() as answer:
@@ -37,8 +37,8 @@ def asked(address: str, path: str, host: str, **more: str) -> tuple[int, str, ht
 
 
 @pytest.mark.parametrize("path", ["/", "/training-step", "/api/v1", "/healthz", "/_stcore/health"])
-def test_a_strangers_name_is_refused(address: str, path: str) -> None:
-    """A name that somebody else owns may lead here (DNS rebinding); what is listed, and addresses, are answered."""
+def test_a_foreign_host_name_is_refused(address: str, path: str) -> None:
+    """A foreign name may resolve to this server (DNS rebinding). Listed names and addresses are answered."""
     status, body, _ = asked(address, path, "attacker.example:8501")
     assert status == 421
     assert "STEPSCOPE_HOSTS" in body
@@ -46,7 +46,7 @@ def test_a_strangers_name_is_refused(address: str, path: str) -> None:
         assert asked(address, path, host)[0] == 200, host
 
 
-def test_the_websocket_is_no_way_around(address: str) -> None:
+def test_the_websocket_refuses_foreign_host_names_too(address: str) -> None:
     own = {**UPGRADE, "Origin": "http://attacker.example"}
     assert asked(address, "/_stcore/stream", "attacker.example", **own)[0] == 403
     own = {**UPGRADE, "Origin": "https://stepscope.example.com"}
@@ -54,7 +54,7 @@ def test_the_websocket_is_no_way_around(address: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/api/v1", "/healthz", "/api/v2"])
-def test_browsers_are_told_to_load_nothing_from_elsewhere(address: str, path: str) -> None:
+def test_browsers_may_load_nothing_from_elsewhere(address: str, path: str) -> None:
     _, _, headers = asked(address, path, "localhost")
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["X-Frame-Options"] == "SAMEORIGIN"
@@ -62,7 +62,7 @@ def test_browsers_are_told_to_load_nothing_from_elsewhere(address: str, path: st
     assert "img-src 'self' data: blob:" in headers["Content-Security-Policy"]
 
 
-def test_which_names_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_host_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPSCOPE_HOSTS", " Lab.Example ,")
     monkeypatch.setattr("socket.gethostname", lambda: "gpu1.inside")
     names = list_known_names()

@@ -1,4 +1,4 @@
-"""The rows over HTTP, from a real server: the same as the file's, narrowed by the same filters, refused in JSON."""
+"""The rows over HTTP from a real server: equal to the file's, selected by the same filters, with errors in JSON."""
 
 import asyncio
 import csv
@@ -58,7 +58,7 @@ def get(url: str, *, token: str = "") -> tuple[int, bytes, Message]:
         return error.code, error.read(), error.headers
 
 
-def said(address: str, **parameters: Any) -> dict[str, Any]:
+def get_rows(address: str, **parameters: Any) -> dict[str, Any]:
     status, body, _ = get(f"{address}/api/v1/rows.json?{urlencode(parameters, doseq=True)}")
     assert status == 200, body
     found: dict[str, Any] = json.loads(body)
@@ -70,8 +70,9 @@ def stored(db: Path, query: str) -> list[tuple[Any, ...]]:
         return con.execute(query).fetchall()
 
 
-def test_the_three_formats_hold_the_files_rows(db: Path, address: str) -> None:
-    """Every value of every table but ids and times as text, read back by a second program: DuckDB and Arrow."""
+def test_the_three_formats_contain_the_files_rows(db: Path, address: str) -> None:
+    """Every value of every table, except that ids and times are text, is read back by a second program: DuckDB and
+    Arrow."""
     for name in ("runs", "steps", "samples", "attention"):
         table = TABLES[name]
         columns, order = ", ".join(c.name for c in table.columns), ", ".join(table.unique)
@@ -112,22 +113,22 @@ def test_the_three_formats_hold_the_files_rows(db: Path, address: str) -> None:
     ],
 )
 def test_filters(db: Path, address: str, table: str, parameters: dict[str, Any], where: str) -> None:
-    answer = said(address, table=table, **parameters)
+    answer = get_rows(address, table=table, **parameters)
     expected = {str(row[0]) for row in stored(db, f"SELECT cell_id FROM {table} WHERE {where}")}
     assert {row["cell_id"] for row in answer["rows"]} == expected
     assert answer["total"] == stored(db, f"SELECT count(*) FROM {table} WHERE {where}")[0][0]
 
 
-def test_machine_and_run_are_named_as_in_the_pages_address(db: Path, address: str) -> None:
+def test_machine_and_run_have_the_names_of_a_pages_address(db: Path, address: str) -> None:
     for run in load_contents(db).runs:
         for asked in ({"machine": run.machine}, {"run": run_name(run)}, {"run": str(run.run_id)}):
-            answer = said(address, table="samples", limit=5000, **asked)
+            answer = get_rows(address, table="samples", limit=5000, **asked)
             assert {row["run_id"] for row in answer["rows"]} == {str(run.run_id)}
             assert 2 * answer["total"] == stored(db, "SELECT count(*) FROM samples")[0][0]
 
 
 def test_pages_of_rows_make_up_the_whole(db: Path, address: str) -> None:
-    parts = [said(address, table="steps", limit=5, offset=offset)["rows"] for offset in (0, 5, 10, 15)]
+    parts = [get_rows(address, table="steps", limit=5, offset=offset)["rows"] for offset in (0, 5, 10, 15)]
     assert [len(part) for part in parts] == [5, 5, 4, 0]
     ids = [row["cell_id"] for part in parts for row in part]
     assert ids == [str(row[0]) for row in stored(db, "SELECT cell_id FROM steps ORDER BY cell_id DESC")]
@@ -151,14 +152,14 @@ def test_pages_of_rows_make_up_the_whole(db: Path, address: str) -> None:
         ("rows.csv?table=steps&table=runs", "table 2 times.", "it once"),
     ],
 )
-def test_what_cannot_be_answered_says_why(address: str, path: str, got: str, expected: str) -> None:
+def test_errors_say_why(address: str, path: str, got: str, expected: str) -> None:
     status, body, _ = get(f"{address}/api/v1/{path}")
     error = json.loads(body)["error"]
     assert (status, error["got"]) == (400, got)
     assert expected in error["expected"]
 
 
-def test_what_there_is_to_ask(address: str) -> None:
+def test_the_list_of_routes(address: str) -> None:
     described = json.loads(get(f"{address}/api/v1")[1])
     assert list(described["tables"]) == list(TABLES)
     for name, table in described["tables"].items():
@@ -171,7 +172,7 @@ def test_what_there_is_to_ask(address: str) -> None:
 
 
 def test_many_at_once(address: str) -> None:
-    """A hundred who ask in one moment are all answered, each in turn, and the server stays up."""
+    """A hundred simultaneous requests are all answered in turn, and the server stays up."""
     url = f"{address}/api/v1/rows.json?table=samples&limit=100"
     with ThreadPoolExecutor(100) as pool:
         answers = list(pool.map(lambda _: get(url), range(100)))
@@ -180,8 +181,8 @@ def test_many_at_once(address: str) -> None:
     assert get(f"{address}/healthz")[0] == 200
 
 
-def test_who_waits_too_long_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One turn that nobody gives back, and no patience."""
+def test_a_request_that_waits_too_long_is_told_to_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The only turn is never given back, and the patience is zero."""
 
     async def asked() -> Response:
         monkeypatch.setattr(routes, "_turns", asyncio.BoundedSemaphore(1))
@@ -189,27 +190,27 @@ def test_who_waits_too_long_is_told_to_come_again(monkeypatch: pytest.MonkeyPatc
         await routes._turns.acquire()
         return await routes._serve_index(Request({"type": "http", "headers": [], "query_string": b"", "method": "GET"}))
 
-    with ThreadPoolExecutor(1) as thread:  # in this one the browser's loop may be running
+    with ThreadPoolExecutor(1) as thread:  # the browser's event loop may be running in this thread
         answer = thread.submit(asyncio.run, asked()).result()
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
 
 
 @pytest.mark.parametrize("path", ["api/v1?precison=bf16", "api/v1/state?x=1", "healthz?precison=bf16"])
-def test_a_parameter_that_nobody_reads_is_refused(address: str, path: str) -> None:
+def test_an_unknown_parameter_is_refused(address: str, path: str) -> None:
     status, body, _ = get(f"{address}/{path}")
     assert status == 400
     assert "precision" in json.loads(body)["error"]["do"]
 
 
 @pytest.mark.parametrize("path", ["api", "api/v1/rows", "api/v1/row.csv", "api/v2", "api/v1/"])
-def test_where_nothing_is_it_says_what_there_is(address: str, path: str) -> None:
+def test_an_unknown_route_lists_the_known_ones(address: str, path: str) -> None:
     status, body, headers = get(f"{address}/{path}")
     assert (status, headers["Content-Type"]) == (404, "application/json")
     assert "/api/v1/rows.csv" in json.loads(body)["error"]["expected"]
 
 
-def test_a_file_that_is_none_is_no_matter_of_time_and_lies_nowhere(db: Path, address: str) -> None:
-    """Nothing tells programs to come again, or in which folder the file is."""
+def test_the_error_for_a_foreign_file_suggests_no_retry_and_names_no_folder(db: Path, address: str) -> None:
+    """The answer neither asks programs to retry nor names the folder of the file."""
     kept = db.with_suffix(".kept")
     db.rename(kept)
     try:
@@ -225,8 +226,8 @@ def test_a_file_that_is_none_is_no_matter_of_time_and_lies_nowhere(db: Path, add
         os.replace(kept, db)
 
 
-def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
-    """Texts of the API and of downloads; numbers and the other formats stay as they are."""
+def test_no_value_of_a_csv_is_a_formula(tmp_path: Path) -> None:
+    """Texts of the API and of downloads are escaped; numbers and the other formats are unchanged."""
     table = TABLES["runs"]
     values = {"label": "=HYPERLINK(1)", "host": "+1", "argv": "-x", "preset": "@a", "os": "\tb"}
     row = tuple(values.get(column.name) for column in table.columns)
@@ -241,7 +242,8 @@ def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
 
 
 def test_health(db: Path, address: str) -> None:
-    """Rows and the newest of them, as the file has them; 503 and why once it is no file of Stepscope's."""
+    """The answer has the number of rows and the newest time, as in the file. It is 503 with the reason if the file is
+    missing or not Stepscope's."""
     status, body, _ = get(f"{address}/healthz")
     health = json.loads(body)
     counts = " + ".join(f"(SELECT count(*) FROM {table.name})" for table in TABLES.values() if table.stored)
@@ -263,7 +265,7 @@ def test_health(db: Path, address: str) -> None:
         os.replace(kept, db)
 
 
-def test_the_state_changes_with_the_rows_alone(db: Path, address: str) -> None:
+def test_the_state_changes_only_with_the_rows(db: Path, address: str) -> None:
     def state() -> dict[str, str]:
         found: dict[str, str] = json.loads(get(f"{address}/api/v1/state")[1])
         return found
@@ -280,7 +282,7 @@ def test_the_state_changes_with_the_rows_alone(db: Path, address: str) -> None:
     assert state() == before
 
 
-def test_a_token_guards_the_rows(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_required_for_the_rows(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPSCOPE_API_TOKEN", "a long secret")
     with served(db) as address:
         for token in ("", "another", "a long secre"):
@@ -292,8 +294,8 @@ def test_a_token_guards_the_rows(db: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert "rows" in json.loads(get(f"{address}/healthz", token="a long secret")[1])
 
 
-def test_where_people_sign_in_programs_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a token the rows stay shut; a secrets file that cannot be read does not open them either."""
+def test_with_sign_in_programs_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a token the rows are refused, even if the secrets file cannot be read."""
     import streamlit as st
 
     class Broken:

@@ -1,4 +1,4 @@
-"""Compare opens with two sides that share cells, whatever else the file holds; over rows that were really measured."""
+"""Compare opens with two sides that share cells, whatever else the file contains; tested with measured rows."""
 
 import re
 from pathlib import Path
@@ -22,14 +22,14 @@ def sweep(path: Path, label: str, *words: str) -> None:
 
 
 def labels(path: Path, kind: Kind) -> list[str] | None:
-    """The labels of the default A and B of a kind, of runs without the end of their id."""
+    """Returns the labels of the default A and B of a kind; the labels of runs are without the suffix of their id."""
     pair = choose_pair(path, kind)
     return [side.title.split()[0] for side in pair] if pair else None
 
 
 @pytest.fixture(scope="module")
 def apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two runs that share nothing: another length in another precision."""
+    """Returns a file with two runs that share no cell: they differ in length and in precision."""
     path = tmp_path_factory.mktemp("apart") / "results.duckdb"
     sweep(path, "first", "--contexts", "16")
     sweep(path, "second", "--contexts", "32", "--precisions", "bf16")
@@ -38,7 +38,7 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shared(apart: Path) -> Path:
-    """The same, a run that shares its cell with the first, and a later one that shares nothing."""
+    """Returns that file with a run that shares its cell with the first, and a later run that shares none."""
     path = apart.with_name("shared.duckdb")
     assert run("export", str(path), db=apart).returncode == 0
     sweep(path, "third", "--contexts", "16")
@@ -46,24 +46,24 @@ def shared(apart: Path) -> Path:
     return path
 
 
-def said(path: Path, **choices: str) -> str:
-    """The words of Compare. No sweep can be started in this process after it, but by the next test."""
+def visit_words(path: Path, **choices: str) -> str:
+    """Returns the words of Compare. After it, no sweep can start in this process until the next test."""
     visit = Visits(path).visit("compare", {name: [value] for name, value in choices.items()})
     return " ".join(str(getattr(node, "value", "")) for node in nodes(visit.main))
 
 
-def test_runs_without_a_common_cell_are_no_pair(apart: Path) -> None:
+def test_runs_without_a_common_cell_are_not_compared(apart: Path) -> None:
     """The page says so instead of comparing fp32 at 16 tokens with bf16 at 32."""
     assert choose_sides(apart) is None
-    assert "share a measured cell" in said(apart)
+    assert "share a measured cell" in visit_words(apart)
 
 
 def test_the_latest_runs_that_share_a_cell_are_compared(shared: Path) -> None:
-    assert labels(shared, "run") == ["first", "third"], "the latest run shares nothing"
+    assert labels(shared, "run") == ["first", "third"], "the latest run shares no cell"
     assert labels(shared, "label") == ["first", "third"]
     assert labels(shared, "precision") is None, "no cell was measured in both"
-    for words in (said(shared), said(shared, compare="Labels")):
-        # On a machine as busy as one that runs tests, the audit may find a time impossible.
+    for words in (visit_words(shared), visit_words(shared, compare="Labels")):
+        # On a busy machine, such as one that runs tests, the audit may find a time impossible.
         assert re.search("1 comparable cell|graded D in", words)
 
 
@@ -83,7 +83,7 @@ def test_two_versions_of_an_own_model_share_their_cells(tmp_path: Path) -> None:
     assert labels(path, "run") == ["v4", "v5"]
 
 
-def test_the_year_of_an_edition_is_no_number_of_tokens(tmp_path: Path) -> None:
+def test_the_year_of_an_edition_is_not_a_number_of_tokens(tmp_path: Path) -> None:
     path = tmp_path / "results.duckdb"
     for label in ("before", "after"):
         of = run_named(label)

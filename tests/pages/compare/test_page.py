@@ -1,4 +1,4 @@
-"""Compare in a real browser: A and B are chosen, the answer is the terminal's, and the link brings it to others."""
+"""Compare in a real browser: choosing A and B gives the terminal's answer, and the link shows it to others."""
 
 import re
 import threading
@@ -35,22 +35,22 @@ def address(path: Path, site: Site) -> Iterator[str]:
 
 
 def sentences(page: Page) -> list[str]:
-    """The answers, once the page has settled."""
+    """Returns the answers after the page has settled."""
     expect(page.locator(CHART).first).to_be_visible()
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
     return page.locator(".st-key-verdicts [data-testid=stMarkdown]").all_inner_texts()
 
 
 def drawn(page: Page, card: str) -> list[dict[str, Any]]:
-    """Name and x values of what a card's chart draws."""
+    """Returns name and x values of the traces in a card's chart."""
     named = "node.data.filter(trace => trace.x && trace.name)"
     script = f"node => {named}.map(({{name, x}}) => ({{name, x: Array.from(x._inputArray || x)}}))"
     found: list[dict[str, Any]] = page.locator(f".st-key-card-{card} .js-plotly-plot").evaluate(script)
     return found
 
 
-def test_readers_who_ask_at_once_have_it_worked_out_once(path: Path) -> None:
-    """Eight readers open the same comparison of a state that nobody has asked about."""
+def test_simultaneous_readers_share_one_computation(path: Path) -> None:
+    """Eight readers open the same comparison of a state that was not requested before."""
     asked, together = [], threading.Barrier(8)
 
     def slow(path: Path) -> str:
@@ -68,7 +68,8 @@ def test_readers_who_ask_at_once_have_it_worked_out_once(path: Path) -> None:
 
 
 def test_the_answer_is_the_terminals(browser: Browser, address: str, path: Path) -> None:
-    """A deep link: the sentences of `runner compare`, the difference of the environments above them, the dots."""
+    """A deep link shows the sentences of `runner compare` with the differences of the environments above them, and the
+    dots."""
     printed = run("compare", "before", "after", db=path).stdout.splitlines()
     with opened(browser, f"{address}/{BY_LABEL}") as visit:
         said = sentences(visit.page)
@@ -88,11 +89,11 @@ def test_the_answer_is_the_terminals(browser: Browser, address: str, path: Path)
         expect(code).to_have_text("python -m runner compare label:before label:after")
         visit.page.set_viewport_size({"width": 390, "height": 844})
         settled(visit.page)
-        assert fits_sideways(visit.page), "turned to a phone's width"
+        assert fits_sideways(visit.page), "the page is as wide as on a phone"
 
 
 @pytest.mark.soak
-def test_a_choice_is_in_the_url_and_comes_back(browser: Browser, address: str) -> None:
+def test_a_choice_is_in_the_url_and_survives_a_reload(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/compare") as visit:
         page = visit.page
         expect(page.get_by_role("heading", level=1)).to_have_text("Compare: two runs, machines or settings")
@@ -118,7 +119,7 @@ def test_a_choice_is_in_the_url_and_comes_back(browser: Browser, address: str) -
 
 
 @pytest.mark.soak
-def test_a_pinned_dot_shows_its_samples_and_what_was_left_out_is_listed(
+def test_a_pinned_dot_shows_its_samples_and_omitted_cells_are_listed(
     browser: Browser, address: str, path: Path
 ) -> None:
     sides = [Side(kind="label", value=name, title=name) for name in ("before", "after")]
@@ -132,7 +133,7 @@ def test_a_pinned_dot_shows_its_samples_and_what_was_left_out_is_listed(
 
 
 @pytest.mark.soak
-def test_sides_that_are_gone_or_the_same_are_reported(browser: Browser, address: str) -> None:
+def test_missing_or_equal_sides_are_reported(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/compare?compare=Labels&label-a=long+ago&label-b=before") as visit:
         alerts = visit.page.get_by_test_id("stAlert")
         expect(alerts.filter(has_text="“long ago”, which is not here.")).to_be_visible()

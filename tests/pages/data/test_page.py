@@ -1,4 +1,4 @@
-"""Data opens with the columns that people look for."""
+"""Data opens with the columns that readers need most."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from pages.offline.visit import Visits, nodes
 from tests.synthetic import rows
 
 
-def test_what_was_asked_comes_first_and_ids_come_last(tmp_path: Path) -> None:
+def test_the_key_of_a_cell_comes_first_and_ids_come_last(tmp_path: Path) -> None:
     of = rows.run()
     path = rows.store(tmp_path / "results.duckdb", of, [rows.ok(of, rows.asked())])
     visit = Visits(path).visit("data", {})

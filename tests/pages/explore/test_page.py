@@ -1,4 +1,4 @@
-"""Explore: what is drawn over what, worked out by hand from synthetic rows, and as a reader meets it in a browser."""
+"""Explore: what is drawn against what, computed by hand from synthetic rows, and as a reader sees it in a browser."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from tests.synthetic import memory_rows, rows, traces
 from tests.synthetic.rows import asked, step_ms
 
 HERE, THERE = "Example CPU · bench1", "Example GPU · bench2"
-#: Data of the traces that are marks of cells, as [name, x, y, dash, symbol], in the order of drawing.
+#: Traces that are marks of cells, as [name, x, y, dash, symbol], in the order of drawing.
 _TRACES = """() => document.querySelector('.st-key-card-explored .js-plotly-plot').data
     .filter(trace => trace.x.length && trace.mode !== 'lines').map(trace => [trace.name, Array.from(trace.x),
         Array.from(trace.y), trace.line?.dash ?? null, trace.marker.symbol])"""
@@ -25,11 +25,12 @@ _TRACES = """() => document.querySelector('.st-key-card-explored .js-plotly-plot
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two precisions at three contexts, one of which ran out; a batch of 8 at one; and another machine's fp32."""
+    """Returns a file with two precisions at three contexts, one of which ran out of memory; a batch of 8 at one; and
+    fp32 of another machine."""
     path, of = tmp_path_factory.mktemp("explore") / "results.duckdb", rows.run()
     cells = [asked("toy-64", context=c, precision=p) for p in ("fp32", "bf16") for c in (64, 128, 256)]
     good = [rows.ok(of, cell, round=number) for cell in cells[:-1] for number in (0, 1)]
-    # of `cells` the last, and of one that worked the third round
+    # the last of `cells`, and the third round of a cell that worked
     lost = [rows.failed(of, cells[-1]), rows.failed(of, cells[0], status="crashed")]
     rows.store(path, of, [*good, lost[0], rows.ok(of, asked("toy-64", context=128, batch=8))])
     other = rows.run(device="cuda", device_name="Example GPU", host="bench2", run_id=UUID(int=7))
@@ -64,7 +65,7 @@ def test_rounds_are_pooled_and_machines_are_not(file: Path) -> None:
     assert first.low is None
 
 
-def test_with_a_run_the_other_machines_stay(file: Path) -> None:
+def test_choosing_a_run_keeps_the_other_machines(file: Path) -> None:
     other = UUID(int=7)
     found = load_explored(file, Wanted(table="steps", measure="median_ms", phase="step", machine=THERE, run=other))
     assert len(found) == 10
@@ -72,11 +73,11 @@ def test_with_a_run_the_other_machines_stay(file: Path) -> None:
     assert {row.machine for row in none} == {THERE}
 
 
-def test_only_what_has_a_value_can_be_drawn(file: Path) -> None:
+def test_only_columns_with_a_value_can_be_drawn(file: Path) -> None:
     found = load_measures(file, "steps")
     assert [item.phase for item in found[:2]] == ["step", "forward"]
     assert {"tokens_per_s", "parameters"} <= {item.name for item in found}
-    assert "mfu" not in {item.name for item in found}, "none of these rows has one"
+    assert "mfu" not in {item.name for item in found}, "none of these rows has a value"
     assert [item.name for item in load_measures(file, "profiles")][:2] == ["unprofiled_step_ms", "profiled_step_ms"]
     assert load_measures(file, "numerics") == []
     assert set(KINDS) >= {"steps", "attention", "memory", "profiles", "numerics"}
@@ -99,14 +100,14 @@ def test_units_fit_the_magnitude(value: float, unit: str, said: str) -> None:
     assert format_in_unit(value, unit) == said
 
 
-def test_an_entity_keeps_its_color_and_others_get_their_own() -> None:
+def test_known_values_keep_their_color_and_others_get_a_different_one() -> None:
     assert color_for("bf16", ("fp32", "bf16")) != color_for("fp32", ("fp32", "bf16"))
     modes = ("inference", "forward", "train")
     assert len({color_for(mode, modes) for mode in modes}) == 3, "forward is also a phase"
 
 
 def test_lines_crosses_and_panels() -> None:
-    """A line only through places of one cell; a cross above everything; a panel a value."""
+    """A line joins only points of one cell, crosses are above everything else, and each value has a panel."""
     marks = [
         PlotMark(x=64, y=1.0, cell_id="a", color="fp32", panel="p"),
         PlotMark(x=128, y=100.0, cell_id="b", color="fp32", panel="p"),
@@ -130,13 +131,13 @@ def test_lines_crosses_and_panels() -> None:
     assert fitting_unit([0.0], "ms") == (1.0, "ms")
 
 
-def test_a_reader_draws_one_thing_over_another(address: str, browser: Browser) -> None:
+def test_a_reader_draws_one_column_against_another(address: str, browser: Browser) -> None:
     with opened(browser, f"{address}/explore") as visit:
         page = visit.page
         page.wait_for_selector(".st-key-card-explored .js-plotly-plot .main-svg")
         expect(page.get_by_role("heading", level=1)).to_have_text("Explore: any measure against any setting")
         traces = page.evaluate(_TRACES)
-        # batch has two values and is fixed to the one by default; the cell that ran out is a cross above the rest
+        # batch has two values and is fixed to one by default; the cell that ran out of memory is a cross above the rest
         assert [(name, x) for name, x, *_ in traces] == [
             ("fp32", [64, 128, 256]), ("bf16", [64, 128]), ("no result", [256])
         ]  # fmt: skip
@@ -149,7 +150,7 @@ def test_a_reader_draws_one_thing_over_another(address: str, browser: Browser) -
 
 
 @pytest.mark.soak
-def test_other_machines_are_marked_and_what_piles_up_is_said(address: str, browser: Browser) -> None:
+def test_other_machines_are_marked_and_overlapping_points_are_reported(address: str, browser: Browser) -> None:
     asked_for = {"steps-color": "nothing", "machines": "all, marked", "steps-is-batch": "all of them",
                  "steps-is-precision": "fp32", "steps-x": "Context", "scale": "log"}  # fmt: skip
     link = f"{address}/explore?" + "&".join(f"{name}={quote(value)}" for name, value in asked_for.items())

@@ -1,4 +1,4 @@
-"""What the charts show, against values worked out by hand."""
+"""What the charts show, compared with values computed by hand."""
 
 import math
 from dataclasses import replace
@@ -17,7 +17,7 @@ from runner.schema import Phase
 
 
 def bars() -> list[PhaseBar]:
-    """Two cells, of 1 + 3 = 4 ms and of 10 + 30 = 40 ms, and one that ran out of memory."""
+    """Returns two cells, of 1 + 3 = 4 ms and of 10 + 30 = 40 ms, and one that ran out of memory."""
     found = [PhaseBar(size="small", context=64, phase="step", cell_id="c", failure="out of memory in backward")]
     for context, scale in ((128, 1.0), (1024, 10.0)):
         times: dict[Phase, float] = {"forward": 1.0, "backward": 3.0, "step": 4.5}
@@ -46,16 +46,16 @@ def test_phase_bars_of_time() -> None:
     figure = phases.phase_bars(bars(), view="time")
     forward, backward = traces(figure, type="bar")
     assert (forward.name, list(forward.x), list(backward.x)) == ("forward", [1.0, 10.0], [3.0, 30.0])
-    assert (forward.error_x.array, backward.error_x.array) == (None, None), "phases' would cover each other"
+    assert (forward.error_x.array, backward.error_x.array) == (None, None), "intervals of phases would cover each other"
     assert forward.marker.color == colors.color_of("forward")
     assert [point[0] for point in forward.customdata] == ["128", "1024"]
     whole, words = traces(figure, type="scatter")
-    assert (list(whole.x), list(whole.y)) == ([4.5, 45.0], [2, 3]), "the whole step's median, at its own bar"
+    assert (list(whole.x), list(whole.y)) == ([4.5, 45.0], [2, 3]), "the whole step's median is at its own bar"
     assert list(whole.error_x.array) == pytest.approx([0.9, 9.0])
     assert list(whole.error_x.arrayminus) == pytest.approx([0.45, 4.5])
     assert [text.strip() for text in words.text] == ["✕ out of memory in backward", "4.50 ms", "45.0 ms"]
-    assert list(words.x) == pytest.approx([0.0, 5.4, 54.0]), "labels begin where the intervals end"
-    assert (list(words.y), list(forward.y)) == ([1, 2, 3], [2, 3]), "below the heading of their size"
+    assert list(words.x) == pytest.approx([0.0, 5.4, 54.0]), "labels start where the intervals end"
+    assert (list(words.y), list(forward.y)) == ([1, 2, 3], [2, 3]), "labels are below the heading of their size"
     assert list(figure.layout.yaxis.ticktext) == ["64", "128", "1,024"]
     assert figure.layout.xaxis.title.text == "Median of each phase (ms)"
 
@@ -65,8 +65,9 @@ def test_phase_bars_of_shares() -> None:
     assert [list(trace.x) for trace in traces(figure, type="bar")] == [[25.0, 25.0], [75.0, 75.0]]
 
 
-def test_bars_are_hatched_where_the_host_sets_the_time() -> None:
-    """Only the first cell is bound by the host; the legend has each phase plain, and what the hatching says."""
+def test_bars_of_host_bound_cells_are_hatched() -> None:
+    """Only the first cell is bound by the host. The legend shows each phase without hatching, and explains the
+    hatching."""
     host = "1.50 ms of GPU work in 4.20 ms in a loop: the host sets this time"
     rows = [replace(row, host=host if row.context == 128 else "") for row in bars()]
     figure = phases.phase_bars(rows, view="time", clock="loop")
@@ -86,7 +87,7 @@ def test_bars_are_hatched_where_the_host_sets_the_time() -> None:
 
 
 def test_phase_scaling() -> None:
-    """Guides begin at the first point: over eight times the context, 8 times the time, and 64 times."""
+    """The guides start at the first point: over eight times the context they reach 8 times and 64 times the time."""
     line, linear, square = phases.phase_bars(bars(), view="scaling").data
     assert (list(line.x), list(line.y)) == ([128, 1024], [4.5, 45.0])
     assert (list(linear.y), list(square.y)) == ([4.5, 36.0], [4.5, 288.0])
@@ -117,7 +118,7 @@ def test_speedups_and_their_intervals() -> None:
     assert list(figure.layout.yaxis.ticktext) == ["a", "b", "c", "d"]
 
 
-def test_pairs_of_the_host_are_ringed_and_their_tooltips_say_so() -> None:
+def test_host_bound_pairs_have_rings_and_a_note_in_their_tooltips() -> None:
     words = "bound by the host on one side; by device time: 4.00×"
     rows = [replace(dot, host=words if dot.place in ("a", "c") else "") for dot in dots()]
     figure = speedups.speedup_dots(rows, variant="bf16")
@@ -129,7 +130,7 @@ def test_pairs_of_the_host_are_ringed_and_their_tooltips_say_so() -> None:
 
 
 def test_speedup_trend_joins_geometric_means() -> None:
-    """2 and ½ cancel."""
+    """The speedups 2 and ½ cancel out."""
     figure = speedups.speedup_trend(dots(), variant="bf16")
     line = traces(figure, mode="lines")[0]
     assert list(line.x) == [1_000, 10_000]
@@ -137,7 +138,7 @@ def test_speedup_trend_joins_geometric_means() -> None:
 
 
 def test_warmup_means_and_medians() -> None:
-    """A cold step of 100 among nine of 10 makes the mean 19 and leaves the median at 10."""
+    """One cold step of 100 and nine of 10 make the mean 19 and the median 10."""
     rows = [
         warmup.WarmupStep(warmup=0, step=step, is_warmup=False, step_ms=100.0 if step == 0 else 10.0)
         for step in range(10)
@@ -164,7 +165,8 @@ def test_samples_of_rounds_follow_one_another() -> None:
 
 
 def test_coverage_tiles() -> None:
-    """A failed cell says how it ended, one that nobody asked for is a dot; neither looks like a measured one."""
+    """A failed cell shows how it ended, and a cell that was not measured is a dot; neither looks like a measured
+    one."""
     tile = coverage.CoverageTile
     figure = coverage.coverage_grid(
         [
@@ -202,7 +204,8 @@ def test_a_ratio_axis_is_as_wide_as_its_ratios_and_shows_1(values: list[float | 
 
 
 def test_frontier_rows_under_their_groups() -> None:
-    """Two groups with a line each for their names: rows at 1 and 2, and at 4; what does not fit begins at its first."""
+    """Two groups, each with a line for its name, have rows at 1 and 2 and at 4. A region that does not fit starts at
+    its first size."""
     span = frontier.FrontierSpan
     spans = [span(group="a", row="fp32", fits=8, fails=9, predicted=10), span(group="a", row="bf16", fits=12, fails=13),
              span(group="b", row="fp32", fits=0, fails=1)]  # fmt: skip
@@ -224,8 +227,8 @@ def test_peaks_of_phases_in_their_colors() -> None:
     assert list(bar.marker.color) == [colors.color_of("forward"), colors.color_of("backward")]
 
 
-def test_peaks_close_together_have_ticks_too() -> None:
-    """2.40 and 2.49 GiB lie between two powers of two; 16 and 256 MiB do not."""
+def test_peaks_that_are_close_together_have_ticks() -> None:
+    """2.40 and 2.49 GiB are between two powers of two; 16 and 256 MiB are not."""
     for base, other, ticks in ((2.40, 2.49, ["2.4 GiB", "2.45 GiB", "2.5 GiB"]), (1 / 64, 0.25, ["16 MiB", "256 MiB"])):
         pair = figures.PeakPair(place="small", base=round(base * 2**30), other=round(other * 2**30))
         found = figures.peak_pairs([pair], names=("fp32", "bf16")).layout.xaxis.ticktext
@@ -249,8 +252,8 @@ def test_numbers(value: float, text: str) -> None:
     assert format_number(value) == text
 
 
-def test_an_interval_holds_its_median() -> None:
-    """Ends that three digits do not tell apart go down and up: 2,101 to 2,102 ms hold 2,100 ms as it is written."""
+def test_a_printed_interval_contains_its_median() -> None:
+    """Ends that are equal in three digits are rounded outwards: 2,101 to 2,102 ms must contain 2,100 ms as printed."""
     assert frame.format_interval(2101.2, 2102.3, unit="ms") == "2,100–2,110 ms"
     assert frame.format_interval(1.22, 1.271, unit="×") == "1.22–1.27×"
     assert frame.format_interval(5.0, 5.0) == "5.00–5.00"

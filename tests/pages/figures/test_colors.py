@@ -1,4 +1,4 @@
-"""Colors can be told apart by everybody, stand out from either page, and words in them can be read."""
+"""All readers can distinguish the colors, which have enough contrast with either page, and text on them is readable."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ def test_every_entity_has_a_color() -> None:
 @pytest.mark.parametrize("family", colors.FAMILIES)
 @pytest.mark.parametrize("eye", ["normal", "protanopia", "deuteranopia"])
 def test_colors_of_a_family_stay_apart(family: str, eye: str) -> None:
-    """At least 12 apart in CIELAB (2 is just noticeable), also as red- and green-blind readers see them."""
+    """They are at least 12 apart in CIELAB (2 is just noticeable), also for red- and green-blind readers."""
     seen = {name: _lab(_seen(color, eye)) for name, color in colors.FAMILIES[family].items()}
     close = {
         (a, b): math.dist(seen[a], seen[b])
@@ -40,15 +40,15 @@ def test_colors_of_a_family_stay_apart(family: str, eye: str) -> None:
 
 @pytest.mark.parametrize("page", ["#FFFFFF", "#10151C"])
 def test_colors_stand_out(page: str) -> None:
-    """Contrast of at least 3:1 with the light and the dark page (WCAG 2.2, 1.4.11)."""
+    """Contrast with the light and the dark page is at least 3:1 (WCAG 2.2, 1.4.11)."""
     for color in (*colors.PALETTE, colors.QUIET):
         light, dark = sorted((_luminance(_linear(color)), _luminance(_linear(page))), reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 3, color
 
 
 @pytest.mark.parametrize(("page", "number"), [("#FFFFFF", 0), ("#10151C", 1)])
-def test_words_in_any_color_can_be_read(page: str, number: int) -> None:
-    """Contrast of at least 4.5:1 (WCAG 2.2, 1.4.3); every color that a chart names has its ink."""
+def test_text_in_any_color_can_be_read(page: str, number: int) -> None:
+    """Contrast is at least 4.5:1 (WCAG 2.2, 1.4.3); every color of a chart has a matching text color."""
     rules = re.findall(r"rgb\((\d+), (\d+), (\d+)\)\"\] \{ fill: light-dark\((\S+), (\S+)\)", ink.ink_rules())
     inks = {"#" + "".join(f"{int(part):02X}" for part in rule[:3]): rule[3:][number] for rule in rules}
     assert {*colors.PALETTE, colors.QUIET, colors.STRONG} <= set(inks)
@@ -77,7 +77,7 @@ def _luminance(linear: Vector) -> float:
 
 
 def _lab(linear: Vector) -> Vector:
-    """CIELAB under D65."""
+    """Returns the color in CIELAB under D65."""
     to_xyz = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
     relative = zip(_product(to_xyz, linear), (0.9505, 1.0, 1.089), strict=True)
     f = [max(v / w, 0) ** (1 / 3) if v / w > 0.008856 else 7.787 * v / w + 16 / 116 for v, w in relative]

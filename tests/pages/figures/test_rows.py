@@ -1,4 +1,4 @@
-"""What keeps charts readable on a phone: folded labels, headings above rows, room for legend and values."""
+"""Charts are readable on a phone: folded labels, headings above rows, and room for the legend and values."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -14,7 +14,7 @@ from pages.kernels import part_figures as kernel_parts
 from pages.roofline import figures as roofline
 from pages.roofline import share_figures
 
-#: A card of a page of 390 pixels leaves this much for a chart.
+#: The width that a card leaves for a chart on a page of 390 pixels.
 PHONE = 330
 
 
@@ -33,23 +33,28 @@ def test_labels_are_folded_between_their_parts(label: str, lines: list[str]) -> 
 
 
 def test_rows_have_room_for_the_lines_of_their_labels() -> None:
-    """Three lines of 15 pixels and 8 between rows."""
+    """Three lines need 15 pixels each, and rows are 8 apart."""
     assert (row_pixels(["a<br>b<br>c"] * 2, least=36), row_pixels(["a"], least=36)) == (53, 36)
-    assert row_pixels(["a", "a<br>b<br>c", "a"], least=36) == 2 * 15 + 8, "a line's neighbor may have three"
+    assert row_pixels(["a", "a<br>b<br>c", "a"], least=36) == 2 * 15 + 8, (
+        "the neighbor of a row with one line may have three"
+    )
 
 
-def test_headings_stand_above_the_first_row_of_their_group() -> None:
+def test_headings_are_above_the_first_row_of_their_group() -> None:
     rows = under_headings(["small<br>bf16", "small<br>bf16", "large"], ["128", "512", "128"])
     assert (rows.at, rows.headings, rows.count) == ((1, 2, 4), ((0, "small · bf16"), (3, "large")), 5)
     plain = under_headings(["", ""], ["forward", "backward"])
     assert (plain.at, plain.headings) == ((0, 1), ())
 
 
-def test_a_legend_of_many_entries_leaves_room_for_few_rows() -> None:
-    """On a phone nine entries take 9 x 19 pixels, the axis 64; two rows still have 20 each. Many rows have enough."""
+def test_a_large_legend_leaves_room_for_a_few_rows() -> None:
+    """On a phone nine entries take 9 x 19 pixels and the axis 64, so two rows get 20 each. Many rows have enough
+    room."""
     assert chart_pixels(2, row=27, entries=9) == 9 * 19 + 12 + 64 + 2 * 20
     assert chart_pixels(30, row=27, entries=9) == 36 + 64 + 30 * 27
-    assert chart_pixels(4, row=68, entries=3, squeezed=68) == 3 * 19 + 12 + 64 + 4 * 68, "labels of four lines"
+    assert chart_pixels(4, row=68, entries=3, squeezed=68) == 3 * 19 + 12 + 64 + 4 * 68, (
+        "labels of four lines have room"
+    )
 
 
 def test_peaks_of_few_cells_are_as_tall_as_their_legend_needs() -> None:
@@ -64,7 +69,7 @@ def test_peaks_of_few_cells_are_as_tall_as_their_legend_needs() -> None:
 
 
 def test_bars_of_single_rows_are_as_thick_as_others() -> None:
-    """Rows at 1 and 3 have no neighbors, of whose distance Plotly would make the thickness."""
+    """Rows at 1 and 3 have no neighbors, from whose distance Plotly would compute the thickness."""
     bars = [
         kernel_parts.BusyBar(group=group, place="train", cell_id=group, busy=0.5, label="+4%") for group in ("a", "b")
     ]
@@ -75,7 +80,8 @@ def test_bars_of_single_rows_are_as_thick_as_others() -> None:
 
 
 def test_values_at_the_end_of_bars_have_a_margin_of_their_own() -> None:
-    """What stands behind the longest bar is not cut off, however narrow the chart: it does not depend on its width."""
+    """The text after the longest bar is not cut off, however narrow the chart: the margin does not depend on its
+    width."""
     bar = kernels.ClassBar(place="forward", cell_id="c", parts={"matmul": 1234.5})
     figure = kernels.class_bars([bar], view="time", state="x")
     text = figure.data[-1].text[0]
@@ -86,7 +92,7 @@ def test_values_at_the_end_of_bars_have_a_margin_of_their_own() -> None:
     assert share_figures.utilization_dots([used]).layout.xaxis.range[1] == pytest.approx(0.52)
 
 
-def test_names_of_kernels_stand_above_their_bars() -> None:
+def test_names_of_kernels_are_above_their_bars() -> None:
     name = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_stage3_warpsize2x2x1_execute_kernel__5x_cublas"
     rows = [kernels.NamedKernel(name=name, kernel_class="matmul", device_ms=1.0, calls=2, share=0.5)] * 2
     figure = kernels.kernel_bars(rows)
@@ -98,13 +104,13 @@ def test_names_of_kernels_stand_above_their_bars() -> None:
     assert max(len(note.text) for note in notes) * 5.8 < PHONE + 20
 
 
-def test_a_kernel_of_a_library_is_called_by_what_it_was_made_for() -> None:
+def test_a_library_kernel_is_named_by_its_purpose() -> None:
     made = "cutlass_80_simt_sgemm_128x128_8x4_nt_align1"
     assert kernels.short_name(f"void cutlass::Kernel2<{made}>({made}::Params)") == made
     assert kernels.short_name("Kernel2") == "Kernel2"
 
 
-def test_one_column_is_no_band_across_the_page() -> None:
+def test_a_single_column_does_not_fill_the_page() -> None:
     def columns(count: int) -> float:
         tiles = [coverage.CoverageTile(size="s", context=64 * n, variant="v", ok=1, failures={}) for n in range(count)]
         return float(coverage.coverage_grid(tiles).layout.xaxis.domain[1])
@@ -135,11 +141,14 @@ def test_names_of_roofs_say_a_unit_once() -> None:
     roofs += [replace(roof, entity="fp32", flops_per_s=roof.flops_per_s / 15) for roof in roofs]
     notes = roofline.roofline(roofs, [], state="x").layout.annotations
     assert [note.text for note in notes] == ["bf16 769 of 990 TFLOP/s", "fp32 51.3 of 66.0"]
-    assert {(note.x, note.xref, note.y, note.yref) for note in notes} == {(0, "paper", 1, "paper")}, "above the slope"
+    assert {(note.x, note.xref, note.y, note.yref) for note in notes} == {(0, "paper", 1, "paper")}, (
+        "the name is above the slope"
+    )
 
 
-def test_names_of_lines_stand_beside_the_plot_and_apart() -> None:
-    """A guide and three ways end nearly together; what is compiled has its way's color, and no name of its own."""
+def test_names_of_lines_are_next_to_the_plot_and_do_not_overlap() -> None:
+    """A guide and three lines end close together. The compiled line has the color of its way, and no name of its
+    own."""
     ways = {"naive": 10.0, "flash": 10.1, "math": 10.2, "naive · compiled": 5.0}
     points = [
         scaling.ScalingPoint(line=way, entity="naive", length=length, value=ms * length / 4096, cell_id="c",
@@ -152,17 +161,19 @@ def test_names_of_lines_stand_beside_the_plot_and_apart() -> None:
         (way, 1, "left") for way in ("∝ S", "naive", "flash", "math")
     ]
     low, high = figure.layout.yaxis.range
-    assert min(above.y - below.y for below, above in pairwise(notes)) * (420 - 60) / (high - low) >= 13, "pixels"
+    assert min(above.y - below.y for below, above in pairwise(notes)) * (420 - 60) / (high - low) >= 13, (
+        "names are at least 13 pixels apart"
+    )
     assert list(figure.layout.xaxis.ticktext) == ["256", "1K", "4K", "16K", "64K"]
 
 
-def test_no_label_has_more_letters_than_half_a_phone() -> None:
-    """12 pixels a letter's height is about 5.8 a letter's width."""
+def test_no_label_is_wider_than_half_a_phone() -> None:
+    """A letter of 12 pixels height is about 5.8 pixels wide."""
     assert MAX_LETTERS * 5.8 <= PHONE / 2
 
 
-def test_what_differs_from_a_size_stands_below_all_of_it() -> None:
-    """Cells come in the order of their contexts; each size has one heading."""
+def test_variants_of_a_size_are_below_its_cells() -> None:
+    """Cells are in the order of their contexts, and each size has one heading."""
     cells = [("small · attention sdpa", 128), ("small", 128), ("large", 128), ("small", 512)]
     bars = [phases.PhaseBar(size=size, context=context, phase="forward", cell_id=f"{at}", median_ms=at + 1.0)
             for at, (size, context) in enumerate(cells)]  # fmt: skip

@@ -1,7 +1,7 @@
-"""Kernels as its readers meet it: a real server, a real browser, rows worked out by hand (`tests.synthetic.traces`).
+"""Kernels as its readers see it: a real server, a real browser, rows computed by hand (`tests.synthetic.traces`).
 
-A training step in fp32 takes 50 ms in kernels: forward 20, of which 13 are matrix products, backward 24, of which 18,
-and optimizer 6. In bf16 matrix products take half as long, and 3 ms of casts come in. Every step takes 2 ms more.
+A training step in fp32 takes 50 ms in kernels: forward 20 (13 of them matrix products), backward 24 (18 of them) and
+optimizer 6. In bf16 matrix products take half as long, and 3 ms of casts are added. Every step takes 2 ms more.
 """
 
 import shutil
@@ -39,7 +39,8 @@ FP32, BF16 = (f"toy-64 · 128 · train · {precision} · eager" for precision in
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Imported first, so that the machine of the measured cells is that of the latest run."""
+    """Returns a file into which the trace was imported first, so that the latest run is of the machine with measured
+    cells."""
     path = tmp_path_factory.mktemp("kernels") / "results.duckdb"
     export = report(path.with_name("report.sqlite"))
     export.range(5000, 5400, HTML)
@@ -61,7 +62,7 @@ def address(file: Path, site: Site) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def otherwise(browser: Browser, address: str) -> Iterator[Page]:
-    """The same with every chooser set by the link."""
+    """Yields the page with every chooser set by the link."""
     chosen = f"phases-in=share&kernel-phase=forward&difference-by=kernel&against={BF16.replace(' ', '+')}"
     with opened(browser, f"{address}?{chosen}") as visit:
         yield visit.page
@@ -69,7 +70,7 @@ def otherwise(browser: Browser, address: str) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def at_kernels(browser: Browser, address: str) -> Iterator[Page]:
-    """The page as it opens; tests that only read it share it."""
+    """Yields the page as it opens; tests that only read it share it."""
     with opened(browser, f"{address}?against={BF16.replace(' ', '+')}") as visit:
         yield visit.page
 
@@ -93,7 +94,7 @@ def test_phases_by_class(at_kernels: Page, otherwise: Page) -> None:
 
 
 def test_top_kernels(at_kernels: Page, otherwise: Page) -> None:
-    """Forward 10 calls of one kernel take 13 of 20 ms; with the backward, 12 calls of another take 18 of 44."""
+    """Forward: 10 calls of one kernel take 13 of 20 ms. With the backward: 12 calls of another take 18 of 44."""
     words = said(at_kernels)
     assert (f"In the forward pass {GEMM} takes the most time: 65% in 10 calls. In forward and backward together it is "
             f"another, {GEMM_BACK}: 41% in 12 calls.") in words  # fmt: skip
@@ -108,7 +109,8 @@ def test_top_kernels(at_kernels: Page, otherwise: Page) -> None:
 
 
 def test_inside_attention(at_kernels: Page) -> None:
-    """2 layers × batch 4 × 2 heads × 128² weights × 5 = 1.31 MFLOP of softmax against 2 MFLOP; 4 ms against 5."""
+    """2 layers × batch 4 × 2 heads × 128² weights × 5 = 1.31 MFLOP of softmax compared with 2 MFLOP, and 4 ms with
+    5."""
     bars = drawn(at_kernels, "attention-ranges")
     assert bars["share of the time"]["y"] == ["scores", "mask", "softmax", "product with values"]
     assert bars["share of the time"]["x"] == pytest.approx([20, 10, 40, 30])
@@ -121,7 +123,7 @@ def test_inside_attention(at_kernels: Page) -> None:
 
 
 def test_matmul_share_and_busy(at_kernels: Page) -> None:
-    """Inference 13 of 20 ms, training 31 of 50, in bf16 15.5 of 37.5. Imported: 240 of 380 µs."""
+    """Inference: 13 of 20 ms; training: 31 of 50; in bf16 15.5 of 37.5. Imported: 240 of 380 µs."""
     bars = drawn(at_kernels, "matmul-share")
     assert bars["matrix products"]["x"] == pytest.approx([65, 62, 100 * 15.5 / 37.5, 0, 100 * 240 / 380])
     assert bars["copies and casts"]["x"] == pytest.approx([0, 0, 8, 0, 100 * 10 / 380])
@@ -137,7 +139,8 @@ def test_matmul_share_and_busy(at_kernels: Page) -> None:
 
 
 def test_the_waterfall_sums_to_the_difference(at_kernels: Page, otherwise: Page) -> None:
-    """From 39.5 ms to 52: matrix products 15.5 ms more, casts 3 less, each bar beginning where the last one ended."""
+    """From 39.5 ms to 52: matrix products take 15.5 ms more, casts 3 less, and each bar starts where the last one
+    ended."""
     (bars, _) = drawn(at_kernels, "difference").values()
     assert bars["base"] == pytest.approx([0, 39.5, 55, 0])
     assert bars["x"] == pytest.approx([39.5, 15.5, -3, 52])
@@ -153,7 +156,7 @@ def test_the_waterfall_sums_to_the_difference(at_kernels: Page, otherwise: Page)
 def test_choosers_and_filters_are_in_the_link(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}?precision=bf16") as visit:
         expect(visit.page.get_by_text(f"In {BF16}, matrix products take 41%")).to_be_visible()
-        assert len(drawn(visit.page, "matmul-share")["matrix products"]["x"]) == 2  # and what was imported
+        assert len(drawn(visit.page, "matmul-share")["matrix products"]["x"]) == 2  # two cells, one of them imported
         visit.page.get_by_role("radio", name="backward").first.click()
         visit.page.wait_for_function("location.search.includes('kernel-phase=backward')")
         expect(visit.page.get_by_role("heading", name="Top kernels: backward")).to_be_visible()
@@ -164,7 +167,8 @@ def test_choosers_and_filters_are_in_the_link(browser: Browser, address: str) ->
 
 @pytest.mark.soak
 def test_an_imported_trace(browser: Browser, address: str) -> None:
-    """Chosen like the others and marked; its names are text. FLOPs of it are not known, and its sum is of kernels."""
+    """It can be chosen like the others and is marked. Its names are plain text, its FLOPs are unknown, and its sum is
+    that of its kernels."""
     with opened(browser, f"{address}?trace=report.sqlite+·+imported&difference-by=kernel") as visit:
         words = said(visit.page)
         assert "In report.sqlite · imported, matrix products take 63% of the 0.380 ms that the kernels of" in words
@@ -197,7 +201,7 @@ def test_on_a_phone(at_kernels: Page) -> None:
 
 @pytest.mark.soak
 def test_nothing_measured_yet(browser: Browser, address: str, file: Path) -> None:
-    """A run that is not of kernels, chosen in the sidebar."""
+    """A run without kernels is chosen in the sidebar."""
     run = next(run for run in load_contents(file).runs if run.label == "no kernels")
     with opened(browser, f"{address}?run={quote_plus(run_name(run))}") as visit:
         expect(visit.page.locator("code").filter(has_text="--experiment kernels")).to_be_visible()
@@ -208,7 +212,7 @@ def test_nothing_measured_yet(browser: Browser, address: str, file: Path) -> Non
 
 
 def test_queries(file: Path, tmp_path: Path) -> None:
-    """Ranges summed up by class; kernels over their ranges; a run narrows also what was imported."""
+    """Ranges are summed by class, kernels over their ranges, and choosing a run also selects among imported traces."""
     held = load_traces(file, Selection())
     assert [trace.status for trace in held] == ["ok", "ok", "ok", "oom", "ok"]
     train, imported = held[1], held[-1]
@@ -233,16 +237,16 @@ def test_queries(file: Path, tmp_path: Path) -> None:
     later = rows.run(device="cuda", device_name="Example GPU")
     made.store(Path(again), [profiled(later, values={"round": number}) for number in (0, 1)])
     known = [trace.run_id for trace in load_traces(Path(again), Selection())]
-    assert known.count(later.run_id) == 1, "the latest, one round"
+    assert known.count(later.run_id) == 1, "one round of the latest run"
 
 
-def test_every_class_has_words_and_a_color() -> None:
+def test_every_class_has_a_description_and_a_color() -> None:
     assert list(CLASS_WORDS) == list(get_args(KernelClass))
     assert all(color_of(name) in PALETTE for name in CLASS_WORDS)
 
 
 def test_flops_of_softmax() -> None:
-    """3 layers × batch 5 × 2 heads × 10² weights: 5 each forward, 4 backward, 9 where the forward is computed again."""
+    """3 layers × batch 5 × 2 heads × 10² weights: 5 each in forward, 4 in backward, 9 if the forward is recomputed."""
     shape: Any = {"d_model": 64, "d_ff": 192, "layers": 3, "heads": 2, "batch": 5, "context": 10}
     cell = ProfileCell(**shape, mode="train", precision="fp32")
     phases = ("forward", "loss", "backward", "optimizer")
@@ -251,14 +255,14 @@ def test_flops_of_softmax() -> None:
 
 
 def test_changes_add_up() -> None:
-    """Of four parts the two that change most; the others are summed up. 10 + 1 + 2 + 0 = 13 before, 24 after."""
+    """Of four parts the two largest changes are shown and the others summed. 10 + 1 + 2 + 0 = 13 before, 24 after."""
     found = changes({"a": 10.0, "b": 1.0, "c": 2.0}, {"a": 20.0, "c": 1.5, "d": 2.5}, most=2)
     assert [(change.name, change.difference_ms) for change in found] == [("a", 10), ("d", 2.5), (REST, -1.5)]
     assert sum(change.before_ms for change in found) == 13
     assert sum(change.after_ms for change in found) == 24
 
 
-def test_a_waterfall_of_small_changes_begins_near_them() -> None:
+def test_the_axis_of_a_waterfall_starts_near_small_changes() -> None:
     figure = waterfall([("more", "", 2.0), ("less", "matmul", -1.0)], ends=(("a", 100.0), ("b", 101.0)), state="")
     low, _ = figure.layout.xaxis.range
     assert 90 < low < 100

@@ -1,7 +1,7 @@
-"""The page of the memory timeline as its readers meet it: a real server, a real browser, a timeline worked out by hand.
+"""The page of the memory timeline as its readers see it: a real server, a real browser, a timeline computed by hand.
 
-The one of four blocks (`by_hand`) is, in MiB over µs: weights 8 from 0 on; an activation 16 in 100–700, another 4 in
-200–600, a temporary 2 in 300–400. So the total is 8, 24, 28, 30 (the peak, at 300), 28, 24 at 600, 8 at 700.
+The timeline of four blocks (`by_hand`) is, in MiB over µs: weights 8 from 0 on; an activation 16 in 100–700, another 4
+in 200–600, a temporary 2 in 300–400. So the total is 8, 24, 28, 30 (the peak, at 300), 28, 24 at 600, and 8 at 700.
 """
 
 import pickle
@@ -25,7 +25,7 @@ BY_HAND, TRAIN, INFERENCE = "by hand", "toy-256 · 128 · train · fp32", "toy-2
 
 
 def by_hand() -> Step:
-    """The timeline of four blocks; one more of 1 KiB lives from 500 to 510."""
+    """Returns the timeline of four blocks; one more of 1 KiB exists from 500 to 510."""
     made = Step(mode="train")
     made.allocate(8 * MIB, "parameter", module="blocks.0.weight")
     made.begin("forward")
@@ -64,7 +64,7 @@ def address(written: tuple[Path, TimelineRow], site: Site) -> Iterator[str]:
 # -------------------------------------------------------------------------------------------------------------- queries
 
 
-def test_what_is_alive_by_hand(written: tuple[Path, TimelineRow]) -> None:
+def test_blocks_in_use_by_hand(written: tuple[Path, TimelineRow]) -> None:
     path, row = written
     assert [item.label for item in stored(path)] == [BY_HAND, TRAIN, INFERENCE]
     assert (row.peak_bytes, row.peak_at_us) == (30 * MIB, 300)
@@ -77,7 +77,7 @@ def test_what_is_alive_by_hand(written: tuple[Path, TimelineRow]) -> None:
     assert [item.module for item in load_largest_at(path, row.cell_id, 700)] == ["blocks.0.weight"]
 
 
-def test_the_newest_of_a_title_counts_on_each_machine(tmp_path: Path) -> None:
+def test_the_latest_recording_of_a_title_counts_on_each_machine(tmp_path: Path) -> None:
     path, here, there = tmp_path / "results.duckdb", rows.run(), rows.run(host="bench2")
     timelines.write(path, here, by_hand())
     newest = timelines.write(path, here, by_hand())
@@ -120,8 +120,8 @@ def _window(found: Locator) -> list[int]:
 
 
 def _click(found: Locator, *, at_us: int, address: int) -> None:
-    """Click where a moment and an address (above the lowest, without gaps) lie; the blocks take what 30% of the
-    height and the bands of 20 and 22 pixels leave."""
+    """Clicks at a time and an address (above the lowest, without gaps). The blocks get what 30% of the height and the
+    bands of 20 and 22 pixels leave."""
     plot = found.locator(".plot")
     box = plot.bounding_box()
     assert box is not None
@@ -140,7 +140,7 @@ def test_drawn_total_pin_and_cursor(browser: Browser, address: str) -> None:
         )
         expect(found).to_have_attribute("data-drawn-peak", str(30 * MIB))
         expect(page.get_by_text("At the peak (0.30 ms, forward): 4 allocations hold 30.0 MiB")).to_be_visible()
-        _click(found, at_us=450, address=16 * MIB)  # the weights lie in 0–8, the activation of 16 MiB in 8–24
+        _click(found, at_us=450, address=16 * MIB)  # the weights are in 0–8, the activation of 16 MiB is in 8–24
         expect(found).to_have_attribute("data-pinned", "1")
         expect(found.locator(".pin")).to_contain_text("16.0 MiB")
         expect(found.locator(".pin")).to_contain_text("blocks.0.attn")
@@ -151,7 +151,7 @@ def test_drawn_total_pin_and_cursor(browser: Browser, address: str) -> None:
 
 @pytest.mark.soak
 def test_a_link_shows_the_same_window_cursor_block_and_search(browser: Browser, address: str) -> None:
-    """Of both panes; the table is of the moment of the cursor, and what Share gives away is that table."""
+    """This applies to both panes. The table is for the time of the cursor, and Share gives that table."""
     with opened(browser, f"{address}?timeline=by+hand&beside={TRAIN}&fold=nothing") as visitor:
         expect(visitor.page.locator(".timeline")).to_have_count(2)
         page, left, right = visitor.page, _shown(visitor.page), _shown(visitor.page, 1)
@@ -165,10 +165,10 @@ def test_a_link_shows_the_same_window_cursor_block_and_search(browser: Browser, 
         expect(page).to_have_url(re.compile(r"zoom=timeline-left.*ffn%2C\+or\+not.*zoom=timeline-right"))
         expect(page.get_by_text(AT_450)).to_be_visible()
         seen = [_place(side) for side in (left, right)]
-        link = _taken_away(page)
+        link = _share_link(page)
     with opened(browser, link) as visitor:
         page = visitor.page
-        expect(page.locator(".timeline")).to_have_count(2)  # until both are there, the first may be the right one
+        expect(page.locator(".timeline")).to_have_count(2)  # the first may be the wrong one until both are there
         assert [_place(_shown(page, number)) for number in range(2)] == seen
         assert seen[0][0] != whole
         assert seen[0][1:] == ["450", "1", "0", "ffn, or not"]
@@ -179,8 +179,8 @@ def test_a_link_shows_the_same_window_cursor_block_and_search(browser: Browser, 
         expect(page).not_to_have_url(re.compile("timeline-left"))
 
 
-def _taken_away(page: Page) -> str:
-    """The link of the left pane's Share, after its table and its picture."""
+def _share_link(page: Page) -> str:
+    """Returns the link of the left pane's Share, after its table and its picture."""
     page.locator(".st-key-card-timeline-left").get_by_role("button", name="Share").click()
     shared = page.get_by_test_id("stPopoverBody")
     with page.expect_download() as table:
@@ -195,7 +195,7 @@ def _taken_away(page: Page) -> str:
 
 @pytest.mark.soak
 def test_a_place_in_another_recording_is_not_shown(browser: Browser, address: str) -> None:
-    """It was measured anew since, or the link is of a stranger: the timeline is whole, and the reader is told."""
+    """If the cell was measured again or the link is foreign, the whole timeline is shown and the reader is told."""
     with opened(browser, f"{address}?timeline=by+hand&zoom=timeline-left:00000000,5,6,7,8,450,1,<img>") as visitor:
         found = _shown(visitor.page)
         expect(visitor.page.get_by_text("cursor and pinned block are of another recording")).to_be_visible()
@@ -273,9 +273,9 @@ def test_two_timelines_fold_and_difference(browser: Browser, address: str, writt
 
 
 @pytest.mark.soak
-def test_what_a_snapshot_held_before_is_one_entry(browser: Browser, tmp_path: Path, site: Site) -> None:
-    """4 blocks of 8 MiB were there, of which one goes; 1 MiB and 2 MiB come. So the picture is 3 MiB high instead of 35
-    and the list begins with what the step did."""
+def test_blocks_from_before_a_snapshot_are_one_entry(browser: Browser, tmp_path: Path, site: Site) -> None:
+    """4 blocks of 8 MiB existed before, of which one is freed; 1 MiB and 2 MiB are allocated. So the picture is 3 MiB
+    high instead of 35, and the list starts with what the step did."""
     older = [{"address": n * 8 * MIB, "size": 8 * MIB, "requested_size": 8 * MIB - 512, "state": "active_allocated"}
              for n in range(3)]  # fmt: skip
     trace = [
@@ -303,8 +303,8 @@ def test_what_a_snapshot_held_before_is_one_entry(browser: Browser, tmp_path: Pa
 
 
 @pytest.mark.soak
-def test_the_picture_keeps_to_the_page(browser: Browser, address: str) -> None:
-    """From a wide screen to a phone."""
+def test_the_picture_fits_the_page(browser: Browser, address: str) -> None:
+    """It fits from a wide screen to a phone."""
     with opened(browser, f"{address}?timeline={TRAIN}&beside={INFERENCE}", width=2560) as visitor:
         for width in (2560, 390):
             visitor.page.set_viewport_size({"width": width, "height": 900})

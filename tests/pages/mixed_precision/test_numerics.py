@@ -1,6 +1,7 @@
-"""The section of Mixed precision on what precision costs: its sentences and charts.
+"""The section of Mixed precision on the cost of precision: its sentences and charts.
 
-Its rows are made up: toy-64 at 128 tokens, bf16 twice as fast as fp32 and off by 0.5% in its gradients.
+Its rows are synthetic: toy-64 at 128 tokens, where bf16 is twice as fast as fp32 and its gradients have an error of
+0.5%.
 """
 
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ from tests.synthetic import rows
 
 
 def written(db: Path) -> Path:
-    """Steps of toy-64 in fp32 and, twice as fast, bf16; made-up rows of numerics for them; one sum by hand."""
+    """Writes steps of toy-64 in fp32 and, twice as fast, bf16; synthetic rows of numerics for them; one sum by hand."""
     of = rows.run()
     rows.store(db, of, [rows.ok(of, rows.asked(precision=name)) for name in ("fp32", "bf16")])
     for name, error in (("fp32", 5e-7), ("bf16", 5e-3)):
@@ -75,7 +76,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, browser: Browser, site: Site)
         yield visit.page
 
 
-def test_the_page_names_the_price(page: Page) -> None:
+def test_the_page_states_the_cost_of_precision(page: Page) -> None:
     words = said(page)
     assert (
         "Cost in accuracy: gradients are off by 0.500% and the loss by 0.00500% (one pass of toy-64 · 128 tokens"

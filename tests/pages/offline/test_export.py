@@ -1,4 +1,4 @@
-"""`python -m pages.export`: pages as files that open offline, in a real browser without a network."""
+"""`python -m pages.export` writes pages as files that open offline, here in a real browser without a network."""
 
 import contextlib
 import os
@@ -19,14 +19,14 @@ from tests.browser import ROOT
 from tests.synthetic import memory_rows, rows, timelines, traces
 
 MIB = 2**20
-#: Pages of charts, of a canvas, and of both experiments on memory; all of them are for `make soak`.
+#: Pages with charts, with a canvas, and of both experiments on memory; `make soak` tests all pages.
 SOME = ("training-step", "peak-memory", "memory-timeline")
 SIGN_IN = (
     '[auth]\nredirect_uri = "http://x/oauth2callback"\ncookie_secret = "c"\nclient_id = "i"\nclient_secret = "s"\n'
 )
 
 
-#: What a file holds, once it is open. Every chart is a card's, and every card has its rows.
+#: What an opened file contains. Every chart is in a card, and every card has its rows.
 FACTS = """() => {
     const all = wanted => [...document.querySelectorAll(wanted)], count = wanted => all(wanted).length
     return {
@@ -43,7 +43,8 @@ FACTS = """() => {
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows for every page: steps in two precisions, a profile, attention, a peak, a timeline; one cell ran out."""
+    """Returns a file with rows for every page: steps in two precisions, a profile, attention, a peak, a timeline; one
+    cell ran out of memory."""
     path, of = tmp_path_factory.mktemp("export") / "results.duckdb", rows.run()
     steps = [rows.ok(of, rows.asked(context=context, precision=precision))
              for context in (64, 128) for precision in ("fp32", "bf16")]  # fmt: skip
@@ -64,7 +65,8 @@ def exported(file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 
 def written(file: Path, place: Path, pages: Sequence[str]) -> dict[str, Path]:
-    """The files of these pages, beside a server's secrets: its sign-in does not lock out who has the results."""
+    """Exports these pages next to a server's secrets: its sign-in does not apply to readers who have the results
+    file."""
     (place / ".streamlit").mkdir()
     (place / ".streamlit/secrets.toml").write_text(SIGN_IN)
     words = [*pages, "--db", str(file), "--out", "report", "--address", "https://bench.example/"]
@@ -82,7 +84,7 @@ def reader(browser: Browser) -> Iterator[Page]:
 
 @contextlib.contextmanager
 def read(page: Page, file: Path) -> Iterator[None]:
-    """The file in a browser without a network; fails when it asked for anything or the console complained."""
+    """Opens the file in a browser without a network; fails if it sent a request or the console reported an error."""
     wrong: list[str] = []
 
     def asked(request: Request) -> None:
@@ -108,7 +110,7 @@ def read(page: Page, file: Path) -> Iterator[None]:
 
 def test_pages_open_offline_with_every_chart(reader: Page, exported: Mapping[str, Path], file: Path) -> None:
     assert exported.keys() == set(SOME)
-    charts = opens_offline(reader, exported, file)
+    charts = check_offline(reader, exported, file)
     assert charts.pop("memory-timeline") == 0
     assert all(charts.values())
 
@@ -117,31 +119,32 @@ def test_pages_open_offline_with_every_chart(reader: Page, exported: Mapping[str
 def test_every_page_opens_offline_with_every_chart(reader: Page, file: Path, tmp_path: Path) -> None:
     exported = written(file, tmp_path, ["--all"])
     assert len(exported) >= 11
-    charts = opens_offline(reader, exported, file)
+    charts = check_offline(reader, exported, file)
     assert all(charts[name] for name in ("training-step", "mixed-precision", "kernels", "attention", "peak-memory"))
 
 
-def opens_offline(reader: Page, exported: Mapping[str, Path], file: Path) -> dict[str, int]:
-    """As many drawn charts as cards, each with its table; the question, the edition, the filters, the other pages.
-    Returns the number of charts by page."""
+def check_offline(reader: Page, exported: Mapping[str, Path], file: Path) -> dict[str, int]:
+    """Asserts as many drawn charts as cards, each with its table, and the question, the edition, the filters and the
+    other pages. Returns the number of charts by page."""
     charts, edition = {}, load_contents(file).edition
     for address, path in exported.items():
         assert path.stat().st_size < 8e6
-        assert not re.search(r"Click an? \w+", path.read_text()), "nothing in a file answers a click"
+        assert not re.search(r"Click an? \w+", path.read_text()), "an exported file has no buttons that need a server"
         with read(reader, path):
             facts = reader.evaluate(FACTS)
         charts[address] = facts["charts"]
         assert facts["drawn"] == facts["tables"] == facts["charts"] == facts["cards"] - facts["components"], address
         assert facts["question"].endswith("?")
         assert facts["origin"].startswith(f"Stepscope results.duckdb, edition {edition}, written 20")
-        # A query of one's own reads the whole file: SQL has no filters.
+        # A reader's own query reads the whole file: SQL has no filters.
         assert facts["filters"].startswith("Machine Example CPU") == (address != "sql"), address
         assert facts["links"] == [f"{other}.html" for other in exported if other != address]
     return charts
 
 
-def test_a_file_says_what_the_page_says(reader: Page, exported: Mapping[str, Path]) -> None:
-    """128 tokens of toy-64 take 6.5536 ms; the link leads to the dashboard with every filter, the command measures."""
+def test_an_exported_file_says_the_same_as_the_page(reader: Page, exported: Mapping[str, Path]) -> None:
+    """128 tokens of toy-64 take 6.5536 ms. The link leads to the dashboard with every filter, and the command measures
+    the rows."""
     with read(reader, exported["training-step"]):
         words = reader.locator("main").inner_text()
         assert "The longest step here, toy-64 at 128 tokens, fp32, eager, takes 6.55 ms" in words
@@ -161,7 +164,7 @@ def test_a_file_says_what_the_page_says(reader: Page, exported: Mapping[str, Pat
 
 
 def test_the_timeline_is_drawn_from_the_file(reader: Page, exported: Mapping[str, Path]) -> None:
-    """The canvas says which peak it drew: that of the recorded allocations, which it adds up itself."""
+    """The canvas reports the peak that it drew, which must equal the sum of the recorded allocations."""
     with read(reader, exported["memory-timeline"]):
         drawn = reader.locator(".component .timeline[data-drawn-peak]")
         drawn.wait_for()
@@ -170,8 +173,8 @@ def test_the_timeline_is_drawn_from_the_file(reader: Page, exported: Mapping[str
         assert reader.locator(".card .table:not(details .table)").first.locator("tbody tr").count() == MAX_SHOWN
 
 
-def test_a_link_with_its_filters(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The choices of a link, and those of the command line beside them."""
+def test_the_filters_of_a_link_are_applied(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The choices of a link apply together with those of the command line."""
     monkeypatch.setenv("STEPSCOPE_DB", "so that it is set back afterwards")
     link = "http://host:1/training-step?context=64&context=128&way=bf16+%C2%B7+eager#phases"
     assert main([link, "--size=toy-64", "--db", str(file), "--out", str(tmp_path)]) == 0
@@ -192,7 +195,7 @@ def test_a_link_with_its_filters(file: Path, tmp_path: Path, monkeypatch: pytest
         (["training-step", "--context"], "--context has no value."),
     ],
 )
-def test_what_cannot_be_asked_for(
+def test_impossible_requests(
     file: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -207,7 +210,7 @@ def test_what_cannot_be_asked_for(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_none_is_explained_before_anything_is_drawn(
+def test_an_invalid_folder_is_explained_before_anything_is_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     taken = tmp_path / "report"

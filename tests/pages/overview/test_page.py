@@ -1,4 +1,5 @@
-"""Overview is the front page of a study: what was measured on what, the fastest ways, and an answer from every page."""
+"""Overview is the front page of a study: what was measured on which machine, the fastest ways, and each page's
+answer."""
 
 import re
 
@@ -11,7 +12,8 @@ from tests.synthetic import memory_rows, rows, traces
 
 @pytest.fixture(scope="module")
 def visit(tmp_path_factory: pytest.TempPathFactory) -> Visit:
-    """One machine on which one size was run in three ways, with a profile and attention, but no memory cell."""
+    """Returns a visit over one machine on which one size ran in three ways, with a profile and attention, but no memory
+    cell."""
     path = tmp_path_factory.mktemp("overview") / "results.duckdb"
     run = rows.run(label="night", argv="python -m runner sweep --label night", cuda="13.0", driver="580.1")
     ways = [rows.asked(), rows.asked(precision="bf16"), rows.asked(precision="bf16", backend="compiled")]
@@ -21,12 +23,12 @@ def visit(tmp_path_factory: pytest.TempPathFactory) -> Visit:
     return Visits(path).visit("overview", {})
 
 
-def said(visit: Visit) -> str:
+def words_of(visit: Visit) -> str:
     return " ".join(str(getattr(node, "value", "")) for node in nodes(visit.main))
 
 
-def test_the_study_stands_on_top(visit: Visit) -> None:
-    words = said(visit)
+def test_the_study_is_described_at_the_top(visit: Visit) -> None:
+    words = words_of(visit)
     top = words[: words.rindex("The fastest way to run each size")]
     for part in (
         "Example CPU · bench1",
@@ -39,9 +41,9 @@ def test_the_study_stands_on_top(visit: Visit) -> None:
         assert part in top, part
 
 
-def test_the_best_way_is_a_sentence_and_a_line_of_a_table(visit: Visit) -> None:
-    """Worked out by hand in `tests.runner.analysis.test_best`: 2.5 times as fast as the plain step."""
-    assert "with bf16, compiled, 2.50 times as fast as the plain fp32 step" in said(visit)
+def test_the_best_way_is_a_sentence_and_a_row_of_a_table(visit: Visit) -> None:
+    """`tests.runner.analysis.test_best` computes by hand that it is 2.5 times as fast as the plain step."""
+    assert "with bf16, compiled, 2.50 times as fast as the plain fp32 step" in words_of(visit)
     (table,) = [node.value for node in nodes(visit.main) if node.type == "dataframe" and "Ways measured" in node.value]
     (line,) = table.to_dict("records")
     assert (line["Size"], line["Precision"], line["Backend"], line["Ways measured"]) == (
@@ -55,7 +57,7 @@ def test_the_best_way_is_a_sentence_and_a_line_of_a_table(visit: Visit) -> None:
     assert "--precisions bf16 --backends compiled" in line["Measure it again"]
 
 
-def test_every_answer_has_a_picture_and_what_is_missing_is_one_line(visit: Visit) -> None:
+def test_every_answer_has_a_picture_and_missing_answers_share_one_line(visit: Visit) -> None:
     found = [node.proto.body for node in nodes(visit.main) if node.type == "html"]
     pictures = [html for html in found if html.startswith('<div class="small-bars"')]
     titles = [node.value for node in nodes(visit.main) if str(getattr(node, "value", "")).startswith("#### ")]
@@ -69,17 +71,19 @@ def test_every_answer_has_a_picture_and_what_is_missing_is_one_line(visit: Visit
     assert "python -m runner sweep --experiment numerics --experiment memory && python -m runner frontier" in lines[0]
 
 
-def test_every_number_says_on_how_many_samples_it_rests(visit: Visit) -> None:
-    """Eleven steps in each of three processes are behind the longest step and each side of a pair, eleven behind each
-    of two lengths of attention, and the profiler ran five."""
+def test_every_number_states_its_number_of_samples(visit: Visit) -> None:
+    """The longest step and each side of a pair have eleven steps in each of three processes, each of two lengths of
+    attention has eleven, and the profiler ran five."""
     words = [str(getattr(node, "value", "")) for node in nodes(visit.main)]
     counts = [re.search(r"Rests on (\d+) samples in (\d+) process", text) for text in words]
     found = [tuple(map(int, one.groups())) for one in counts if one]
-    assert found == [(33, 3), (66, 6), (66, 6), (33, 3), (99, 9), (22, 2)], "step, precision, compiled, limit, changes"
+    assert found == [(33, 3), (66, 6), (66, 6), (33, 3), (99, 9), (22, 2)], (
+        "there is one for step, precision, compiled, limit and changes"
+    )
     assert any("Shares are of the median of 5 profiled steps." in text for text in words)
 
 
-def test_a_picture_holds_no_tag_of_somebody_else() -> None:
+def test_a_picture_contains_no_foreign_tags() -> None:
     bars = [
         SmallBar(name="<img src=x onerror=alert(1)>", value=2.0, words='"><script>', color="#000000", low=1.0, high=4.0)
     ]
@@ -87,10 +91,10 @@ def test_a_picture_holds_no_tag_of_somebody_else() -> None:
     assert "<img" not in html
     assert "<script" not in html
     assert 'onmouseover="' not in html
-    assert "width:50.0%" in html, "2 of the interval's 4"
-    assert "left:25.0%;width:75.0%" in html, "from 1 to 4"
+    assert "width:50.0%" in html, "the bar is 2 of the interval's 4"
+    assert "left:25.0%;width:75.0%" in html, "the interval is from 1 to 4"
 
 
-def test_nothing_to_draw_is_no_picture() -> None:
+def test_without_data_there_is_no_picture() -> None:
     assert small_bars([], alt="nothing") == ""
     assert small_bars([SmallBar(name="loss", value=0.0, words="0 ms", color="#000000")], alt="nothing") == ""

@@ -1,4 +1,4 @@
-"""The reader's machine against that of the reference rows: one card of Overview, and no other number."""
+"""The reader's machine compared with that of the reference rows: in one card of Overview, and in no other number."""
 
 import re
 from pathlib import Path
@@ -28,24 +28,25 @@ def overview(path: Path, **chosen: list[str]) -> Visit:
     return Visits(path).visit("overview", chosen)
 
 
-def said(visit: Visit) -> str:
+def words_of(visit: Visit) -> str:
     words = " ".join(str(getattr(node, "value", "")) for node in nodes(visit.main))
     return re.sub(r"\s+", " ", plain(words))
 
 
 def own(path: Path, *cells: tuple[StepCell, float]) -> Path:
-    """Rows of another machine: each cell in three rounds, so many times as long as `rows.ok` has it."""
+    """Stores rows of another machine: each cell in three rounds, this many times as long as in `rows.ok`."""
     of = rows.run()
     found = [rows.ok(of, cell, round=number, slower=slower) for cell, slower in cells for number in range(3)]
     return rows.store(path, of, found)
 
 
 def test_the_ratio_of_each_shared_cell(tmp_path: Path) -> None:
-    """The reference takes half of what `rows.ok` gives a cell. Here one cell takes twice of it and one half of a half:
-    4 times as long and half as long, a geometric mean of √(4 × ½) = 1.41. A third cell has no partner."""
+    """The reference takes half the time of `rows.ok`. Here one cell takes twice that time and one a quarter of it, so
+    they take 4 times and half as long as the reference, a geometric mean of √(4 × ½) = 1.41. A third cell has no
+    partner."""
     path = own(tmp_path / "r.duckdb", (CELLS[0], 2.0), (CELLS[1], 0.25), (rows.asked("toy-256"), 1.0))
     visit = overview(path)
-    words = said(visit)
+    words = words_of(visit)
     assert f"Your machine against an {DEVICE}" in words
     assert (
         f"your machine is 1.41× slower than {DEVICE} (geometric mean of 2 comparable cells): 1 faster, 1 slower, "
@@ -61,21 +62,21 @@ def test_the_ratio_of_each_shared_cell(tmp_path: Path) -> None:
     assert all(low < ratio < high for low, ratio, high in zip(
         table["Low (×)"], table["A / B (×)"], table["High (×)"], strict=True
     ))  # fmt: skip
-    assert "9 measured cells from 1 run on 1 machine" in words, "the reference is counted nowhere"
+    assert "9 measured cells from 1 run on 1 machine" in words, "the reference is not counted anywhere"
     assert "that come with Stepscope, not of your machine" not in words
 
 
 @pytest.mark.soak
-def test_the_filters_of_the_page_hold(tmp_path: Path) -> None:
+def test_the_filters_of_the_page_apply(tmp_path: Path) -> None:
     path = own(tmp_path / "r.duckdb", (CELLS[0], 2.0), (CELLS[2], 1.0))
-    assert f"is 4.00× slower than {DEVICE} (1 comparable cell)" in said(overview(path, precision=["fp32"]))
-    assert f"is 2.00× slower than {DEVICE} (1 comparable cell)" in said(overview(path, precision=["bf16"]))
+    assert f"is 4.00× slower than {DEVICE} (1 comparable cell)" in words_of(overview(path, precision=["fp32"]))
+    assert f"is 2.00× slower than {DEVICE} (1 comparable cell)" in words_of(overview(path, precision=["bf16"]))
 
 
 @pytest.mark.soak
-def test_without_a_shared_cell_one_command_would_make_some(tmp_path: Path) -> None:
-    """The smallest shape of the reference in its plain precision."""
-    words = said(overview(own(tmp_path / "r.duckdb", (rows.asked("toy-256"), 1.0))))
+def test_without_a_shared_cell_a_command_to_measure_some_is_shown(tmp_path: Path) -> None:
+    """It measures the smallest shape of the reference in its plain precision."""
+    words = words_of(overview(own(tmp_path / "r.duckdb", (rows.asked("toy-256"), 1.0))))
     assert "No cell here has the shape and the settings of one of the reference rows" in words
     command = re.search(r"Cells that have: (python -m runner sweep [^A-Z]+) Coverage", words)
     assert command
@@ -85,17 +86,19 @@ def test_without_a_shared_cell_one_command_would_make_some(tmp_path: Path) -> No
     )
 
 
-def test_neither_of_its_own_nor_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_no_card_for_the_reference_itself_or_without_a_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = own(tmp_path / "r.duckdb", (CELLS[0], 2.0))
     monkeypatch.setenv("STEPSCOPE_REFERENCE", "")
-    assert "Your machine against" not in said(overview(path))
+    assert "Your machine against" not in words_of(overview(path))
 
 
 @pytest.mark.soak
-def test_a_damaged_reference_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_reference_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = pack_reference(tmp_path / "broken/gpu")
     (broken / "timings.parquet").write_bytes(b"PAR1 and nothing more")
     monkeypatch.setenv("STEPSCOPE_REFERENCE", str(broken))
-    words = said(overview(own(tmp_path / "r.duckdb", (CELLS[0], 2.0))))
+    words = words_of(overview(own(tmp_path / "r.duckdb", (CELLS[0], 2.0))))
     assert words.count("The reference rows cannot be opened") == 1
     assert "3 measured cells" in words

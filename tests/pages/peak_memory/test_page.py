@@ -1,7 +1,8 @@
-"""Attention and Peak memory as their readers meet them: a real server, a real browser, rows worked out by hand.
+"""Attention and Peak memory as their readers see them: a real server, a real browser, rows computed by hand.
 
-Attention takes 4 ms forward at 1024 tokens when naive, 1 ms fused, a quarter of that at half the length; backward twice
-as long. Three naive squares of 8 S² float32 numbers are the peak. Peak memory has four cells of toy-64, parts in MiB.
+Forward attention at 1024 tokens takes 4 ms if naive and 1 ms if fused, a quarter of that at half the length, and
+backward twice as long. The peak is three naive squares of 8 S² float32 numbers. Peak memory has four cells of toy-64
+with parts in MiB.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +33,7 @@ HELD: dict[tuple[int, str], dict[str, float]] = {
     (128, "bf16"): {"parameters": 4, "optimizer_state": 8, "activations": 6, "autocast_copies": 2, "temporaries": 1},
 }
 CHECKPOINTED = {"parameters": 4, "optimizer_state": 8, "activations": 6, "temporaries": 2}
-#: KiB that operations of the first block keep; the last shares its memory with an earlier one.
+#: KiB that operations of the first block save; the last shares its memory with an earlier one.
 KEPT = [("aten::mul", "blocks.0.feed_forward", 96), ("aten::_softmax", "blocks.0.attention", 256),
         ("aten::mul", "blocks.0.feed_forward", 96), ("aten::bmm", "blocks.0.attention", 64),
         ("aten::mm", "blocks.0.attention.query", 32), ("aten::pow", "blocks.0.attention_norm", 16),
@@ -73,7 +74,7 @@ def address(file: Path, site: Site) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def at_attention(browser: Browser, address: str) -> Iterator[Page]:
-    """The page as it opens; tests that only read it share it."""
+    """Yields the page as it opens; tests that only read it share it."""
     with opened(browser, f"{address}/attention") as visit:
         yield visit.page
 
@@ -101,8 +102,8 @@ def test_time_against_length(at_attention: Page) -> None:
     assert at_attention.get_by_test_id("stException").count() == 0
 
 
-def test_what_was_not_free_in_one_piece_is_told(tmp_path: Path) -> None:
-    """96 × 12,288² bytes are 13.5 GiB of 16; 6 were in use, and the 7 that it asked for lay in pieces."""
+def test_fragmented_memory_is_explained(tmp_path: Path) -> None:
+    """96 × 12,288² bytes are 13.5 of 16 GiB; 6 were in use, and the requested 7 were free only in pieces."""
     of, path = rows.run(), tmp_path / "results.duckdb"
     lost = {"asked_bytes": 7 * GIB, "in_use_bytes": 6 * GIB, "device_bytes": 16 * GIB, "failed_phase": "backward"}
     memory_rows.store(path, [attention(of, seq_len=512), attention(of, seq_len=12288, status="oom", values=lost)])
@@ -112,7 +113,7 @@ def test_what_was_not_free_in_one_piece_is_told(tmp_path: Path) -> None:
 
 
 def test_memory_against_length(at_attention: Page) -> None:
-    """Naive: 3 × 8 × S² × 4 bytes; fused: 8 × 8 × S × 64 × 4. The cross stands above the line of 16 GiB."""
+    """Naive: 3 × 8 × S² × 4 bytes; fused: 8 × 8 × S × 64 × 4. The cross is above the line at 16 GiB."""
     drawn = traces(at_attention, "attention-memory")
     assert drawn["naive"]["y"] == [96 * length**2 for length in LENGTHS]
     assert drawn["sdpa-flash"]["y"] == [16384 * length for length in LENGTHS]
@@ -137,7 +138,7 @@ def test_speedups(at_attention: Page) -> None:
     assert (
         "geometric mean of 3 pairs, 4.00× to 4.00×); none of them is significantly faster (3 have no interval" in words
     )
-    assert "Left out: 2 without a partner or a result" in words  # d 16, and what ran out
+    assert "Left out: 2 without a partner or a result" in words  # d 16, and the cell that ran out of memory
 
 
 def test_the_frontier_and_the_worked_sum(at_attention: Page) -> None:
@@ -195,8 +196,8 @@ def test_parts_of_the_peak(at_peak: Page) -> None:
     assert at_peak.get_by_test_id("stException").count() == 0
 
 
-def test_bf16_beside_fp32(at_peak: Page) -> None:
-    """32 tokens: 13 against 14.5 MiB. 128 tokens: 26 against 21 MiB."""
+def test_bf16_compared_with_fp32(at_peak: Page) -> None:
+    """32 tokens: 13 compared with 14.5 MiB. 128 tokens: 26 compared with 21 MiB."""
     drawn = traces(at_peak, "peak-precision")
     assert drawn["fp32"]["x"] == [13 * MIB, 26 * MIB]
     assert drawn["bf16"]["x"] == [14.5 * MIB, 21 * MIB]
@@ -207,8 +208,9 @@ def test_bf16_beside_fp32(at_peak: Page) -> None:
     assert "toy-64 at 128 tokens needs 5.00 MiB less (0.808×)" in words
 
 
-def test_predicted_kept_and_checkpointing(at_peak: Page) -> None:
-    """The checkpointed cell holds 20 MiB and was predicted to hold 10. One block keeps 568 KiB, 544 in five entries."""
+def test_predictions_saved_tensors_and_checkpointing(at_peak: Page) -> None:
+    """The checkpointed cell has 20 MiB where 10 were predicted. One block saves 568 KiB, 544 of them in five
+    entries."""
     dots = traces(at_peak, "peak-predicted")["fp32"]
     assert sorted(zip(dots["x"], dots["y"], strict=True))[0] == (10 * MIB, 20 * MIB)
     kept = traces(at_peak, "kept").popitem()[1]
@@ -234,7 +236,7 @@ def test_on_a_phone(at_attention: Page, at_peak: Page) -> None:
 
 
 def test_nothing_measured_yet(tmp_path: Path) -> None:
-    """Of a file with steps alone, each page of memory says how to measure what it is about."""
+    """For a file with only steps, each page of memory says how to measure its rows."""
     of = rows.run()
     path = rows.store(tmp_path / "results.duckdb", of, [rows.ok(of, rows.asked())])
     for address, experiment in (("attention", "attention"), ("peak-memory", "memory"), ("memory-timeline", "memory")):
@@ -248,7 +250,8 @@ def test_nothing_measured_yet(tmp_path: Path) -> None:
 
 
 def test_the_latest_run_counts_and_rounds_pool(tmp_path: Path) -> None:
-    """Of two runs the later; rounds of 12 and 48 ms have a geometric mean of 24; a shorter effort does not count."""
+    """Of two runs the later counts; rounds of 12 and 48 ms have a geometric mean of 24; a cell with less effort does
+    not count."""
     old, new = sorted((rows.run(), rows.run()), key=lambda run: run.run_id)
     stale, short = attention(old, seq_len=1024), attention(new, seq_len=1024, max_steps=10)
     rounds = [attention(new, seq_len=1024, values={"round": number}) for number in (0, 1)]
@@ -263,8 +266,9 @@ def test_the_latest_run_counts_and_rounds_pool(tmp_path: Path) -> None:
     assert load_attention(path, Selection(machine="another")) == []
 
 
-def test_the_finest_answer_of_a_frontier_counts(tmp_path: Path) -> None:
-    """A later look in steps of 1,024 tokens says less than the first in steps of 64; one in steps of 64 more."""
+def test_the_frontier_with_the_smallest_step_counts(tmp_path: Path) -> None:
+    """A later search in steps of 1,024 tokens is less precise than the first in steps of 64; another in steps of 64
+    replaces it."""
     runs = [rows.run(run_id=UUID(int=number)) for number in (1, 2, 3)]
     looks = [frontier(of, largest=largest, step=step)
              for of, largest, step in zip(runs, (2112, 2048, 2176), (64, 1024, 64), strict=True)]  # fmt: skip
@@ -275,7 +279,7 @@ def test_the_finest_answer_of_a_frontier_counts(tmp_path: Path) -> None:
 
 
 def test_memory_rows(file: Path) -> None:
-    """A part that was not counted is None; an operation's tensors are summed, those of one storage once."""
+    """A part that was not counted is None. An operation's tensors are summed, and those of one storage count once."""
     found = load_peaks(file, Selection())
     assert [(cell.cell.context, cell.cell.precision) for cell in found][:2] == [(32, "fp32"), (32, "bf16")]
     assert found[0].parts["fragmentation"] is None

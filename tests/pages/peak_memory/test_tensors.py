@@ -1,6 +1,6 @@
-"""Predicted and measured bytes one by one, as a reader sees them: parts of a peak, tensors of a block and of attention.
+"""Predicted and measured bytes as a reader sees them: the parts of a peak, and the tensors of a block and of attention.
 
-The rows are handmade, of a card called NVIDIA H200: what is predicted for CUDA is worked out by hand beside them.
+The rows are synthetic, of a card called NVIDIA H200; the predictions for CUDA are computed by hand next to them.
 """
 
 from collections.abc import Iterator
@@ -13,16 +13,16 @@ from tests.browser import Site, opened, said, traces
 from tests.synthetic import memory_rows, rows
 from tests.synthetic.memory_rows import GIB, KIB, MIB, attention, memory, saved
 
-#: KiB that the first tensors of a block keep, of 4 × 128 tokens, 64 wide: N d 4 bytes, N 4 bytes, twice N d 4 bytes.
+#: KiB that the first tensors of a block save, for 4 × 128 tokens, 64 wide: N d 4 bytes, N 4 bytes, twice N d 4 bytes.
 SEEN = [("aten::pow", 128), ("aten::rsqrt", 2), ("aten::mul", 256)]
-#: Bytes that naive attention keeps over 8 × 1024 tokens, 64 wide, in float32; 512 in place of the mask's S² bytes.
+#: Bytes that naive attention saves for 8 × 1024 tokens, 64 wide, in float32; 512 instead of the mask's S² bytes.
 ATTENDED = [("queries", 2 * MIB), ("keys", 2 * MIB), ("values", 2 * MIB), (None, 32 * MIB), (None, 512)]
 
 
 @pytest.fixture(scope="module")
 def on_an_h200(tmp_path_factory: pytest.TempPathFactory, site: Site) -> Iterator[str]:
-    """A cell of toy-64 whose optimizer state is twice what it should be and whose parts come to 8 MiB more than its
-    peak; attention that ran, and attention that did not fit."""
+    """Yields the address over a cell of toy-64 whose optimizer state is twice what it should be and whose parts sum to
+    8 MiB more than its peak; attention that ran, and attention that did not fit."""
     of = rows.run(device="cuda", device_name="NVIDIA H200", device_memory_bytes=140 * GIB)
     parts = {"parameters": 1_475_840, "optimizer_state": 4 * 1_475_840, "workspace": 64 * MIB, "rounding": 4 * MIB}
     less = {"peak_allocated_bytes": sum(parts.values()) - 8 * MIB, "residual_bytes": -8 * MIB,
@@ -42,7 +42,7 @@ def on_an_h200(tmp_path_factory: pytest.TempPathFactory, site: Site) -> Iterator
         yield found
 
 
-def test_parts_and_tensors_beside_their_formulas(browser: Browser, on_an_h200: str) -> None:
+def test_parts_and_tensors_with_their_formulas(browser: Browser, on_an_h200: str) -> None:
     with opened(browser, f"{on_an_h200}/peak-memory") as visit:
         page = visit.page
         bars = traces(page, "peak-parts")
@@ -63,8 +63,8 @@ def test_parts_and_tensors_beside_their_formulas(browser: Browser, on_an_h200: s
 
 
 @pytest.mark.soak
-def test_attentions_tensors_beside_their_formulas(browser: Browser, on_an_h200: str) -> None:
-    """On CUDA a fourth square is alive at the peak, 8 × 65,536² × 4 bytes each, and cuBLAS's two workspaces."""
+def test_tensors_of_attention_with_their_formulas(browser: Browser, on_an_h200: str) -> None:
+    """On CUDA the peak has a fourth square, 8 × 65,536² × 4 bytes each, and cuBLAS's two workspaces."""
     with opened(browser, f"{on_an_h200}/attention") as visit:
         page = visit.page
         drawn = traces(page, "attention-tensors")

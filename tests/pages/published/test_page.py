@@ -1,7 +1,7 @@
-"""The page Published results as its readers meet it: claims and verdicts, one table beside the reader's own rows.
+"""The page Published results as its readers see it: claims and verdicts, and a table next to the reader's own rows.
 
-The file holds small at 256 tokens in float32, eager, forward and backward: what line 2 of report 001's eager table and
-of its tables after no and one step of warm-up are of, and line 3 of report 000's.
+The file has small at 256 tokens in float32, eager, forward and backward. That is the cell of line 2 of report 001's
+eager table and of its tables after zero and one step of warm-up, and of line 3 of report 000's.
 """
 
 from collections.abc import Iterator
@@ -39,14 +39,14 @@ def address(file: Path, site: Site) -> Iterator[str]:
         yield found
 
 
-def visited(file: Path, **parameters: str) -> str:
-    """What the page says."""
+def visit_words(file: Path, **parameters: str) -> str:
+    """Returns the words of the page."""
     found = Visits(file).visit("published", {name.replace("_", "-"): [value] for name, value in parameters.items()})
     return plain(" ".join(str(getattr(node, "value", "")) for node in nodes(found.main)))
 
 
-def test_how_many_tables_survive(file: Path) -> None:
-    told = visited(file)
+def test_how_many_tables_have_no_findings(file: Path) -> None:
+    told = visit_words(file)
     worst: dict[str, set[str]] = {}
     for table, _, _, severity in expected_places():
         worst.setdefault(table, set()).add(severity)
@@ -58,8 +58,8 @@ def test_how_many_tables_survive(file: Path) -> None:
     ) in told
 
 
-def test_a_published_table_beside_measured_rows(browser: Browser, address: str) -> None:
-    """Forward has 30 of 88 parts of the step's time, backward 56; the table says 10.12 and 14.12 ms."""
+def test_a_published_table_with_measured_rows(browser: Browser, address: str) -> None:
+    """Forward is 30 and backward 56 of 88 parts of the step's time; the table says 10.12 and 14.12 ms."""
     with opened(browser, f"{address}/published?published-table={EAGER}") as visit:
         drawn = traces(visit.page, "published-beside")
         step = rows.step_ms(SMALL)
@@ -70,30 +70,30 @@ def test_a_published_table_beside_measured_rows(browser: Browser, address: str) 
         expect(visit.page.get_by_text("Published, on RTX PRO 6000 WK.")).to_be_visible()
 
 
-def test_it_fits(browser: Browser, address: str) -> None:
+def test_the_page_fits_every_width(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/published", width=390) as visit:
         for width in at_widths(visit.page, 390, 1400):
             assert traces(visit.page, "published-grades")
             assert fits_sideways(visit.page), width
 
 
-def test_what_is_wrong_and_what_it_would_have_shown(file: Path) -> None:
-    told = visited(file, published_table=COMPILED)
+def test_errors_and_corrected_values(file: Path) -> None:
+    told = visit_words(file, published_table=COMPILED)
     assert "Backward takes 0.213 ms and forward 35.6 ms" in told
     assert "Verdict: none of 5 rows survives, 3 in doubt and 2 wrong: tf32 as fp32, impossible ratio, subtr" in told
 
 
-def test_tables_of_the_file_go_before_those_that_are_shipped(tmp_path: Path) -> None:
+def test_tables_of_the_file_come_before_the_shipped_ones(tmp_path: Path) -> None:
     db = rows.store(tmp_path / "results.duckdb", RUN, [rows.ok(RUN, SMALL)])
     import_file(REFERENCE / "002_attention_benchmarking.csv", db=db)
-    told = visited(db)
+    told = visit_words(db)
     assert "0 of 1 published tables in this file can be read as they stand" in told
-    shipped = visited(db, published_from="Shipped with Stepscope", published_table=ATTENTION)
+    shipped = visit_words(db, published_from="Shipped with Stepscope", published_table=ATTENTION)
     assert "of 31 published tables that come with Stepscope" in shipped
 
 
-def test_peaks_stand_beside_those_measured_here(tmp_path: Path) -> None:
-    """44.8438 MiB at 256 tokens and a width of 16, against 40 MiB: 1.12 times as much."""
+def test_peaks_are_shown_with_those_measured_here(tmp_path: Path) -> None:
+    """44.8438 MiB at 256 tokens and a width of 16 is 1.12 times 40 MiB."""
     db = tmp_path / "results.duckdb"
     own = {"peak_allocated_bytes": 40 * 2**20}
     memory_rows.store(db, [memory_rows.attention(RUN, seq_len=256, d_head=16, values=own)])
@@ -103,6 +103,6 @@ def test_peaks_stand_beside_those_measured_here(tmp_path: Path) -> None:
 
 
 def test_a_table_without_a_measured_cell_says_how_to_measure_it(file: Path) -> None:
-    told = visited(file, published_table=ATTENTION)
+    told = visit_words(file, published_table=ATTENTION)
     assert "None of its 20 cells was measured in this file." in told
     assert "python -m runner sweep --experiment attention" in told

@@ -1,4 +1,4 @@
-"""The page *Report* says what the command says, and its file opens offline with every chart."""
+"""The page *Report* shows the command's report, and its file opens offline with every chart."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,8 @@ HERE = "Example CPU · bench1"
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows for every chart of the page; one cell of steps and one of attention ran out."""
+    """Returns a file with rows for every chart of the page; one cell of steps and one of attention ran out of
+    memory."""
     path, of = tmp_path_factory.mktemp("report-page") / "results.duckdb", rows.run()
     steps = [rows.ok(of, rows.asked(size, context=context, precision=precision))
              for size in ("toy-64", "toy-128") for context in (64, 128) for precision in ("fp32", "bf16")]  # fmt: skip
@@ -48,8 +49,8 @@ def page(browser: Browser, site: Site, file: Path) -> Iterator[Page]:
         yield visit.page
 
 
-def test_it_answers_question_by_question(page: Page, file: Path) -> None:
-    """Every answered question with its sentence and a link to the page that says more; the open ones at the end."""
+def test_the_page_answers_question_by_question(page: Page, file: Path) -> None:
+    """Every answered question has its sentence and a link to the page with details; open questions are at the end."""
     report = load_report(file, Scope(machine=HERE))
     main = page.get_by_test_id("stMain")
     for one in report.answered:
@@ -61,8 +62,8 @@ def test_it_answers_question_by_question(page: Page, file: Path) -> None:
     assert page.locator(".js-plotly-plot .main-svg").first.is_visible()
 
 
-def test_the_memory_of_a_step_is_drawn_as_it_was_recorded(page: Page) -> None:
-    """The highest point of each line is the peak of all allocations, added up one by one."""
+def test_the_memory_of_a_step_is_drawn_from_its_recording(page: Page) -> None:
+    """The highest point of each line is the peak of all allocations, summed one by one."""
     lines, modes = drawn(page, "report-m1"), get_args(Literal["inference", "train"])
     assert len(lines) == 2
     for line, mode in zip(lines, modes, strict=True):
@@ -71,7 +72,7 @@ def test_the_memory_of_a_step_is_drawn_as_it_was_recorded(page: Page) -> None:
         assert max(line["y"]) * unit == pytest.approx(peak, rel=1e-6)
 
 
-def test_downloads_are_what_the_command_writes(page: Page, file: Path) -> None:
+def test_downloads_equal_the_files_of_the_command(page: Page, file: Path) -> None:
     report = load_report(file, Scope(machine=HERE))
     for words, text in (("Markdown", render_markdown(report)), ("LaTeX tables", render_latex(report))):
         with page.expect_download() as found:
@@ -90,7 +91,7 @@ def test_a_question_opens_to_its_tables(page: Page) -> None:
 
 @pytest.mark.soak
 def test_the_html_file_opens_offline_with_every_chart(browser: Browser, file: Path, tmp_path: Path) -> None:
-    """Written by the command; nothing is asked of anybody, and tables stand there without a click on a chart."""
+    """The command writes it. It sends no request, and its tables are visible without a click on a chart."""
     done = run("report", "--format", "html", "--out", str(tmp_path / "report.html"), db=file)
     assert done.returncode == 0, done.stdout
     written = tmp_path / "report.html"
@@ -109,7 +110,7 @@ def test_the_html_file_opens_offline_with_every_chart(browser: Browser, file: Pa
 
 
 @pytest.mark.soak
-def test_an_edition_and_a_run_are_part_of_the_file(file: Path, tmp_path: Path) -> None:
+def test_an_edition_and_a_run_are_named_in_the_file(file: Path, tmp_path: Path) -> None:
     (of,) = load_runs(file)
     words = ("report", "--format", "html", "--edition", "2026", "--run", str(of.run_id)[:13])
     done = run(*words, "--out", str(tmp_path / "report.html"), db=file)

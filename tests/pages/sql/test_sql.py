@@ -1,4 +1,4 @@
-"""One's own SQL: what is refused, what ends in time, and that what comes back is what DuckDB says."""
+"""A reader's own SQL: what is refused, queries that end in time, and answers that equal DuckDB's."""
 
 import contextlib
 import re
@@ -24,7 +24,7 @@ from runner.store.spool import Spool
 from tests.browser import Site, opened
 from tests.synthetic import memory_rows, rows
 
-#: It never ends and holds no memory.
+#: A query that never ends and uses no memory.
 ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT 1 - n FROM t) SELECT max(n) FROM t"
 
 
@@ -77,15 +77,15 @@ def refusal(db: Path, query: str, *, seconds: float = 100.0) -> str:
     ],
 )
 def test_attacks_are_refused(db: Path, query: str, said: str) -> None:
-    """One sentence each, and nothing has come of it: no file beside the results, not a byte of them changed."""
+    """Each gives one sentence and has no effect: no new file, and not a byte of the results changed."""
     before = db.read_bytes(), sorted(db.parent.iterdir())
     message = refusal(db, query.format(db=db, folder=db.parent))
     assert said in message
     assert (db.read_bytes(), sorted(db.parent.iterdir())) == before
 
 
-def test_bombs_end_in_time(db: Path) -> None:
-    """Neither endless recursion nor a join of everything with everything outlives its time or its memory."""
+def test_expensive_queries_end_in_time(db: Path) -> None:
+    """Neither endless recursion nor a huge cross join exceeds its time or its memory."""
     begun = time.monotonic()
     assert "was stopped after" in refusal(db, ENDLESS, seconds=1.0)
     bomb = "SELECT a.range FROM range(1000000) a, range(1000000) b ORDER BY hash(a.range, b.range)"
@@ -94,33 +94,33 @@ def test_bombs_end_in_time(db: Path) -> None:
     assert ask(db, "SELECT 42").rows == ((42,),)
 
 
-def test_leaving_ends_the_query(db: Path) -> None:
+def test_leaving_the_page_ends_the_query(db: Path) -> None:
     with run_query(db, ENDLESS) as question:
         assert question.answer(wait_s=0.5) is None
         process = question._process
     assert process.returncode == -9
 
 
-def test_answers_are_duckdbs_own(db: Path) -> None:
+def test_answers_equal_duckdbs(db: Path) -> None:
     query = """SELECT d_model, phase, n, median_ms, started_at, median_ms::DECIMAL(9, 3) AS rounded
                FROM steps JOIN timings USING (cell_id) ORDER BY ALL"""
     answer = ask(db, query)
     with duckdb.connect(str(db), read_only=True) as con:
         expected = con.execute(query).fetchall()
-    assert len(expected) == 18  # three cells of four phases and two sums
+    assert len(expected) == 18  # three cells with four phases and two sums each
     read = list(zip(*columns_of(answer).values(), strict=True))
     assert [(*row[:5], float(row[5])) for row in expected] == read
     assert not answer.cut
 
 
-def test_rows_beyond_the_limit_are_said_to_be_there(db: Path) -> None:
+def test_rows_beyond_the_limit_are_mentioned(db: Path) -> None:
     exact, more = (ask(db, f"FROM range({count})", most_rows=5) for count in (5, 6))
     assert (len(exact.rows), exact.cut) == (5, False)
     assert (len(more.rows), more.cut) == (5, True)
 
 
 def _ask_patiently(db: Path, query: str) -> Answer:
-    """The answer, however often a busy machine takes longer than 2 s to start the process that gives it."""
+    """Returns the answer. Tries again if a busy machine takes longer than 2 s to start the process for it."""
     while True:
         try:
             return ask(db, query)
@@ -129,18 +129,18 @@ def _ask_patiently(db: Path, query: str) -> Answer:
                 raise
 
 
-def test_unfinished_rows_are_seen_and_a_sweep_is_not_held_up(db: Path, tmp_path: Path) -> None:
-    """What waits in the spool counts; beside a live sweep a query ends after what any reader may wait."""
+def test_rows_in_the_spool_are_seen_and_a_sweep_is_not_delayed(db: Path, tmp_path: Path) -> None:
+    """Cells in the spool count. During a live sweep a query ends after the time that any reader may wait."""
     db = Path(shutil.copy(db, tmp_path))
     of = rows.run()
     rows.spooled(db, of, rows.ok(of, rows.asked(context=128)))
     Spool(db).write_plan(rows.plan(of, ["next"], done=0), of.run_id)
     assert _ask_patiently(db, "SELECT count(*) FROM steps").rows == ((4,),)
-    Spool(db).write_plan(rows.plan(of, ["next"], done=0), of.run_id)  # its heartbeat may have grown old meanwhile
+    Spool(db).write_plan(rows.plan(of, ["next"], done=0), of.run_id)  # its heartbeat may be too old by now
     begun = time.monotonic()
     assert "while a sweep writes" in refusal(db, ENDLESS)
     assert time.monotonic() - begun >= BESIDE_A_SWEEP_S
-    assert ingest(db) == 1, "the file is free again"
+    assert ingest(db) == 1, "the file is not open any more"
 
 
 def test_no_file(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_no_file(tmp_path: Path) -> None:
         for place, one in enumerate(EXAMPLES)
     ],
 )
-def test_examples_can_be_asked_and_drawn(db: Path, example: Example) -> None:
+def test_examples_can_be_run_and_drawn(db: Path, example: Example) -> None:
     answer = ask(db, example.query)
     choice = example.choice
     assert {choice.x, choice.y, choice.color or choice.x} <= {name for name, _ in answer.columns}
@@ -162,7 +162,7 @@ def test_examples_can_be_asked_and_drawn(db: Path, example: Example) -> None:
         assert sum(len(trace.x) for trace in figure(columns_of(answer), choice).data) > 0
 
 
-def test_a_picture_shows_the_rows() -> None:
+def test_a_chart_shows_the_rows() -> None:
     columns: dict[str, list[Any]] = {
         "context": [256, 64, 128, 64],
         "way": ["fp32", "bf16", "fp32", "fp32"],
@@ -180,7 +180,8 @@ def test_a_picture_shows_the_rows() -> None:
     assert (lying.data[0].orientation, list(lying.data[0].x)) == ("h", columns["median_ms"])
 
 
-#: What DuckDB can say and a browser or Python cannot always: the query, and a value of its answer as it is shown.
+#: Values that DuckDB can return and a browser or Python cannot always show: the query, and a value of its answer as
+#: shown.
 ODD = [
     ("SELECT '0044-03-15 (BC)'::DATE AS x, 1 AS y", "0044-03-15 (BC)"),
     ("SELECT unnest(['infinity'::DATE, '2020-01-01']) AS x, 1 AS y", "infinity"),
@@ -213,8 +214,8 @@ ODD = [
         for place, odd in enumerate(ODD)
     ],
 )
-def test_whatever_comes_back_is_shown_and_drawn(db: Path, query: str, first: str) -> None:
-    """As every kind of chart; a drawing stays small, and rows keep their order and their values."""
+def test_any_answer_is_shown_and_drawn(db: Path, query: str, first: str) -> None:
+    """Every kind of chart is tried. A drawing stays small, and rows keep their order and their values."""
     columns = columns_of(ask(db, query, most_rows=10_000))
     assert str(columns["x"][0]) == first or not first
     for kind in get_args(Kind):
@@ -228,8 +229,8 @@ def test_whatever_comes_back_is_shown_and_drawn(db: Path, query: str, first: str
     assert max(len(str(value)) for value in shown["x"]) <= MAX_LETTERS
 
 
-def test_a_name_that_is_cut_is_still_another() -> None:
-    """Two long names that begin alike have a place each."""
+def test_shortened_names_remain_different() -> None:
+    """Two long names that begin alike have different places."""
     columns: dict[str, list[Any]] = {"x": ["a" * 100 + "1", "a" * 100 + "2"], "y": [1, 2]}
     assert len(set(figure(columns, ChartChoice(kind="bar", x="x", y="y")).data[0].y)) == 2
 
@@ -238,7 +239,7 @@ def test_a_name_that_is_cut_is_still_another() -> None:
 
 
 def cancel(page: Page) -> None:
-    """Runs the query and cancels it. A busy machine may come to that only after the query's own limit of 10 s."""
+    """Runs the query and cancels it. On a busy machine the query's own limit of 10 s may end it first."""
     for _ in range(6):
         page.get_by_role("button", name="Run").click()
         with contextlib.suppress(TimeoutError):
@@ -249,7 +250,8 @@ def cancel(page: Page) -> None:
 
 
 def test_page(browser: Browser, db: Path, site: Site) -> None:
-    """Ask by typing, by link and by example; refused and canceled in a sentence; the query and the chart in the URL."""
+    """A query is typed, linked or an example. A refusal and a cancellation are one sentence each. The query and the
+    chart are in the URL."""
     with site.showing(db) as address:
         with opened(
             browser, f"{address}/sql?sql=SELECT+d_model,+count(*)+AS+n+FROM+steps+GROUP+BY+1&sql-kind=scatter"

@@ -1,8 +1,8 @@
-"""torch.compile as its readers meet it: a real server, a real browser, numbers worked out by hand.
+"""torch.compile as its readers see it: a real server, a real browser, numbers computed by hand.
 
 A step of toy-64 at 128 tokens takes 2 x 64^1.5 x 128 / 20,000 = 6.5536 ms in eager. Compiled it is 1.25 times as fast
-and saves 1.31072 ms, so that 20 s pay off after 15,259 steps and 2 s after 1,526. Block by block it is 1.2 times
-as fast and costs 10 s as found: 9,155 steps. max-autotune makes it slower here, and never pays.
+and saves 1.31072 ms, so that 20 s are recovered after 15,259 steps and 2 s after 1,526. Compiled block by block it is
+1.2 times as fast and costs the measured 10 s: 9,155 steps. max-autotune is slower here, so its cost is never recovered.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ ERRORS = {"compiled": 0.012, "compiled-block": 0.004, "compiled-max-autotune": N
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three ways of compiling toy-64, one of them slower than eager, and one that failed."""
+    """Returns a file with three ways of compiling toy-64, one of them slower than eager, and one that failed."""
     of, cells = rows.run(), [rows.ok(rows.run(), rows.asked())]
     with patch.dict(rows.FASTER, SLOWER):
         cells = [rows.ok(of, rows.asked())]
@@ -49,13 +49,13 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
             made = rows.ok(of, rows.asked(backend=backend, compile_cache=cache))
             found = {**costs, **COUNTED, "compiled_gradient_error": ERRORS[backend]}
             cells.append(dataclasses.replace(made, step=dataclasses.replace(made.step, **found)))
-    cells.append(rows.ok(of, rows.asked(backend="compiled")))  # the same question, with the shared cache: 8.5 s
+    cells.append(rows.ok(of, rows.asked(backend="compiled")))  # the same cell with the shared cache: 8.5 s
     cells.append(rows.failed(of, rows.asked("toy-128", backend="compiled")))
     cells.append(rows.ok(of, rows.asked("toy-128")))
     return rows.store(tmp_path_factory.mktemp("compiled") / "results.duckdb", of, cells)
 
 
-def test_steps_until_paid_worked_out_by_hand() -> None:
+def test_steps_until_the_cost_is_recovered_by_hand() -> None:
     assert compute_break_even(compile_seconds=30.0, baseline_ms=50.0, ratio=2.5) == pytest.approx(1000.0)
     assert compute_break_even(compile_seconds=30.0, baseline_ms=50.0, ratio=1.0) == float("inf")
     eager = CumulatedLine(name="eager", backend="eager", start_s=0.0, step_ms=50.0)
@@ -67,12 +67,12 @@ def test_steps_until_paid_worked_out_by_hand() -> None:
     assert faster.seconds(1000) == eager.seconds(1000) == 50.0
 
 
-def test_a_cell_compiled_both_ways_is_one_question(file: Path) -> None:
-    """The page draws it once, with the shared cache, as the others were compiled; its cost knows all three times."""
+def test_a_cell_compiled_with_both_caches_is_drawn_once(file: Path) -> None:
+    """The page draws it with the shared cache, with which the others were compiled; its cost has all three times."""
     cells = [cell for cell in load_steps(file, Selection(mode="train")) if cell.cell.backend == "compiled"]
     assert [(cell.cell.d_model, cell.cell.compile_cache) for cell in cells if cell.status == "ok"] == [(64, "shared")]
     costs = {cost.cell.backend: cost for cost in load_compile_costs(file, Selection())}
-    assert set(costs) == set(COSTS), "neither what failed nor what was not compiled"
+    assert set(costs) == set(COSTS), "failed and eager cells are left out"
     found = costs["compiled"]
     assert (found.cold_seconds, found.warm_seconds, found.shared_seconds) == (20.0, 2.0, 8.5)
     assert (costs["compiled-block"].cold_seconds, costs["compiled-block"].shared_seconds) == (None, 10.0)
@@ -87,14 +87,14 @@ def page(file: Path, browser: Browser, site: Site) -> Iterator[Page]:
 
 
 def texts(page: Page, card: str) -> list[str]:
-    """The words beside a chart's points."""
+    """Returns the labels of a chart's points."""
     return sorted(text.strip() for trace in drawn(page, card) for text in trace["text"] if text)
 
 
-def test_the_page_says_what_compiling_buys_and_when_it_is_paid_for(page: Page) -> None:
+def test_the_page_says_what_compiling_gains_and_when_its_cost_is_recovered(page: Page) -> None:
     words = said(page)
     assert "compiled makes the step 1.25× faster than eager" in words
-    assert "significantly slower than eager" not in words, "one process each decides nothing"
+    assert "significantly slower than eager" not in words, "one process each is not enough for a verdict"
     assert "compiling takes 20.0 s with an empty cache and 2.00 s with a warm one" in words
     assert "it pays off after 15,300 and 1,530 steps respectively" in words
     assert "Of 3 compiled cells: no graph break in the 3 that count them; none was compiled again" in words
@@ -109,10 +109,10 @@ def test_the_page_says_what_compiling_buys_and_when_it_is_paid_for(page: Page) -
     assert texts(page, "ways") == ["out of memory in backward"]
 
 
-def test_costs_and_steps_are_drawn_and_the_lines_cross_where_they_should(page: Page) -> None:
+def test_costs_and_steps_are_drawn_and_the_lines_cross_at_the_right_step(page: Page) -> None:
     assert "compiled by one thread, up to 14 cells at the same time, importing" in said(page)
     assert texts(page, "compile-seconds") == ["10.0", "2.00", "20.0", "4.00", "40.0"]
     assert texts(page, "paid-after") == ["1,530", "15,300", "9,160", "never"]
     lines = {trace["name"] for trace in drawn(page, "crossing")}
-    assert {"eager", "compiled, cold", "compiled, warm"} <= lines, "the cell that gains most is shown first"
+    assert {"eager", "compiled, cold", "compiled, warm"} <= lines, "the cell with the largest gain is shown first"
     assert texts(page, "crossing") == ["after 1,530 steps", "after 15,300 steps"]

@@ -1,4 +1,4 @@
-"""Training step by its clocks: a cell that the host bounds beside one that the device does, and one of a CPU."""
+"""Training step by each clock: a cell bound by the host, one bound by the device, and one of a CPU."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cells = [
         by_clocks(of, rows.asked("toy-64"), waited=32.0, loop=30.0, device=10.0),
         by_clocks(of, rows.asked("toy-128"), waited=22.0, loop=20.0, device=20.0),
-        rows.ok(of, rows.asked("toy-256")),  # of an older release: 4 · 256^1.5 · 128 / 20,000 = 104.86 ms, waited for
+        rows.ok(
+            of, rows.asked("toy-256")
+        ),  # as an older release stored it: 4 · 256^1.5 · 128 / 20,000 = 104.86 ms, waited for
     ]
     return rows.store(path, of, cells)
 
@@ -34,7 +36,7 @@ def address(file: Path, site: Site) -> Iterator[str]:
         yield found
 
 
-def told(path: Path, **parameters: list[str]) -> str:
+def visit_words(path: Path, **parameters: list[str]) -> str:
     visit = Visits(path).visit("training-step", parameters)
     return plain(" ".join(str(getattr(node, "value", "")) for node in nodes(visit.main)))
 
@@ -51,15 +53,17 @@ def test_the_table_has_every_clock_and_what_bounds_a_cell(file: Path) -> None:
 
 def test_the_answer_follows_the_clock(file: Path) -> None:
     small = {"size": ["toy-64", "toy-128"]}
-    assert "toy-64 at 128 tokens, fp32, eager, takes 32.0 ms (" in told(file, **small)
-    assert f"That is {HOST}." in told(file, **small)
-    assert "toy-64 at 128 tokens, fp32, eager, takes 30.0 ms in a loop (" in told(file, clock=["in a loop"], **small)
-    device = told(file, clock=["device time"], **small)
+    assert "toy-64 at 128 tokens, fp32, eager, takes 32.0 ms (" in visit_words(file, **small)
+    assert f"That is {HOST}." in visit_words(file, **small)
+    assert "toy-64 at 128 tokens, fp32, eager, takes 30.0 ms in a loop (" in visit_words(
+        file, clock=["in a loop"], **small
+    )
+    device = visit_words(file, clock=["device time"], **small)
     assert "toy-128 at 128 tokens, fp32, eager, takes 20.0 ms of device time (" in device
     assert HOST not in device
 
 
-def test_without_other_clocks_there_is_nothing_to_choose(tmp_path: Path) -> None:
+def test_without_other_clocks_there_is_no_chooser(tmp_path: Path) -> None:
     of = rows.run()
     path = rows.store(tmp_path / "results.duckdb", of, [rows.ok(of, rows.asked())])
     assert "Bound by" not in Visits(path).visit("training-step", {}).rows["card-phases"]
@@ -68,14 +72,14 @@ def test_without_other_clocks_there_is_nothing_to_choose(tmp_path: Path) -> None
 
 
 @pytest.mark.soak
-def test_without_a_clock_in_the_link_it_says_what_the_host_sets(browser: Browser, address: str) -> None:
+def test_without_a_clock_in_the_link_the_page_names_host_bound_cells(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/training-step", width=390) as visit:
         for width in at_widths(visit.page, 390, 1440):
             assert "the host sets this time" in traces(visit.page, "phases")
             assert fits_sideways(visit.page), width
 
 
-def test_it_is_drawn_by_the_clock_of_the_link(browser: Browser, address: str) -> None:
+def test_the_chart_uses_the_clock_of_the_link(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/training-step?clock=device+time", width=390) as visit:
         for width in at_widths(visit.page, 390, 1440):
             drawn = traces(visit.page, "phases")

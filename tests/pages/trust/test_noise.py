@@ -1,7 +1,7 @@
-"""Noise between processes and the canary on the page Trust: percents worked out by hand from rows in a real file.
+"""Noise between processes and the canary on the page Trust: percentages computed by hand from rows in a real file.
 
 Every machine has cells whose medians are m·e^x for x in steps: two of ±s have a sample variance of 2s² in ln(median).
-On the GPU machine the host bounds one repeated cell (s = 5%) and the device another, 1%; on the CPU machine there is
+On the GPU machine the host bounds one repeated cell (s = 5%) and the device another (1%). On the CPU machine there is
 one, measured three times by another run.
 """
 
@@ -33,8 +33,8 @@ BEGAN = utc_now()
 
 
 def repeated(of: RunRow, cell: StepCell, medians: list[float], **values: Any) -> list[rows.Rows]:
-    """One row a round, ten minutes apart; the times in a loop are 2% less, and those of the device 3%, or half where
-    the host sets the time."""
+    """Returns one row for each round, ten minutes apart. The times in a loop are 2% less, and those of the device 3%
+    less, or half if the host bounds the cell."""
     found = []
     for number, ms in enumerate(medians):
         one = timed(of, cell, (ms,) * 11, round=number, **values)
@@ -76,13 +76,14 @@ def names(file: Path) -> dict[Any, str]:
     return {run.run_id: run_name(run) for run in load_contents(file).runs}
 
 
-def test_noise_of_each_kind_and_what_it_can_resolve(file: Path) -> None:
-    """The host: a variance of 2 · 0.05² with one degree of freedom, of which half counts. For t with 0.5 and 4.5
-    degrees of freedom there are no tables: from 4 and 5 (4.604, 4.032) the second is 4.28.
+def test_noise_of_each_kind_and_the_smallest_detectable_difference(file: Path) -> None:
+    """The host: a variance of 2 · 0.05² with one degree of freedom, of which half counts. No tables have t for 0.5 and
+    4.5 degrees of freedom: between 4 and 5 (4.604, 4.032) the second is 4.28.
 
-    The device: two cells, of 2 · 0.01² with one degree and of ln(1.5)²/5 with four: their mean by degrees is
-    (0.0002 + 4 · 0.03288) / 5 = 0.026344, a std of 16.2%; with 2.5 degrees of freedom. What the device needs is always
-    the device's, the host's cell included: (0.0002 + 4 · 0.03288 + 0.005) / 6 = 0.022787."""
+    The device: two cells, with 2 · 0.01² for one degree and ln(1.5)²/5 for four. Their mean, weighted by degrees, is
+    (0.0002 + 4 · 0.03288) / 5 = 0.026344, a std of 16.2%, with 2.5 degrees of freedom. The noise of device times is
+    always that of the device, including the host-bound cell: (0.0002 + 4 · 0.03288 + 0.005) / 6 = 0.022787.
+    """
     found = table(file, "noise")
     assert [(row["Machine"], row["Cells"], row["Clock"], row["Repeated cells"]) for row in found] == [
         *((HERE, "device-bound steps", clock, 2) for clock in ("waited for", "in a loop")),
@@ -97,36 +98,36 @@ def test_noise_of_each_kind_and_what_it_can_resolve(file: Path) -> None:
     five = [row["Resolved by 5 processes each (%)"] for row in found]
     assert five[3] == pytest.approx(100 * math.expm1(4.28 * 0.07071 * math.sqrt(0.4)), rel=0.02)
     assert math.isnan(found[3]["Resolved by one process each (%)"])
-    assert "one process each can resolve no difference, 5 processes each" in told(file)
-    # On the CPU: a variance of 0.0004 with two degrees of freedom counts for one: t is 63.657 for 1, 4.032 for 5.
+    assert "one process each can resolve no difference, 5 processes each" in visit_words(file)
+    # On the CPU, a variance of 0.0004 with two degrees of freedom counts as one: t is 63.657 for 1, and 4.032 for 5.
     (cpu,) = (row for row in found if row["Machine"] == "Example CPU · bench0")
     assert cpu["Resolved by one process each (%)"] == pytest.approx(505.3, abs=0.1)  # e^(63.657 · 0.02 · √2)
     assert five[-1] == pytest.approx(100 * math.expm1(4.032 * 0.02 * math.sqrt(0.4)), rel=1e-3)
 
 
 def test_the_canary_drifts_by_more_than_the_noise_or_not(file: Path) -> None:
-    """The latest run opens first: five rounds, the last half as long again."""
+    """The latest run is shown first: it has five rounds, and the last takes one and a half times as long."""
     found = table(file, "canary")
     assert [row["Round"] for row in found] == [0, 1, 2, 3, 4]
     assert [row["Median (ms)"] for row in found] == [40.0] * 4 + [60.0]
     assert [row["Against the first"] for row in found] == ["+0%"] * 4 + ["+50.0%"]
-    assert "took 40.0 ms in the first of 5 processes and 60.0 ms in the last, 40 min later: +50.0%" in told(file)
-    quiet = told(file, canary=[names(file)[GPU.run_id]])
+    assert "took 40.0 ms in the first of 5 processes and 60.0 ms in the last, 40 min later: +50.0%" in visit_words(file)
+    quiet = visit_words(file, canary=[names(file)[GPU.run_id]])
     assert "took 21.0 ms in the first of 2 processes and 19.0 ms in the last, 10 min later: −9.52%. Whether" in quiet
 
 
-def told(file: Path, **parameters: list[str]) -> str:
+def visit_words(file: Path, **parameters: list[str]) -> str:
     visit = Visits(file).visit("trust", {"machine": [HERE], **parameters})
     return plain(" ".join(str(getattr(node, "value", "")) for node in nodes(visit.main)))
 
 
-def test_a_run_of_the_sidebar_has_its_own_canary_and_the_noise_of_all(file: Path) -> None:
+def test_a_chosen_run_has_its_own_canary_and_the_noise_of_all_runs(file: Path) -> None:
     (row, *_) = table(file, "canary", run=[names(file)[GPU.run_id]])
     assert row["Median (ms)"] == pytest.approx(20.0 * math.exp(0.05))
     assert len(table(file, "noise", run=[names(file)[GPU.run_id]])) == 6
 
 
-def test_without_repeated_cells_it_says_what_that_means(tmp_path: Path) -> None:
+def test_without_repeated_cells_the_page_explains_what_that_means(tmp_path: Path) -> None:
     of = rows.run()
     path = rows.store(tmp_path / "results.duckdb", of, [rows.ok(of, rows.asked())])
     visit = Visits(path).visit("trust", {})
@@ -136,7 +137,7 @@ def test_without_repeated_cells_it_says_what_that_means(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_both_are_drawn_and_fit(browser: Browser, address: str) -> None:
+def test_both_charts_are_drawn_and_fit(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/trust?machine={HERE}", width=390) as visit:
         for width in at_widths(visit.page, 390, 1440):
             dots = traces(visit.page, "noise")

@@ -1,7 +1,8 @@
-"""The page Trust as its readers meet it: a real server, a real browser, grades and findings worked out by hand.
+"""The page Trust as its readers see it: a real server, a real browser, grades and findings computed by hand.
 
-Of the machine that opens first: steps A, A, B, C and D and one without a result; an attention row graded A; a memory
-row whose parameters are not those of its shape, D. The other machine has one sound row of an earlier run.
+The machine that is shown first has steps graded A, A, B, C and D and one without a result, an attention row graded A,
+and a memory row graded D because its parameters are not those of its shape. The other machine has one good row of an
+earlier run.
 """
 
 from collections.abc import Iterator
@@ -24,11 +25,11 @@ from runner.store.queries.audit import load_audit
 from runner.store.queries.overview import load_contents
 from runner.store.queries.selection import Selection
 from tests.browser import Site, at_widths, fits_sideways, opened, said, traces
-from tests.pages.test_damage import said as words_of
+from tests.pages.test_damage import visit_words as words_of
 from tests.runner.store.test_damage import damage
 from tests.synthetic import memory_rows, rows
 
-#: Ids of one millisecond have no order of their own.
+#: Ids of the same millisecond are not ordered.
 IDS = sorted(new_id() for _ in range(3))
 OTHER, FIRST = rows.run(run_id=IDS[0], host="bench0"), rows.run(run_id=IDS[1], label="first")
 SECOND = rows.run(run_id=IDS[2], label="second")
@@ -65,12 +66,12 @@ def address(file: Path, site: Site) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def at_trust(browser: Browser, address: str) -> Iterator[Page]:
-    """The page as somebody with a phone opens it; the tests below are in the order in which it is used."""
+    """Yields the page as it opens on a phone; the tests below are in the order in which they use it."""
     with opened(browser, f"{address}/trust", width=390) as visit:
         yield visit.page
 
 
-def test_it_fits(at_trust: Page) -> None:
+def test_the_page_fits_every_width(at_trust: Page) -> None:
     for width in at_widths(at_trust, 390, 1440):
         assert traces(at_trust, "grades")
         assert fits_sideways(at_trust), width
@@ -99,7 +100,7 @@ def test_findings_by_code_most_severe_first(at_trust: Page) -> None:
         expect(card.get_by_text(name, exact=True)).to_be_visible()
 
 
-def test_a_finding_opens_to_its_cells_and_what_would_mend_it(file: Path, at_trust: Page) -> None:
+def test_a_finding_opens_to_its_cells_and_its_remedy(file: Path, at_trust: Page) -> None:
     audit = load_audit(file, Selection(machine=HERE))
     (group,) = (group for group in group_findings(audit.rows) if group.code == "recompiled")
     ((row, _),) = group.found
@@ -114,7 +115,7 @@ def test_a_finding_opens_to_its_cells_and_what_would_mend_it(file: Path, at_trus
 
 
 def table(file: Path, card: str, **parameters: list[str]) -> list[dict[str, Any]]:
-    """The rows of a card."""
+    """Returns the rows of a card."""
     found = Visits(file).visit("trust", parameters).rows[f"card-{card}"]
     return [{str(name): value for name, value in row.items()} for row in found.to_dict("records")]
 
@@ -133,7 +134,7 @@ def test_grades_by_run_and_by_machine(file: Path) -> None:
     ]
 
 
-def test_the_table_of_findings_has_each_with_its_evidence_and_remedy(file: Path) -> None:
+def test_the_table_of_findings_has_evidence_and_remedies(file: Path) -> None:
     found = table(file, "findings")
     assert [(row["Finding"], row["Cell"].split(" · ")[0]) for row in found] == [
         ("not by formula", "toy-64"),
@@ -150,7 +151,7 @@ def test_the_table_of_findings_has_each_with_its_evidence_and_remedy(file: Path)
     assert len({row["Id"] for row in found}) == 4
 
 
-def test_filters_machine_and_run_narrow_it(file: Path) -> None:
+def test_filters_machine_and_run_apply(file: Path) -> None:
     narrow = table(file, "grades", size=["toy-128"])
     assert [(row["Table"], row["C"]) for row in narrow] == [("steps", 1), ("attention", 0)]
     (run,) = (run_name(run) for run in load_contents(file).runs if run.label == "first")
@@ -162,7 +163,7 @@ def test_filters_machine_and_run_narrow_it(file: Path) -> None:
     assert "The audit has no findings for these rows." in told
 
 
-def test_without_a_row_or_with_a_damaged_table_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_rows_and_damaged_tables_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of, path = rows.run(), tmp_path / "results.duckdb"
     monkeypatch.setenv("STEPSCOPE_DB", str(path))
     rows.store(path, of, [rows.failed(of, rows.asked())])
@@ -174,7 +175,7 @@ def test_without_a_row_or_with_a_damaged_table_it_says_so(tmp_path: Path, monkey
         Visits(damaged).visit("trust", {})
 
 
-def test_all_can_be_trusted_with_notes_or_without(file: Path) -> None:
+def test_all_rows_can_be_trusted_with_or_without_notes(file: Path) -> None:
     audit = load_audit(file, Selection(machine=HERE)).rows
     good = [row for row in audit if row.grade in ("A", "B")]
     words = answer(good, group_findings(good), among="here")

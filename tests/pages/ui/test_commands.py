@@ -1,4 +1,4 @@
-"""The commands that a page prints measure the cells that it draws: all of them, each once, and no other."""
+"""The commands that a page prints measure all cells that it draws, each once, and no others."""
 
 import re
 import shlex
@@ -26,8 +26,8 @@ from tests.synthetic import roofline_rows
 SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "layers": 1, "heads": 2, "vocabulary": 32}
 
 
-def returned(cells: Sequence[Cell]) -> list[str]:
-    """The keys that the commands for `cells` would measure."""
+def planned_keys(cells: Sequence[Cell]) -> list[str]:
+    """Returns the keys of the cells that the commands for `cells` would measure."""
     return sorted(key for command in sweep_commands(cells) for key in keys_of(command))
 
 
@@ -50,11 +50,11 @@ def returned(cells: Sequence[Cell]) -> list[str]:
         MemoryCell(**SHAPE, context=16, mode="train", precision="fp32", timeline=True),
     ],
 )
-def test_the_command_for_one_cell_gives_back_that_cell(cell: Cell) -> None:
-    assert returned([cell]) == [cell.key]
+def test_the_command_for_one_cell_plans_that_cell(cell: Cell) -> None:
+    assert planned_keys([cell]) == [cell.key]
 
 
-def test_the_command_for_a_product_gives_back_the_product() -> None:
+def test_the_command_for_a_product_plans_the_product() -> None:
     grid = Grid.of(
         StepCell,
         sizes=("toy-64", "small"),
@@ -66,11 +66,11 @@ def test_the_command_for_a_product_gives_back_the_product() -> None:
     )
     cells: list[Any] = list(grid.cells())
     assert len(cells) == 4 * 2 * 2 * 2 * 2
-    assert returned(cells) == sorted(cell.key for cell in cells)
+    assert planned_keys(cells) == sorted(cell.key for cell in cells)
 
 
 def keys_of(command: str, *, device: str = "cpu") -> list[str]:
-    """The keys that a sweep's command plans, as `--dry-run` would."""
+    """Returns the keys that a sweep's command plans, as `--dry-run` does."""
     words = shlex.split(command)
     assert words[:4] == ["python", "-m", "runner", "sweep"]
     experiments = () if "--experiment" in words else [word for name in QUESTIONS for word in ("--experiment", name)]
@@ -80,32 +80,33 @@ def keys_of(command: str, *, device: str = "cpu") -> list[str]:
     return [item.cell.key for item in cells]
 
 
-def test_cells_that_are_no_product_take_several_commands() -> None:
-    """Weights in bf16 go with precision bf16 alone: no product of the axes holds both cells, and nothing else."""
+def test_cells_that_are_not_a_product_take_several_commands() -> None:
+    """Weights in bf16 are possible only with precision bf16, so no product of the axes contains both cells and nothing
+    else."""
     ways: tuple[dict[str, Any], ...] = (
         {}, {"precision": "bf16"}, {"precision": "bf16", "weights_dtype": "bf16"}, {"optimizer": "fused"},
         {"precision": "bf16", "backend": "compiled", "compile_cache": "empty"}, {"context": 32},
     )  # fmt: skip
     cells = [tiny(**way) for way in ways]
-    assert returned(cells) == sorted(cell.key for cell in cells)
-    assert len(sweep_commands(cells)) < len(cells), "what differs in one axis alone is one command"
+    assert planned_keys(cells) == sorted(cell.key for cell in cells)
+    assert len(sweep_commands(cells)) < len(cells), "cells that differ in one axis alone take one command"
 
 
-def test_limits_and_timelines_are_of_a_command_and_not_of_a_product() -> None:
+def test_limits_and_timelines_belong_to_a_command_and_not_to_a_product() -> None:
     cells: list[Cell] = [tiny(), tiny(max_seconds=2.0), tiny(min_steps=1), tiny(max_steps=9, context=32)]
     cells += [MemoryCell(**SHAPE, context=16, mode="train", precision="fp32", timeline=on) for on in (True, False)]
     cells += [NumericsCell(**SHAPE, context=16, precision="bf16"), *SUMS.values()]
     cells += [ProfileCell(**SHAPE, context=16, mode="train", precision="bf16", backend="compiled")]
-    assert returned([*cells, cells[0]]) == sorted(cell.key for cell in cells)
+    assert planned_keys([*cells, cells[0]]) == sorted(cell.key for cell in cells)
 
 
-def test_eager_beside_compiled_without_a_cache_is_one_command() -> None:
+def test_eager_and_compiled_without_a_cache_take_one_command() -> None:
     cells = [tiny(), tiny(backend="compiled", compile_cache="empty")]
     assert len(sweep_commands(cells)) == 1
-    assert returned(cells) == sorted(cell.key for cell in cells)
+    assert planned_keys(cells) == sorted(cell.key for cell in cells)
 
 
-def test_what_goes_without_saying_is_not_said() -> None:
+def test_commands_leave_out_defaults() -> None:
     (command,) = sweep_commands([tiny(warmup_steps=5, batch=4)])
     assert command == (
         "python -m runner sweep --experiment benchmark --fresh --sizes toy-64 --contexts 16 --modes train "
@@ -114,7 +115,7 @@ def test_what_goes_without_saying_is_not_said() -> None:
     assert "--fresh" not in sweep_commands([tiny()], fresh=False)[0]
 
 
-def test_a_cell_that_leaves_part_of_its_key_unstated_cannot_be_asked_for() -> None:
+def test_a_cell_with_an_incomplete_key_has_no_command() -> None:
     unstated: Any = None
     assert sweep_commands([replace(tiny(), batch=unstated)]) == []
 
@@ -122,18 +123,16 @@ def test_a_cell_that_leaves_part_of_its_key_unstated_cannot_be_asked_for() -> No
 # ------------------------------------------------------------------------------------------------ the commands of pages
 
 
-def gives_back(cells: Iterable[Cell]) -> None:
-    """The commands of a card plan the cells that it draws, wherever they are run."""
+def check_commands(cells: Iterable[Cell]) -> None:
+    """Asserts that the commands of a card plan the cells that it draws, on any device."""
     drawn: list[Any] = [item.asked()(**{name: getattr(item, name) for name in item.names()}) for item in cells]
     for device in ("cpu", "cuda"):
         keys = [key for command in sweep_commands(drawn) for key in keys_of(command, device=device)]
         assert sorted(keys) == sorted({cell.key for cell in drawn})
 
 
-def test_the_changes_of_roofline_are_measured_again_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its cards hold weights in bf16 beside precision fp32. What other pages draw is asked in test_evidence."""
+def test_the_commands_of_roofline_plan_exactly_its_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cards have weights in bf16 and also precision fp32. test_evidence tests the commands of other pages."""
     monkeypatch.setenv("STEPSCOPE_DB", str(roofline_rows.store(tmp_path / "results.duckdb")))
     page = AppTest.from_file(str(ROOT / "pages/main.py"), default_timeout=60)
     page.session_state[OPEN] = "roofline"
@@ -142,13 +141,13 @@ def test_the_changes_of_roofline_are_measured_again_and_nothing_else(
         page.run()
     cards = {call.args[0].key: call.args[0].cells for call in drawn.call_args_list}
     for cells in cards.values():
-        gives_back(cells)
+        check_commands(cells)
     assert len({cell.weights_dtype for cell in cards["changes"]}) == 2
     shown = [node.value for node in page.code if node.value.startswith("python -m runner sweep")]
     assert shown == ["\n\n".join(sweep_commands(cards["changes"]))]
 
 
-#: What is written into the pages' source, whichever rows there are.
+#: Commands that are written in the pages' source, whatever rows there are.
 WRITTEN = sorted({
     found.replace("{}", "context").strip()
     for path in (ROOT / "pages").rglob("*.py")
@@ -157,8 +156,8 @@ WRITTEN = sorted({
 
 
 @pytest.mark.parametrize("command", WRITTEN)
-def test_a_command_that_is_written_into_a_page_runs(command: str) -> None:
-    """Planned, as far as that can be done without a machine."""
+def test_a_command_written_in_a_page_runs(command: str) -> None:
+    """It is planned as far as possible without the machine."""
     if command.startswith("python -m runner sweep"):
         assert all(keys_of(command, device=device) for device in ("cpu", "cuda"))
         return
@@ -168,4 +167,4 @@ def test_a_command_that_is_written_into_a_page_runs(command: str) -> None:
 
 
 class _Stopped(Exception):
-    """Raised in place of going on."""
+    """Raised to stop the command before it measures."""

@@ -1,4 +1,4 @@
-"""A page reads through one connection, and holds the file only while it reads."""
+"""A page reads through one connection, and keeps the file open only while it reads."""
 
 from pathlib import Path
 from unittest.mock import patch
@@ -18,14 +18,14 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_page_of_many_queries_opens_one_connection(file: Path) -> None:
-    """Beside the one that examines the file: opening one for each query took a fifth of the time of a page."""
+    """Another connection examines the file. A connection for each query took a fifth of a page's time."""
     with patch.object(duckdb, "connect", side_effect=duckdb.connect) as connect:
         visit = Visits(file).visit("mixed-precision", {})
     assert "card-precision-speedup" in visit.rows
-    assert connect.call_count <= 3, "examining the file, the page, and the page once more with its tables"
+    assert connect.call_count <= 3, "one examines the file, one is for the page, and one for the page with its tables"
 
 
-def test_a_sweep_gets_its_rows_in_while_a_page_is_drawn(file: Path) -> None:
+def test_a_sweep_can_store_rows_while_a_page_is_drawn(file: Path) -> None:
     of, brought = rows.run(), list[int]()
 
     def bring_rows(_: object) -> None:

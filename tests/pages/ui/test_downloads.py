@@ -1,4 +1,4 @@
-"""What a reader takes away from a card: rows as CSV, Parquet and Markdown, the chart as SVG and PNG."""
+"""The downloads of a card: rows as CSV, Parquet and Markdown, and the chart as SVG and PNG."""
 
 import base64
 import datetime
@@ -23,7 +23,7 @@ from tests.synthetic import rows
 SVG = "{http://www.w3.org/2000/svg}"
 #: `theme.dark.backgroundColor`.
 DARK = "#10151C"
-#: Size, color of the first pixel, and the ten most frequent colors of a PNG in base64.
+#: Returns the size, the color of the first pixel, and the ten most frequent colors of a PNG in base64.
 PIXELS = """async text => {
     const image = new Image()
     image.src = `data:image/png;base64,${text}`
@@ -40,14 +40,14 @@ PIXELS = """async text => {
     const corner = "#" + [...data.subarray(0, 3)].map(part => part.toString(16).padStart(2, "0")).join("")
     return {width: image.width, height: image.height, corner, frequent}
 }"""
-#: Numbers with a gap, a column of numbers and words, a name that Markdown would take for its own.
+#: Numbers with a gap, a column of numbers and words, and a name that Markdown would take for markup.
 ROWS: list[dict[str, Any]] = [
     {"Size": "a|b", "Median (ms)": 63.61234567, "Samples": 10, "Left": 1.5},
     {"Size": "small", "Median (ms)": None, "Samples": 200000, "Left": "out of memory"},
 ]
 
 
-def test_parquet_holds_the_rows() -> None:
+def test_parquet_contains_the_rows() -> None:
     back = pd.read_parquet(io.BytesIO(parquet(ROWS)))
     assert list(back.columns) == list(ROWS[0])
     assert back["Median (ms)"].tolist()[0] == 63.61234567
@@ -57,7 +57,7 @@ def test_parquet_holds_the_rows() -> None:
 
 
 def test_parquet_keeps_times_and_whole_numbers() -> None:
-    """What the Data page gives away: a stored table, of which some cells are unknown; ids become text."""
+    """A download of the Data page is a stored table with some unknown values; ids become text."""
     key, when = uuid.uuid4(), datetime.datetime(2026, 11, 20, 15, 43)
     rows = pd.DataFrame(
         {"cell_id": [key, key], "started_at": [when, None], "batch": pd.array([8, None], dtype="Int64")}
@@ -67,10 +67,10 @@ def test_parquet_keeps_times_and_whole_numbers() -> None:
     assert (back["started_at"][0], back["started_at"].isna().tolist()) == (pd.Timestamp(when), [False, True])
     assert csv(rows).splitlines()[1:] == [f"{key},2026-11-20 15:43:00,8", f"{key},,"]
     assert markdown(rows).splitlines()[2] == f"| {key} | 2026-11-20 15:43:00 | 8 |"
-    assert isinstance(rows["cell_id"][0], uuid.UUID), "the caller's rows stay as they are"
+    assert isinstance(rows["cell_id"][0], uuid.UUID), "the caller's rows are unchanged"
 
 
-def test_markdown_and_csv_hold_the_rows() -> None:
+def test_markdown_and_csv_contain_the_rows() -> None:
     assert markdown(ROWS).splitlines() == [
         "| Size | Median (ms) | Samples | Left |",
         "| --- | --: | --: | --- |",
@@ -85,11 +85,11 @@ def test_markdown_and_csv_hold_the_rows() -> None:
     [(0.0, "0"), (64.0, "64"), (123456.789, "123457"), (0.00123456, "0.0012346"), (1e-9, "1.0000e-09"), (True, "yes"),
      (None, ""), (float("nan"), ""), (-2.50001, "-2.5"), (1024, "1024")],
 )  # fmt: skip
-def test_a_number_in_words(value: object, words: str) -> None:
+def test_the_format_of_a_number(value: object, words: str) -> None:
     assert in_words(value) == words
 
 
-def test_what_a_page_says_becomes_html_and_nothing_else_does() -> None:
+def test_only_the_markup_of_pages_becomes_html() -> None:
     assert prose("**63.6 ms** (`a<b`)\n\n- one\n- *two*") == (
         "<p><strong>63.6 ms</strong> (<code>a&lt;b</code>)</p><ul><li>one</li><li><em>two</em></li></ul>"
     )
@@ -115,7 +115,7 @@ def address(tmp_path_factory: pytest.TempPathFactory, site: Site) -> Iterator[st
 
 @pytest.fixture(scope="module")
 def shared(browser: Browser, address: str) -> Iterator[Page]:
-    """The page in dark, with Share of its first card open."""
+    """Yields the page in dark mode, with Share of its first card open."""
     with opened(browser, address) as visit:
         visit.page.emulate_media(color_scheme="dark")
         visit.page.locator(".st-key-card-phases .js-plotly-plot .main-svg").first.wait_for()
@@ -125,16 +125,16 @@ def shared(browser: Browser, address: str) -> Iterator[Page]:
         yield visit.page
 
 
-def taken(page: Page, name: str) -> tuple[str, bytes]:
-    """The name and the content of the file that a button of Share saves; pressed by keyboard."""
+def download(page: Page, name: str) -> tuple[str, bytes]:
+    """Presses a button of Share by keyboard, and returns the name and the content of the saved file."""
     with page.expect_download() as started:
         page.get_by_test_id("stPopoverBody").get_by_role("button", name=name, exact=True).press("Enter")
     return started.value.suggested_filename, Path(started.value.path()).read_bytes()
 
 
-def test_every_format_is_the_same_rows(shared: Page) -> None:
+def test_every_format_has_the_same_rows(shared: Page) -> None:
     """The step of toy-64, two blocks of width 64, takes 2 * 64**1.5 * context / 20,000 ms."""
-    names, files = zip(*(taken(shared, name) for name in ("Download CSV", "Parquet", "Markdown")), strict=True)
+    names, files = zip(*(download(shared, name) for name in ("Download CSV", "Parquet", "Markdown")), strict=True)
     stem = names[0].removesuffix(".csv")
     assert re.fullmatch("stepscope-training-step-phases-[0-9a-f]{8}", stem)
     assert names[1:] == (f"{stem}.parquet", f"{stem}.md")
@@ -146,9 +146,9 @@ def test_every_format_is_the_same_rows(shared: Page) -> None:
     assert (heading.strip("| ").split(" | "), len(lines)) == (list(by_parquet.columns), len(by_parquet))
 
 
-def test_the_svg_says_what_the_chart_says(shared: Page) -> None:
-    """Title, axis titles, legend and source as text, in a font that comes with the file, on the page's background."""
-    name, content = taken(shared, "SVG")
+def test_the_svg_has_the_texts_of_the_chart(shared: Page) -> None:
+    """Title, axis titles, legend and source are text, in a font embedded in the file, on the page's background."""
+    name, content = download(shared, "SVG")
     assert name.endswith(".svg")
     root = ElementTree.fromstring(content)
     words = ["".join(item.itertext()) for item in root.iter(f"{SVG}text")]
@@ -164,9 +164,9 @@ def test_the_svg_says_what_the_chart_says(shared: Page) -> None:
 
 
 def test_the_png_is_the_same_picture_at_twice_the_size(shared: Page) -> None:
-    """Its corner is the background, its first bar the color of the forward pass."""
-    root = ElementTree.fromstring(taken(shared, "SVG")[1])
-    name, content = taken(shared, "PNG")
+    """Its corner has the color of the background, and its first bar that of the forward pass."""
+    root = ElementTree.fromstring(download(shared, "SVG")[1])
+    name, content = download(shared, "PNG")
     assert name.endswith(".png")
     seen = shared.evaluate(PIXELS, base64.b64encode(content).decode())
     assert (seen["width"], seen["height"]) == (2 * float(root.get("width", 0)), 2 * float(root.get("height", 0)))
@@ -175,7 +175,7 @@ def test_the_png_is_the_same_picture_at_twice_the_size(shared: Page) -> None:
 
 
 @pytest.mark.soak
-def test_a_table_has_no_picture(browser: Browser, address: str) -> None:
+def test_a_table_has_no_image(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}?phases-as=Table") as visit:
         visit.page.locator(".st-key-card-phases").get_by_role("button", name="Share").click()
         body = visit.page.get_by_test_id("stPopoverBody")
@@ -185,7 +185,7 @@ def test_a_table_has_no_picture(browser: Browser, address: str) -> None:
 
 @pytest.mark.soak
 def test_data_and_sql_give_the_same_formats(browser: Browser, address: str) -> None:
-    """Two cells: two rows of `steps`, whose contexts both pages give as CSV, Parquet and Markdown."""
+    """Two cells are two rows of `steps`, and both pages give their contexts as CSV, Parquet and Markdown."""
     for page, query in (("data", "table=steps"), ("sql", "sql=FROM%20steps%20ORDER%20BY%20context%20DESC")):
         with opened(browser, f"{address.rsplit('/', 1)[0]}/{page}?{query}") as visit:
             expect(visit.page.get_by_role("button", name="Markdown", exact=True)).to_be_visible()
@@ -199,7 +199,7 @@ def test_data_and_sql_give_the_same_formats(browser: Browser, address: str) -> N
 
 
 def _pressed(page: Page, name: str) -> bytes:
-    """The file that a button of the page saves."""
+    """Presses a button of the page and returns the saved file."""
     with page.expect_download() as started:
         page.get_by_role("button", name=name, exact=True).press("Enter")
     return Path(started.value.path()).read_bytes()

@@ -1,4 +1,4 @@
-"""Every page's sentence opens to its rows: the query that is shown gives them, and what was left out adds up."""
+"""Every page's sentence opens to its rows: the shown query returns them, and the omitted rows are all counted."""
 
 import ast
 import re
@@ -22,13 +22,13 @@ from pages.ui import card
 from pages.ui.evidence import WHY
 from pages.ui.markdown import plain
 from runner.store.database import open_reader
-from tests.pages.ui.test_commands import gives_back
+from tests.pages.ui.test_commands import check_commands
 from tests.synthetic import memory_rows, roofline_rows, rows
 from tests.synthetic.everything import store as store_everything
 from tests.synthetic.small import store_small
 
 MAIN = Path(__file__).parents[3] / "pages/main.py"
-#: Every piece of text with a number that somebody wrote into a page.
+#: Every piece of text with a number in the source of a page.
 WRITTEN = sorted(
     {
         part.strip()
@@ -46,9 +46,9 @@ ADDRESSES = [
 ]
 assert len(ADDRESSES) == 16
 HERE, THERE = "Example CPU · bench1", "Example GPU · bench2"
-#: Pages with a cell to look into, and its table.
+#: Pages on which a cell can be examined, and its table.
 PINNED = {"training-step": "steps", "torch-compile": "steps", "attention": "attention", "peak-memory": "memory"}
-#: What every page says, given the rows of `everything`.
+#: The sentences of every page for the rows of `everything`.
 SAID = {
     **{address: {"answer"} for address in ADDRESSES},
     "overview": {"answer", "study", "trust", "best", "training-step", "torch-compile", "mixed-precision", "accuracy",
@@ -76,7 +76,7 @@ SAID = {
                   *(f"published-{kind}-{place}" for place in range(3) for kind in (
                       "fault-peak_carried_over", "doubt-peak_carried_over", "doubt-cold_step", "doubt-wide_spread"))},
 }  # fmt: skip
-#: Texts with numbers that are no answers: which rows a card is about, what is drawn of them, what limits a query.
+#: Texts with numbers that are not answers: which rows a card shows, what is drawn of them, and the limits of a query.
 NO_ANSWER = (
     "Of the residual streams that enter blocks of", "Of size ", "B = ", "Measured by `",
     "Each panel is a separate process", "held before", "are drawn", "rows match, newest first", "All 31 rows",
@@ -93,7 +93,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def everything(file: Path) -> Path:
-    """The same, and rows for every other sentence that a page can say."""
+    """Returns that file with rows for every other sentence that a page can show."""
     path = file.with_name("everything.duckdb")
     shutil.copy(file, path)
     return store_everything(path)
@@ -101,7 +101,7 @@ def everything(file: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def reversed_rows(everything: Path) -> Path:
-    """The same rows, each table from its end to its beginning."""
+    """Returns a file with the same rows, each table in reverse order."""
     path = everything.with_name("reversed.duckdb")
     shutil.copy(everything, path)
     with duckdb.connect(str(path)) as writer:
@@ -114,7 +114,7 @@ def reversed_rows(everything: Path) -> Path:
 
 
 def opened(file: Path, address: str, monkeypatch: pytest.MonkeyPatch, **state: Any) -> AppTest:
-    """A page with the evidence open of all that is listed for it."""
+    """Returns a page in which all evidence listed for it is open."""
     monkeypatch.setenv("STEPSCOPE_DB", str(file))
     found = AppTest.from_file(str(MAIN), default_timeout=180)
     found.session_state[OPEN] = address
@@ -130,8 +130,8 @@ CARDS = {"Training step": "training-step", "torch.compile": "torch-compile", "Mi
 
 
 @pytest.mark.soak
-def test_overview_says_what_the_pages_say(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Word for word; a page may go on. The second file has steps alone, in bf16 first."""
+def test_overview_repeats_the_answers_of_the_pages(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words are the same, though a page may continue. The second file has only steps, and those in bf16 first."""
     steps = roofline_rows.store(tmp_path / "results.duckdb")
     for of, cards in ((file, CARDS), (steps, dict(list(CARDS.items())[:3]))):
         said = [node.value for node in opened(of, "overview", monkeypatch).markdown]
@@ -140,8 +140,8 @@ def test_overview_says_what_the_pages_say(file: Path, tmp_path: Path, monkeypatc
             assert opened(of, address, monkeypatch).markdown[0].value.startswith(words), name
 
 
-def test_the_command_for_what_was_not_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It names what was measured; on a CPU, which has to compute whatever it tries, with a limit."""
+def test_the_command_for_frontiers_that_were_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names what was measured, and on a CPU, which must compute every trial, a limit."""
     for device, words in (("cpu", " --limit 128MiB"), ("cuda", "")):
         of, file = rows.run(device=device), tmp_path / f"{device}.duckdb"
         cells = [memory_rows.attention(of, seq_len=256, d_head=d, precision="bf16") for d in (64, 16)]
@@ -162,15 +162,15 @@ def boxes_of(page: AppTest) -> list[Any]:
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_every_sentence_of_every_page_opens_to_the_query_that_gives_its_rows(
+def test_every_sentence_of_every_page_opens_to_the_query_for_its_rows(
     everything: Path, reversed_rows: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is shown comes from one file, and is compared with another in which every tie falls otherwise."""
+    """The result for one file is compared with that for another file in which every tie is resolved the other way."""
     with patch.object(card, "_chart", wraps=card._chart) as drawn:
         page = opened(everything, address, monkeypatch)
     assert not page.exception
     for call in drawn.call_args_list:
-        gives_back(call.args[0].cells)
+        check_commands(call.args[0].cells)
     boxes = boxes_of(page)
     assert {box.key.removeprefix("_why-") for box in boxes} == SAID[address]
     for box in boxes:
@@ -182,12 +182,12 @@ def test_every_sentence_of_every_page_opens_to_the_query_that_gives_its_rows(
             for query, table in zip(queries, shown, strict=True):
                 assert _texts(reader.execute(query).df()) == _texts(table), box.key
                 assert not table.empty, box.key
-        adds_up(box.markdown, [table for table in tables if "Left out because" in table.columns])
+        check_sums(box.markdown, [table for table in tables if "Left out because" in table.columns])
     assert not computed_elsewhere(page)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.title)
-def test_an_example_gives_its_rows_in_one_order(everything: Path, reversed_rows: Path, example: Example) -> None:
+def test_an_example_returns_its_rows_in_a_fixed_order(everything: Path, reversed_rows: Path, example: Example) -> None:
     answers = []
     for path in (everything, reversed_rows):
         with open_reader(path) as reader:
@@ -195,15 +195,15 @@ def test_an_example_gives_its_rows_in_one_order(everything: Path, reversed_rows:
     assert answers[0] == answers[1]
 
 
-def adds_up(summaries: Sequence[Any], left_out: Sequence[pd.DataFrame]) -> None:
-    """Of so many rows some speak, and the others are all accounted for."""
+def check_sums(summaries: Sequence[Any], left_out: Sequence[pd.DataFrame]) -> None:
+    """Asserts that the rows behind the answer and the omitted ones are all rows."""
     counted = [re.search(r"\*\*([\d,]+) of ([\d,]+) rows", summary.value) for summary in summaries]
     spoken, total = (sum(int(one[at].replace(",", "")) for one in counted if one) for at in (1, 2))
     assert spoken + sum(int(table["Rows"].sum()) for table in left_out) == total
 
 
 def computed_elsewhere(page: AppTest) -> list[str]:
-    """Texts with a number that stands in no string of the source, and so was computed, but do not open."""
+    """Returns texts that contain a number which is not in the source, and so was computed, but that do not open."""
     opening = {id(found) for found in _opening(page.main)}
     return [
         text
@@ -213,7 +213,7 @@ def computed_elsewhere(page: AppTest) -> list[str]:
 
 
 def _opening(node: Any) -> Iterator[Any]:
-    """What stands right above a box, and all that is inside."""
+    """Yields the nodes right above a box and everything inside it."""
     children = list(getattr(node, "children", {}).values())
     for before, child in pairwise(children):
         if getattr(child, "label", None) == WHY:
@@ -224,7 +224,7 @@ def _opening(node: Any) -> Iterator[Any]:
 
 
 def _texts_of(node: Any) -> Iterator[Any]:
-    """What is written on the page; a popover's words are about the link and the command."""
+    """Yields the texts on the page; those of a popover are about the link and the command."""
     if node.type in ("markdown", "caption", "info", "warning", "success"):
         yield node
     if node.type != "popover":
@@ -240,7 +240,7 @@ def _has_computed(text: str) -> bool:
 
 
 def _texts(table: pd.DataFrame) -> list[list[str]]:
-    """Every value as text; pandas makes floats of whole numbers beside NULL, and NaN of NULL."""
+    """Returns every value as text; pandas converts integers in a column with NULL to floats, and NULL to NaN."""
     return [[_text(value) for value in row] for row in table.astype(object).values.tolist()]
 
 

@@ -1,4 +1,4 @@
-"""The filters say what their values mean, also of models whose samples have no length."""
+"""The filters explain their values, also for models whose samples have no length."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.runner.own.build import MLP, NANO
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One step of a network without a length, and one of a decoder at 16 tokens."""
+    """Returns a file with one step of a network without a length and one of a decoder at 16 tokens."""
     path = tmp_path_factory.mktemp("filters") / "results.duckdb"
     models = ("--model", MLP, "--model", f"{NANO},width=32,layers=2")
     done = run("sweep", "--experiment", "benchmark", *models, "--contexts", "16", "--modes", "train",
@@ -23,8 +23,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_no_length_is_a_word(file: Path) -> None:
-    """In the sidebar, in an address, among the chips and in the API; it leaves the cells that it says."""
+def test_a_missing_length_has_a_name(file: Path) -> None:
+    """It has one in the sidebar, in an address, in the chips and in the API, and selects the right cells."""
     visit = Visits(file).visit("training-step", {"context": ["no length"]})
     (filter_,) = [node for node in nodes(visit.sidebar) if getattr(node, "label", "") == "Context"]
     assert [str(getattr(option, "content", option)) for option in filter_.options] == ["no length", "16"]

@@ -1,4 +1,4 @@
-"""The grid of a page: where its cells stand, what is missing between them, and the commands for just that."""
+"""The grid of a page: the places of its cells, the missing cells between them, and the commands for exactly those."""
 
 import shlex
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from tests.synthetic import rows
 
 
 def test_missing_cells_and_the_commands_for_exactly_those() -> None:
-    """A row is wanted at every length, and no command asks for more."""
+    """A row should have every length, and no command measures more."""
     of = rows.run()
     asked = [("fp32", 64), ("fp32", 128), ("fp32", 256), ("bf16", 128), ("fp16", 128)]
     cells = [_Asked(rows.asked("toy-64", precision=precision, context=context), of) for precision, context in asked]
@@ -28,7 +28,7 @@ def test_missing_cells_and_the_commands_for_exactly_those() -> None:
     assert _planned(found) == {(gap.d_model, gap.precision, gap.context) for gap in gaps}
 
 
-def test_a_model_without_a_length_lacks_none_and_is_no_column_for_others() -> None:
+def test_a_model_without_a_length_has_no_missing_cells_and_no_column() -> None:
     of = rows.run()
     plain = [rows.asked("toy-64", context=context) for context in (64, 128)]
     own = replace(plain[0], context=0, model="vision.py:vit", model_key="0123456789abcdef", attention="own")
@@ -38,18 +38,18 @@ def test_a_model_without_a_length_lacks_none_and_is_no_column_for_others() -> No
 
 
 class _Asked:
-    """As much of a query's row as the grid looks at."""
+    """The part of a query's row that the grid uses."""
 
     def __init__(self, cell: Any, of: RunRow) -> None:
         self.cell, self.cell_id, self.status = cell, of.run_id, "ok"
 
 
 def _planned(found: Sequence[str]) -> set[tuple[int, str, int]]:
-    """What such commands ask for, by their flags."""
+    """Returns the cells of such commands, by their flags."""
     cells: set[tuple[int, str, int]] = set()
     for text in found:
         words = shlex.split(text)
-        assert "--fresh" not in words, "what is there is not measured again"
+        assert "--fresh" not in words, "cells that exist are not measured again"
         flags = dict(pair for pair in pairwise(words) if pair[0].startswith("--"))
         sizes, precisions, contexts = (flags[name].split(",") for name in ("--sizes", "--precisions", "--contexts"))
         asked = {(rows.TOYS[s]["d_model"], p, int(c)) for s in sizes for p in precisions for c in contexts}

@@ -1,6 +1,7 @@
-"""Speedups of cells that the host bounds, on every page that has them: the ratio of device times stands beside.
+"""Speedups of cells that the host bounds have the ratio of device times next to them, on every page.
 
-Of three sizes in fp32 and bf16 the host bounds both sides of the first, the bf16 side of the second, none of the third:
+Of three sizes in fp32 and bf16 the host bounds both sides of the first, the bf16 side of the second, and none of the
+third:
 
 | | fp32: waited for, device (ms) | bf16 | ratio | device ratio |
 |---|---|---|---|---|
@@ -36,7 +37,7 @@ PAIRS = (
 
 
 def attention(implementation: str, **clocks: Any) -> memory_rows.Tables:
-    """An attention cell with these times in a loop and on the device, the same in each phase."""
+    """Returns an attention cell with these times in a loop and on the device, the same in each phase."""
     bound = {"bound": "host" if clocks["device_ms"] < clocks["loop_ms"] else "device"}
     made = memory_rows.attention(OF, seq_len=1024, implementation=implementation, values=bound)
     timings = [replace(row, **clocks) for row in made["timings"] if isinstance(row, TimingRow)]
@@ -71,12 +72,12 @@ def address(file: Path, site: Site) -> Iterator[str]:
 
 
 def visited(file: Path, page: str, **parameters: list[str]) -> tuple[str, Any]:
-    """All words of a page, and the rows of its cards."""
+    """Returns all words of a page and the rows of its cards."""
     visit = Visits(file).visit(page, parameters)
     return plain(" ".join(str(getattr(node, "value", "")) for node in nodes(visit.main))), visit.rows
 
 
-def test_mixed_precision_says_which_pairs_are_the_hosts(file: Path) -> None:
+def test_mixed_precision_names_host_bound_pairs(file: Path) -> None:
     words, cards = visited(file, "mixed-precision")
     assert PAIRS in words
     table = cards["card-precision-speedup"]
@@ -84,21 +85,21 @@ def test_mixed_precision_says_which_pairs_are_the_hosts(file: Path) -> None:
     assert steps[["Speedup (×)", "Device ratio (×)"]].values.tolist() == [[1.0, 2.5], [2.0, 4.0], [2.0, 2.0]]
 
 
-def test_torch_compile_does_too(file: Path) -> None:
-    """CUDA graphs: 32 / 10, and by device time nothing."""
+def test_torch_compile_names_host_bound_pairs(file: Path) -> None:
+    """CUDA graphs give 32 / 10, and by device time no speedup."""
     words, cards = visited(file, "torch-compile")
     assert "The pair is bound by the host on one side: by device time the ratio is 1.00×." in words
     (row,) = cards["card-ways"].to_dict("records")
     assert (row["Speedup (×)"], row["Device ratio (×)"]) == (pytest.approx(3.2), 1.0)
 
 
-def test_attention_does_too(file: Path) -> None:
+def test_attention_names_host_bound_pairs(file: Path) -> None:
     words, cards = visited(file, "attention")
     assert "The pair is bound by the host on one side: by device time the ratio is 3.00×." in words
     assert set(cards["card-fused-speedup"]["Device ratio (×)"]) == {3.0}
 
 
-def test_compare_says_it_on_its_page_and_in_the_terminal(file: Path) -> None:
+def test_compare_names_host_bound_pairs_on_its_page_and_in_the_terminal(file: Path) -> None:
     words, cards = visited(file, "compare", compare=["Precisions"])
     assert PAIRS in words
     assert sorted(cards["card-compare-pairs"]["Device ratio (×)"]) == [2.0, 2.5, 4.0]
@@ -118,12 +119,14 @@ def test_without_device_times_nothing_is_added(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "card", "ringed"),
     [
-        ("mixed-precision", "precision-speedup", [1, 1, 2, 2]),  # forward and whole step
+        ("mixed-precision", "precision-speedup", [1, 1, 2, 2]),  # for forward and the whole step
         ("torch-compile", "ways", [3.2]),
         ("compare?compare=Precisions", "compare-pairs", [1, 2]),
     ],
 )
-def test_rings_show_which(browser: Browser, address: str, place: str, card: str, ringed: list[float]) -> None:
+def test_rings_mark_host_bound_pairs(
+    browser: Browser, address: str, place: str, card: str, ringed: list[float]
+) -> None:
     with opened(browser, f"{address}/{place}", width=390) as visit:
         for width in at_widths(visit.page, 390, 1440):
             rings = traces(visit.page, card)["bound by the host on a side"]

@@ -1,4 +1,4 @@
-"""Notes stand where the run or the cell appears, letter by letter; hidden runs are on no page."""
+"""Notes are shown literally with their run or cell, and hidden runs are on no page."""
 
 from pathlib import Path
 
@@ -22,7 +22,8 @@ SHOWN = r"\[press\](http\:"
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two runs of the same cell with a baseline, and a hidden one that is faster than both."""
+    """Returns a file with two runs of the same cell, one of them the baseline, and a hidden run that is faster than
+    both."""
     path, console = tmp_path_factory.mktemp("notes") / "results.duckdb", Terminal(width=160)
     for label, precision in (("before", "fp32"), ("after", "fp32"), ("secret", "bf16")):
         of = rows.run(label=label)
@@ -37,15 +38,15 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def said(file: Path, address: str) -> str:
-    """All words of a page, those of its tables too."""
+def visit_words(file: Path, address: str) -> str:
+    """Returns all words of a page, including those of its tables."""
     visit = Visits(file).visit(address, {})
     found = [getattr(node, "value", "") for node in nodes(visit.main)]
     return " ".join(one.to_csv() if isinstance(one, pd.DataFrame) else str(one) for one in found)
 
 
 def test_overview_has_notes_tags_and_what_changed_since_the_baseline(file: Path) -> None:
-    words = said(file, "overview")
+    words = visit_words(file, "overview")
     assert SHOWN in words
     assert "h200, baseline" in words
     assert "From the baseline old <b>" in plain(words)
@@ -56,9 +57,9 @@ def test_overview_has_notes_tags_and_what_changed_since_the_baseline(file: Path)
     assert "with bf16, eager" not in words, "no row of the hidden run counts"
 
 
-def test_a_note_of_a_cell_stands_on_the_pages_that_show_the_cell(file: Path) -> None:
-    assert f"cell {SHOWN}" in said(file, "training-step")
-    assert SHOWN in said(file, "compare")
+def test_a_note_of_a_cell_is_on_the_pages_that_show_the_cell(file: Path) -> None:
+    assert f"cell {SHOWN}" in visit_words(file, "training-step")
+    assert SHOWN in visit_words(file, "compare")
 
 
 def test_reports_have_the_notes_of_their_runs(file: Path) -> None:

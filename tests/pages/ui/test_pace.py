@@ -1,4 +1,4 @@
-"""New rows are drawn at once for one reader, and for many when the last ones have been drawn for all."""
+"""New rows are drawn at once for one reader; with many, only after the last ones have been drawn for all."""
 
 import os
 from pathlib import Path
@@ -13,13 +13,13 @@ from tests.synthetic import rows
 
 
 class Clock:
-    """The time that passes, and the processor time of the thread, both in seconds."""
+    """The time, and the processor time of the thread, both in seconds."""
 
     def __init__(self) -> None:
         self.passed, self.worked = 100.0, 0.0
 
     def draw(self, path: Path, reader: str, seconds: float) -> None:
-        """A page is drawn, which takes so long."""
+        """Simulates the drawing of a page that takes this long."""
         with drawing(path, reader):
             self.worked += seconds
 
@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def change(path: Path, number: int) -> str:
-    """Gives the file another state, and returns it."""
+    """Changes the state of the file and returns the new one."""
     os.utime(path, ns=(number, number))
     return fingerprint(path)
 
@@ -52,25 +52,25 @@ def test_one_reader_sees_every_state_at_once(path: Path, clock: Clock) -> None:
         assert settle(path) == state
 
 
-def test_with_two_the_next_state_waits_for_twice_the_time_of_drawing(path: Path, clock: Clock) -> None:
+def test_with_two_readers_the_next_state_waits_for_twice_the_drawing_time(path: Path, clock: Clock) -> None:
     settle(path)
     clock.draw(path, "a", 1.0)
     clock.draw(path, "b", 2.0)
     second = change(path, 1)
-    assert settle(path) == second, "the first state was held for no time"
+    assert settle(path) == second, "the first state was not delayed"
     clock.draw(path, "a", 0.25)
     clock.draw(path, "b", 0.25)
     third = change(path, 2)
     clock.passed += 5.99
     assert settle(path) == second
     clock.passed += 0.01
-    assert settle(path) == third, "2 × (1 + 2) seconds"
+    assert settle(path) == third, "it waits for 2 × (1 + 2) seconds"
     fourth = change(path, 3)
     clock.passed += 1.0
-    assert settle(path) == fourth, "2 × (0.25 + 0.25) seconds"
+    assert settle(path) == fourth, "it waits for 2 × (0.25 + 0.25) seconds"
 
 
-def test_no_state_is_held_for_long(path: Path, clock: Clock) -> None:
+def test_no_state_is_delayed_for_long(path: Path, clock: Clock) -> None:
     settle(path)
     for reader in "ab":
         clock.draw(path, reader, 60.0)

@@ -1,4 +1,4 @@
-"""What the cells of a comparison are called where they stand side by side."""
+"""The names of the cells in a comparison."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def left_out(size: str, **values: Any) -> LeftOut[SideResult]:
     )
 
 
-def test_a_length_has_separators_and_an_edition_has_none() -> None:
+def test_lengths_have_thousands_separators_and_editions_do_not() -> None:
     a, b = (Side(kind="label", value=label, title=label) for label in ("before", "after"))
     verdict = Verdict(table="steps", sides=(a, b), phase="step", pairs=(), left_out=())
     shown = [left_out("xl@2025", context=2048), left_out("small", context=512)]

@@ -1,7 +1,7 @@
-"""Looking into one cell of attention and of memory, their grades, links that say everything, and what fits of a model.
+"""Examining one cell of attention and of memory, their grades, complete links, and the frontiers of a model.
 
-One server over rows worked out by hand: naive attention takes 4 ms forward at 1,024 tokens and twice that backward, a
-quarter at half the length; one memory cell in bf16 keeps what fp32 keeps.
+One server has rows computed by hand: naive attention takes 4 ms forward at 1,024 tokens, twice that backward, and a
+quarter at half the length; one memory cell in bf16 saves what fp32 saves.
 """
 
 import re
@@ -33,7 +33,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("pins") / "results.duckdb"
     kept = {"saved_bytes": 4 * MIB}
     cells = [attention(of, seq_len=length) for length in (512, 1024)]
-    cells += [attention(of, seq_len=2048, values={"gradient_error": 1e-4})]  # 5e-6 is allowed
+    cells += [attention(of, seq_len=2048, values={"gradient_error": 1e-4})]  # 5e-6 is the tolerance
     cells += [memory(of, PARTS, precision=precision, values=kept) for precision in ("fp32", "bf16")]
     for precision, most in (("fp32", 1024), ("bf16", 1536)):
         cells.append(frontier(of, largest=most, limited="context", batch=4, precision=precision, **SMALL))
@@ -50,7 +50,7 @@ def address(file: Path, site: Site) -> Iterator[str]:
 
 
 def drawn(page: Page, card: str) -> dict[str, list[float]]:
-    """The x values of each trace of a card's chart, by name."""
+    """Returns the x values of each trace of a card's chart, by name."""
     found: dict[str, list[float]] = of_chart(
         page, card, "Object.fromEntries(chart._fullData.map(trace => [trace.name, [...trace.x]]))"
     )
@@ -58,7 +58,7 @@ def drawn(page: Page, card: str) -> dict[str, list[float]]:
 
 
 def link_of(page: Page, place: str) -> dict[str, list[str]]:
-    """The parameters of the link that a card's Share shows."""
+    """Returns the parameters of the link that a card's Share shows."""
     page.locator(place).get_by_role("button", name="Share").click()
     code = page.get_by_test_id("stPopoverBody").locator("code").first
     expect(code).to_contain_text("data=")
@@ -66,7 +66,7 @@ def link_of(page: Page, place: str) -> dict[str, list[str]]:
 
 
 def test_a_point_of_attention_is_pinned_to_its_samples(browser: Browser, address: str) -> None:
-    """11 iterations of 1 ms forward at 512 tokens. The wrong result at 2,048 is the page's only fault."""
+    """It has 11 iterations of 1 ms forward at 512 tokens. The wrong result at 2,048 is the page's only fault."""
     with opened(browser, f"{address}/attention") as visit:
         page = visit.page
         expect(page.get_by_text("Can these rows be trusted? A 2 · D 1")).to_be_visible()
@@ -86,7 +86,7 @@ def test_a_point_of_attention_is_pinned_to_its_samples(browser: Browser, address
 
 
 @pytest.mark.soak
-def test_a_click_that_nobody_was_called_back_for_is_not_lost(browser: Browser, file: Path) -> None:
+def test_a_click_without_a_callback_is_not_lost(browser: Browser, file: Path) -> None:
     with served(file, script="tests/e2e/uncalled.py") as address, opened(browser, f"{address}/attention") as visit:
         page = visit.page
         settled(page)
@@ -98,7 +98,7 @@ def test_a_click_that_nobody_was_called_back_for_is_not_lost(browser: Browser, f
 
 
 def _the_largest_context_and_batch_of_a_model(page: Page) -> None:
-    """In fp32 1,024 tokens fit and in bf16 1,536, predicted 64 further; of sequences 24, in 8 GiB."""
+    """In fp32 1,024 tokens fit and in bf16 1,536, predicted 64 further; 24 sequences fit, in 8 GiB."""
     context, batch = drawn(page, "frontier-context"), drawn(page, "frontier-batch")
     assert sorted(context["largest that fits"]) == [1024, 1536]
     assert sorted(context["predicted"]) == [1088, 1600]
@@ -111,7 +111,7 @@ def _the_largest_context_and_batch_of_a_model(page: Page) -> None:
 
 @pytest.mark.soak
 def test_a_peak_is_pinned_to_its_phases(browser: Browser, address: str) -> None:
-    """And the link of the page visited next writes its own default choices, none of this page's."""
+    """The link of the next page has that page's default choices, and none of this page's."""
     with opened(browser, f"{address}/peak-memory?cell=00000000-0000-7000-8000-000000000000") as visit:
         page = visit.page
         expect(
@@ -139,7 +139,7 @@ def test_a_peak_is_pinned_to_its_phases(browser: Browser, address: str) -> None:
     assert not {"memory-mode", "peak-parts-as", "cell"} & set(asked)
 
 
-def test_what_was_recorded_of_one_cell(file: Path) -> None:
+def test_the_recording_of_one_cell(file: Path) -> None:
     (first, *_), (plain, *_) = load_attention(file, Selection()), load_peaks(file, Selection())
     forward = [
         sample.duration_ms for sample in load_samples(file, "attention", first.cell_id) if sample.phase == "forward"

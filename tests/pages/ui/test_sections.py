@@ -1,4 +1,4 @@
-"""The way through a page: contents, folded cards that a link opens, and filters in force as chips."""
+"""Finding one's way on a page: contents, folded cards that a link opens, and active filters as chips."""
 
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def test_the_contents_name_every_heading(file: Path, monkeypatch: pytest.MonkeyP
     assert [part.split('"')[1] for part in contents.split("<a ")[1:]] == [f"#{node.proto.anchor}" for node in headings]
 
 
-def test_a_filter_in_force_is_a_chip_that_takes_it_off(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_active_filter_is_a_chip_that_removes_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = opened(file, "training-step", monkeypatch, precision=["bf16"], context=["64", "128"])
     chips = {plain(button.label): button for button in page.main.button if str(button.key).startswith("_chip-")}
     assert list(chips) == ["Context: 64", "Context: 128", "Precision: bf16"]
@@ -63,7 +63,7 @@ def test_a_filter_in_force_is_a_chip_that_takes_it_off(file: Path, monkeypatch: 
     assert "Context: 64" not in [plain(button.label) for button in page.main.button]
 
 
-def test_a_page_shows_the_filters_that_it_heeds_and_keeps_the_others(
+def test_a_page_shows_the_filters_that_it_uses_and_keeps_the_others(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = opened(file, "attention", monkeypatch, precision=["bf16"])
@@ -74,8 +74,8 @@ def test_a_page_shows_the_filters_that_it_heeds_and_keeps_the_others(
     assert page.session_state["precision"] == ["bf16"]
 
 
-def test_filters_are_offered_to_be_cleared_where_there_are_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the page's address, too, which a widget takes up again when it has no state."""
+def test_active_filters_can_be_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This includes those of the page's address, which a widget reads again when it has no state."""
     of = rows.run(label="one")
     file = rows.store(tmp_path / "r.duckdb", of, [rows.ok(of, rows.asked(context=length)) for length in (64, 128)])
     assert "Clear filters" not in labels(opened(file, "mixed-precision", monkeypatch))
@@ -86,7 +86,7 @@ def test_filters_are_offered_to_be_cleared_where_there_are_any(tmp_path: Path, m
     assert not [label for label in labels(page) if ":" in label or label == "Clear filters"]
     page = opened(file, "mixed-precision", monkeypatch, run=[run.name])
     next(button for button in page.main.button if str(button.key).startswith("_chip-")).click().run()
-    assert f"Run: {run.name}" not in labels(page), "a chip takes the run off, too"
+    assert f"Run: {run.name}" not in labels(page), "a chip removes the run, too"
 
 
 def labels(page: AppTest) -> list[str]:
