@@ -6,12 +6,17 @@
 Times are those of whole steps. The rounds of a cell are those of one run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
+import duckdb
+
+from runner.analysis.audit.drift import find_drifts
+from runner.analysis.audit.findings import Drift
 from runner.results import Noise, RepeatedCell, Repetition, RoundTime
 from runner.results.times import find_bound, pool_bounds
 from runner.schema import TABLES, Cell, Phase
@@ -20,6 +25,7 @@ from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import MACHINE
 from runner.store.queries.times import NoiseKind, load_noise
+from runner.store.remembered import remember
 
 #: The tables of timed cells, and the phase that stands for a whole cell.
 TIMED = tuple(name for name, table in TABLES.items() if table.timed)
@@ -73,22 +79,37 @@ def load_known_noise(path: Path) -> list[KnownNoise]:
     ]
 
 
-def load_repeated(path: Path, runs: Sequence[UUID] | None = None) -> list[RepeatedCell]:
-    """Returns every cell that a run measured in several processes, by the order of the runs: of these runs, or of all.
-    Leaves out damaged tables."""
-    chosen = "true" if runs is None else "list_contains($runs, run_id)"
-    parameters = {} if runs is None else {"runs": list(runs)}
-    cells: list[RepeatedCell] = []
+def load_repeated(path: Path) -> list[RepeatedCell]:
+    """Returns every cell that a run measured in several processes, by the order of the runs. Leaves out damaged
+    tables."""
     with open_reader(path, damaged="empty") as reader:
-        for name in TIMED:
-            table = TABLES[name]
-            key = ", ".join(f"m.{column}" for column in table.key)
-            stated = is_stated(table, prefix="s.")
-            sql = _ROUNDS.format(table=name, stated=stated, key=key, chosen=chosen)
-            groups: dict[tuple[UUID, Cell], list[_Row]] = {}
-            for row in fetch(reader, sql, parameters, kind=_Row, cell=table.cell):
-                groups.setdefault((row.run_id, row.cell), []).append(row)
-            cells += [_gather(name, rows) for rows in groups.values() if len(rows) > 1]
+        return _load_repeated(reader, chosen="true")
+
+
+def load_drifts(path: Path, runs: Iterable[UUID]) -> Mapping[UUID, Sequence[Drift]]:
+    """Returns the changes of the machine during each of these runs, computed once for each state of the file. Leaves
+    out damaged tables."""
+    ordered = sorted(runs)
+    with open_reader(path, damaged="empty") as reader:
+        return remember(reader, f"drifts of {ordered}", partial(_compute_drifts, reader, ordered))
+
+
+def _compute_drifts(reader: duckdb.DuckDBPyConnection, runs: list[UUID]) -> Mapping[UUID, Sequence[Drift]]:
+    return find_drifts(_load_repeated(reader, chosen="list_contains($runs, run_id)", runs=runs))
+
+
+def _load_repeated(reader: duckdb.DuckDBPyConnection, *, chosen: str, **parameters: list[UUID]) -> list[RepeatedCell]:
+    """Returns the repeated cells of the rows that the condition `chosen` holds for."""
+    cells: list[RepeatedCell] = []
+    for name in TIMED:
+        table = TABLES[name]
+        key = ", ".join(f"m.{column}" for column in table.key)
+        stated = is_stated(table, prefix="s.")
+        sql = _ROUNDS.format(table=name, stated=stated, key=key, chosen=chosen)
+        groups: dict[tuple[UUID, Cell], list[_Row]] = {}
+        for row in fetch(reader, sql, parameters, kind=_Row, cell=table.cell):
+            groups.setdefault((row.run_id, row.cell), []).append(row)
+        cells += [_gather(name, rows) for rows in groups.values() if len(rows) > 1]
     return cells
 
 

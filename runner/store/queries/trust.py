@@ -13,13 +13,12 @@ from uuid import UUID
 
 import duckdb
 
-from runner.analysis.audit.drift import find_drifts
 from runner.analysis.audit.findings import Audited, Finding, RowContext
 from runner.analysis.audit.grades import FAULT_PHASES, judge
 from runner.analysis.audit.pair_rules import FAULT_RULES, PAIR_RULES, judge_together
 from runner.schema import AttentionRow, MemoryRow, RunRow, StepRow, TelemetryRow, TimingRow
 from runner.store.database import open_reader
-from runner.store.queries.noise import load_repeated
+from runner.store.queries.noise import load_drifts
 from runner.store.queries.raw import fetch_rows
 from runner.store.queries.steps import STEP_MS
 
@@ -75,7 +74,7 @@ def _judge_cells(path: Path, cells: tuple[UUID, ...], table: str, *, depth: Dept
         timings = _group_by_cell(fetch_rows(reader, TimingRow, source))
         runs = {row.run_id: row for row in fetch_rows(reader, RunRow, "runs SEMI JOIN seen USING (run_id)")}
         telemetry, steps = _load_measured(reader) if depth == "all" else ({}, {})
-    drifts = find_drifts(load_repeated(path, list(runs))) if depth == "all" else {}
+    drifts = load_drifts(path, runs) if depth == "all" else {}
     known = [
         (row, RowContext(
             step_ms=steps.get(row.cell_id, ()), timings={item.phase: item for item in timings.get(row.cell_id, ())},
