@@ -32,7 +32,7 @@ from runner.engines.local import LocalEngine
 from runner.formats import format_number
 from runner.plan.planning import Request
 from runner.plan.repeats import ROUNDS
-from runner.results.times import Clock, Noise, RoundTime, pool_bounds
+from runner.results.times import Clock, Noise, RoundTime, find_bound, pool_bounds
 from runner.schema import Attention, AttentionCell, Bound, Cell, StepCell
 from runner.schema.sizes import size_named
 from runner.store.database import open_reader
@@ -112,10 +112,14 @@ def widen(cell: StepCell, *, multiple: int = 64) -> StepCell:
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """One cell in one process: what bounds it, and the times of its whole steps by each clock."""
+    """One cell in one process: the times of its whole steps by each clock."""
 
-    bound: Bound | None
     times: Mapping[Clock, RoundTime]
+
+    def bound(self, clock: Clock) -> Bound | None:
+        """Returns what bounds the time by this clock."""
+        ms, device_ms = (self.times[name].median_ms if name in self.times else None for name in (clock, "device"))
+        return find_bound(ms, device_ms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,14 +131,10 @@ class Kind:
     key: str
     processes: tuple[Process, ...]
 
-    @property
-    def bound(self) -> Bound | None:
-        return bound_of(self.processes)
 
-
-def bound_of(processes: Sequence[Process]) -> Bound | None:
-    """Returns what bounds a cell: the host, if it does so in any process."""
-    return pool_bounds(one.bound for one in processes)
+def bound_of(processes: Sequence[Process], clock: Clock) -> Bound | None:
+    """Returns what bounds a cell's time by this clock: the host, if it does so in any process."""
+    return pool_bounds(one.bound(clock) for one in processes)
 
 
 def load_kinds(db: Path) -> list[Kind]:
@@ -143,16 +143,16 @@ def load_kinds(db: Path) -> list[Kind]:
     with open_reader(db) as reader:
         for table in ("steps", "attention"):
             rows = reader.execute(
-                f"SELECT c.run_id, c.cell_key, c.bound, t.n, t.low_ms, t.high_ms, t.median_ms, t.loop_ms, t.device_ms "
+                f"SELECT c.run_id, c.cell_key, t.n, t.low_ms, t.high_ms, t.median_ms, t.loop_ms, t.device_ms "
                 f"FROM {table} c JOIN timings t USING (cell_id) WHERE c.status = 'ok' AND t.phase = 'step' "
                 "ORDER BY c.run_id, c.round, c.cell_id"
             ).fetchall()
-            for run, key, bound, n, low, high, *values in rows:
+            for run, key, n, low, high, *values in rows:
                 known = [(clock, ms) for clock, ms in zip(CLOCKS, values, strict=True) if ms]
                 times = {clock: RoundTime(median_ms=ms, n=n) for clock, ms in known}
                 if "step" in times:
                     times["step"] = replace(times["step"], low_ms=low, high_ms=high)
-                found.setdefault((str(run), table, key), []).append(Process(bound=bound, times=times))
+                found.setdefault((str(run), table, key), []).append(Process(times=times))
     return [
         Kind(run=run, table=table, key=key, processes=tuple(processes))
         for (run, table, key), processes in found.items()
@@ -165,7 +165,7 @@ def noise_beside(kind: Kind, kinds: Sequence[Kind], sides: Sequence[Sequence[Pro
     of the run and table, each in ROUNDS rounds, and of the sides themselves."""
     beside = [one.processes[:ROUNDS] for one in kinds if (one.run, one.table) == (kind.run, kind.table) and one != kind]
     cells = [
-        TimedCell(key="", table=kind.table, bound=bound_of(found), times=_times(found, clock), seconds=0.0)
+        TimedCell(key="", table=kind.table, bound=bound_of(found, clock), times=_times(found, clock), seconds=0.0)
         for found in (*beside, *sides)
     ]
     return {bound: noise for (_, bound), noise in measure_noise(cells).items()}
@@ -184,7 +184,7 @@ def is_decided(sides: Sides, noises: Noises, clock: Clock) -> bool | None:
     times = [_times(side, clock) for side in sides]
     if not all(times):
         return None
-    a, b = (estimate(found, noises.get(bound_of(side))) for found, side in zip(times, sides, strict=True))
+    a, b = (estimate(found, noises.get(bound_of(side, clock))) for found, side in zip(times, sides, strict=True))
     return ratio(a, b).outcome != "same"
 
 
@@ -199,7 +199,7 @@ def split_evenly(processes: Sequence[Process], size: int) -> Iterator[Sides]:
 def take_default(processes: Sequence[Process], noises: Noises) -> Sequence[Process]:
     """Returns as many of the first processes as `--rounds auto` measures: until the interval is narrow enough."""
     for count in range(1, min(MAX_ROUNDS, len(processes))):
-        bound, times = bound_of(processes[:count]), _times(processes[:count], "step")
+        bound, times = bound_of(processes[:count], "step"), _times(processes[:count], "step")
         cell = TimedCell(key="", table="steps", bound=bound, times=times, seconds=0)
         if half_width(cell, noises.get(bound)) <= ENOUGH:
             return processes[:count]
@@ -229,8 +229,9 @@ def judge_equal(kinds: Sequence[Kind], clock: Clock) -> Iterator[Result]:
             for sides in split(kind):
                 decided = is_decided(sides, noise_beside(kind, kinds, sides, clock), clock)
                 if decided is not None:
-                    pairs[kind.bound or "all"] += 1
-                    wrong[kind.bound or "all"] += decided
+                    bound = bound_of(kind.processes, clock) or "all"
+                    pairs[bound] += 1
+                    wrong[bound] += decided
         if total := pairs.total():
             share = wrong.total() / total
             parts = ", ".join(f"{name} {wrong[name]} of {pairs[name]}" for name in sorted(pairs))
@@ -257,15 +258,15 @@ def judge_power(kinds: Sequence[Kind], pair: tuple[StepCell, StepCell], clock: C
             a, b = (take_default(order.sample(kind.processes, len(kind.processes)), noises) for kind in (one, other))
             found += bool(is_decided((a, b), noise_beside(one, rest, (a, b), clock), clock))
             used += [len(a), len(b)]
-        share, is_device = found / REPETITIONS, one.bound == "device"
+        share, bound = found / REPETITIONS, bound_of(one.processes, clock)
         medians = [statistics.median(t.median_ms for t in _times(kind.processes, clock)) for kind in (one, other)]
         work = step_flops(wider) / step_flops(base) - 1
         yield Result(
             name=f"{work:.1%} more work found, {CLOCKS[clock]}, {base.precision} {base.backend}",
             figure=f"{share:.0%} of {REPETITIONS} ({medians[1] / medians[0] - 1:+.1%} of time, bound by "
-            f"{one.bound or 'the CPU'}, {statistics.fmean(used):.1f} rounds)",
-            goal=f"at least {MIN_FOUND:.0%}" if is_device else "",
-            met=share >= MIN_FOUND if is_device else None,
+            f"{bound or 'the CPU'}, {statistics.fmean(used):.1f} rounds)",
+            goal=f"at least {MIN_FOUND:.0%}" if bound == "device" else "",
+            met=share >= MIN_FOUND if bound == "device" else None,
         )
 
 
@@ -282,6 +283,7 @@ def run(seconds: float = SECONDS, db: Path | None = None) -> list[Result]:
         for clock in CLOCKS:
             if times := _times(kind.processes, clock):
                 medians = " ".join(format_number(time.median_ms) for time in times)
-                print(f"{kind.table} {kind.key} {kind.bound or ''} {clock}: {medians}", file=sys.stderr)
+                bound = bound_of(kind.processes, clock) or ""
+                print(f"{kind.table} {kind.key} {bound} {clock}: {medians}", file=sys.stderr)
     judged = [result for clock in CLOCKS for result in judge_equal(kinds, clock)]
     return judged + [result for pair in pairs for clock in CLOCKS for result in judge_power(kinds, pair, clock)]
