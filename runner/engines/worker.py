@@ -8,6 +8,7 @@ Messages are tuples: ("doing", phase), then one of ("measured", Measurement), ("
 own group, so that the compilers it starts end with it, and it ends when the sweep does, however the sweep ended.
 """
 
+import gc
 import multiprocessing
 import os
 import pkgutil
@@ -33,6 +34,7 @@ from runner.measure.timing.ahead import run_first_step
 def work(pipe: Connection, job: Job | CeilingJob | CompileJob | OwnModelJob | str, log: str) -> None:
     """Measures `job`, or describes the machine where `job` names a device. All output goes to the file `log`."""
     _isolate(log)
+    gc.freeze()  # what was imported before is not walked by every collection: 0.1 s each, two or three in a cell
     try:
         if isinstance(job, str):
             pipe.send(("described", describe(job)))
