@@ -10,6 +10,7 @@ max-autotune is left out, because it chooses kernels by timing them, which needs
 
 import shutil
 from collections.abc import Callable, Iterable
+from itertools import accumulate
 from pathlib import Path
 
 from runner.engines.engine import Engine
@@ -72,8 +73,16 @@ class Ahead:
         )
 
 
+def select_reached(items: Iterable[Expected], *, budget_s: float) -> list[Expected]:
+    """Returns the first of these cells, which together are predicted to take no longer than the budget."""
+    known = list(items)
+    ends = accumulate(item.predicted.seconds for item in known)
+    return [item for item, end_s in zip(known, ends, strict=True) if end_s <= budget_s]
+
+
 def choose_compiled(items: Iterable[Expected]) -> list[Expected]:
-    """Returns the cells to compile, one of those that differ only in how carefully they are measured."""
+    """Returns the cells to compile, one of those that differ only in how carefully they are measured; the longest come
+    first, so that none of them runs on alone at the end."""
     chosen: dict[object, Expected] = {}
     for item in items:
         cell = item.planned.cell
@@ -81,4 +90,4 @@ def choose_compiled(items: Iterable[Expected]) -> list[Expected]:
         if backend.startswith("compiled") and backend != "compiled-max-autotune":
             question = tuple(getattr(cell, name) for name in table_of(cell).question)
             chosen.setdefault((type(cell), question, getattr(cell, "compile_cache", "")), item)
-    return list(chosen.values())
+    return sorted(chosen.values(), key=lambda item: -item.predicted.seconds)

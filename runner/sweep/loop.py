@@ -29,7 +29,7 @@ from runner.store import history
 from runner.store.history import MeasuredRound
 from runner.store.spool import Spool
 from runner.store.writable import check_writable
-from runner.sweep.ahead import Ahead
+from runner.sweep.ahead import Ahead, select_reached
 from runner.sweep.machine_lock import lock_machine
 from runner.sweep.prepare import Expected, Prepared, Settings, new_run, prepare
 from runner.sweep.rounds import FurtherRounds
@@ -130,7 +130,7 @@ class Sweep:
         self._measure_ceilings("start")
 
     def _compile_ahead(self, left: Collection[Expected]) -> None:
-        """Compiles what can be compiled before it is timed."""
+        """Compiles what can be compiled before it is timed, of the cells that the budget is predicted to reach."""
         began = time.monotonic()
 
         def beat(ended: int, number: int) -> None:
@@ -140,11 +140,12 @@ class Sweep:
             if time.monotonic() - self.beat_at > HEARTBEAT_SECONDS:
                 self._update_plan(self.positions[first.id])
 
+        budget_s = self._budget_left()
         count = self.ahead.compile(
-            left,
+            select_reached(left, budget_s=budget_s),
             self.engine,
             make_job=lambda item: self._make_job(item, new_id()),
-            timeout_s=min(self.settings.timeout_s, self._budget_left()),
+            timeout_s=min(self.settings.timeout_s, budget_s),
             beat=beat,
         )
         if count:

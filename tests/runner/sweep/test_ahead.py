@@ -1,5 +1,6 @@
 """Compiling cells ahead of their turn, in real processes; a CPU's cores stand for the idle ones beside a GPU."""
 
+import math
 import multiprocessing
 import os
 import re
@@ -18,17 +19,17 @@ from runner.job import CompileJob, Job
 from runner.plan.planning import Planned
 from runner.schema import AttentionCell, Cell, new_id
 from runner.schema.steps import StepCell
-from runner.sweep.ahead import choose_compiled
+from runner.sweep.ahead import choose_compiled, select_reached
 from runner.sweep.prepare import Expected
 from tests.command import TINY, rows, run, tiny
 
 Ends = Callable[[Connection], None]
 
 
-def expected(cell: Cell) -> Expected:
+def expected(cell: Cell, seconds: float = 1.0) -> Expected:
     return Expected(
         planned=Planned(cell=cell, experiment="compile", round=0),
-        predicted=Prediction(step_flops=1, seconds=1.0, peak_bytes=1),
+        predicted=Prediction(step_flops=1, seconds=seconds, peak_bytes=1),
     )
 
 
@@ -41,6 +42,19 @@ def test_each_compilable_cell_is_compiled_once() -> None:
     )
     chosen = choose_compiled(map(expected, (eager, compiled, carefully, tuned, cold, attention)))
     assert [item.planned.cell for item in chosen] == [compiled, cold, attention]
+
+
+def test_the_longest_is_compiled_first() -> None:
+    short, long = (tiny(backend="compiled", layers=layers) for layers in (1, 3))
+    chosen = choose_compiled([expected(short, 2.0), expected(long, 9.0)])
+    assert [item.planned.cell for item in chosen] == [long, short]
+
+
+def test_only_cells_within_the_budget_are_compiled() -> None:
+    cells = [expected(tiny(layers=layers), 10.0) for layers in (1, 2, 3)]
+    assert select_reached(cells, budget_s=25.0) == cells[:2]
+    assert select_reached(cells, budget_s=math.inf) == cells
+    assert select_reached(cells, budget_s=9.0) == []
 
 
 # ----------------------------------------------------------------------------------------------------- at the same time
