@@ -23,6 +23,8 @@ from runner.formats import format_number
 from runner.schema import Phase
 
 _SYMBOLS: dict[Phase, str] = {"forward": "circle", "backward": "diamond", "step": "square"}
+#: The width of a letter below an axis, as a share of that axis on a phone.
+LETTER = 0.025
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,15 +129,31 @@ def _parameter_axis(names: Mapping[int, str]) -> dict[str, Any]:
     """Returns a log axis of parameters with the sizes at their counts, and room beside them."""
     low, high = (math.log10(end(names, default=1)) for end in (min, max))
     room = max(0.08 * (high - low), 0.15)
+    sizes = sorted(names)
+    places = [(math.log10(size) - low + room) / (high - low + 2 * room) for size in sizes]
     return {
         "type": "log",
         "title": title_of("steps", "parameters"),
         "automargin": True,
         "showgrid": False,
         "range": [low - room, high + room],
-        "tickvals": list(names),
-        "ticktext": [f"{name}<br>{format_short(size)}" for size, name in names.items()],
+        "tickangle": 0,
+        "tickvals": sizes,
+        "ticktext": _stagger([f"{names[size]}<br>{format_short(size)}" for size in sizes], places),
     }
+
+
+def _stagger(labels: Sequence[str], places: Sequence[float]) -> list[str]:
+    """Returns labels of two lines, each lowered until it does not overlap another. `places` are shares of the axis, in
+    ascending order."""
+    ends: list[float] = []
+    staggered = []
+    for label, place in zip(labels, places, strict=True):
+        half = LETTER * max(map(len, label.split("<br>"))) / 2
+        row = next((row for row, end in enumerate(ends) if end < place - half), len(ends))
+        ends[row : row + 1] = [place + half]
+        staggered.append("<br>" * 2 * row + label)
+    return staggered
 
 
 def _geometric_means(rows: Sequence[SpeedupDot]) -> dict[int, float]:

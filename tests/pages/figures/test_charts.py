@@ -129,6 +129,14 @@ def test_host_bound_pairs_have_rings_and_a_note_in_their_tooltips() -> None:
     assert not traces(speedups.speedup_dots(dots(), variant="bf16"), name="bound by the host on a side")
 
 
+def test_names_of_models_of_nearly_one_size_do_not_overlap() -> None:
+    """Ten letters are a quarter of the axis wide: names at 0.50 and 0.55 overlap, those at 0.10 and 0.50 do not."""
+    labels = [f"ten-letter<br>{number}B" for number in range(5)]
+    first, second, lowered, lower_still, free = speedups._stagger(labels, [0.10, 0.50, 0.55, 0.57, 0.76])
+    assert (first, second, free) == (labels[0], labels[1], labels[4])
+    assert (lowered, lower_still) == ("<br><br>" + labels[2], "<br><br><br><br>" + labels[3])
+
+
 def test_speedup_trend_joins_geometric_means() -> None:
     """The speedups 2 and ½ cancel out."""
     figure = speedups.speedup_trend(dots(), variant="bf16")
