@@ -34,7 +34,7 @@ class Settings:
     """How a sweep or a frontier search runs, apart from what it measures. `timeout_s` is for one cell or trial; no cell
     is started after `budget_s`. `joins` is a run of which the cells become further rounds, where machine, torch and
     commit are those of that run; elsewhere they get a run of their own. `on` are the types of device that the `engine`
-    is to use; all if it is empty."""
+    is to use; all if it is empty. `command` is the command line of the run, where that is not the runner's own."""
 
     db: Path
     device: str = "auto"
@@ -47,6 +47,7 @@ class Settings:
     joins: UUID | None = None
     engine: str = "local"
     on: tuple[str, ...] = ()
+    command: str | None = None
 
     def torch_device(self, machine: Mapping[str, Any]) -> str:
         """Returns the device string for the workers; `auto` is the device that the machine described."""
@@ -124,7 +125,7 @@ def new_run(
         sweep_key=sweep_key,
         label=settings.label,
         preset=preset,
-        argv=shlex.join(["python", "-m", "runner", *sys.argv[1:]]),
+        argv=settings.command or shlex.join(["python", "-m", "runner", *sys.argv[1:]]),
         started_at=utc_now(),
         **machine,
     )

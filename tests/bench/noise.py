@@ -76,7 +76,7 @@ def make_cells(device: str) -> tuple[list[Cell], list[tuple[StepCell, StepCell]]
         short = [_attention(name, 256, precision="fp32", max_seconds=1.0) for name in ("naive", "sdpa")]
         return [*toys, *short], [(toys[2], widen(toys[2]))]
     steps = [
-        _step(size, 512, mode=mode, precision=precision, backend=backend, min_steps=6, max_seconds=1.0, **FAST)
+        _step(size, 512, mode=mode, precision=precision, backend=backend, max_seconds=1.0, **FAST)
         for size, mode, backend, precisions in CUDA_KINDS
         for precision in precisions
     ]
@@ -276,7 +276,9 @@ def run(seconds: float = SECONDS, db: Path | None = None) -> list[Result]:
     cells, pairs = make_cells(LocalEngine().describe("auto")["device"])
     if seconds > 0:
         request = Request(cells=(*cells, *(wider for _, wider in pairs)), rounds=PROCESSES)
-        sweep(request, Settings(db=path, budget_s=seconds, ceilings=False), watcher=PlainLines(console, db=path))
+        command = f"python -m tests.bench noise --seconds {seconds:g}"
+        settings = Settings(db=path, label="noise", budget_s=seconds, ceilings=False, command=command)
+        sweep(request, settings, watcher=PlainLines(console, db=path))
     print(f"rows: {path}", file=sys.stderr)
     kinds = load_kinds(path)
     for kind in kinds:
