@@ -70,6 +70,7 @@ def test_a_published_table_with_measured_rows(browser: Browser, address: str) ->
         expect(visit.page.get_by_text("Published, on RTX PRO 6000 WK.")).to_be_visible()
 
 
+@pytest.mark.soak
 def test_the_page_fits_every_width(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/published", width=390) as visit:
         for width in at_widths(visit.page, 390, 1400):

@@ -161,7 +161,9 @@ def boxes_of(page: AppTest) -> list[Any]:
     return [box for box in page.expander if box.label == WHY]
 
 
-@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize(
+    "address", [pytest.param(page, marks=[pytest.mark.soak] if page == "report" else []) for page in ADDRESSES]
+)
 def test_every_sentence_of_every_page_opens_to_the_query_for_its_rows(
     everything: Path, reversed_rows: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,7 @@ def test_the_noise_of_real_processes(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("stepscope-noise-*")), "nothing is stored"
 
 
+@pytest.mark.soak
 def test_a_device_that_is_missing_is_one_clear_error() -> None:
     done = CliRunner().invoke(app, ["doctor", "--noise", "--device", "tpu"])
     assert done.exit_code == 2

@@ -130,7 +130,9 @@ def _replace(path: Path, statement: str) -> None:
         con.execute(statement)
 
 
-@pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.soak] if kind != "cut short" else []) for kind in BROKEN]
+)
 def test_a_broken_file_is_named_and_the_others_are_read(folder: Path, kind: str) -> None:
     make, words = BROKEN[kind]
     make(folder / "node1.duckdb")

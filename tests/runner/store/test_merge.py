@@ -119,17 +119,18 @@ def fleet(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_folder_is_merged_once(tmp_path: Path, fleet: Path) -> None:
+@pytest.mark.parametrize("inside", [pytest.param(False, marks=pytest.mark.soak), True])
+def test_a_folder_is_merged_once(tmp_path: Path, fleet: Path, inside: bool) -> None:
     """The file to merge into may be in the same folder."""
-    for db in (tmp_path / "all.duckdb", fleet / "all.duckdb"):
-        done = run("merge", str(fleet), db=db)
-        assert done.returncode == 0, done.stdout
-        assert [line.partition(": ")[2][:25] for line in done.stdout.splitlines()[:3]] == [
-            f"1 run, cells: {cells} of steps;" for cells in (1, 2, 3)
-        ]
-        assert len(content(db, "steps")) == 6
-        assert f"3 files, 0 rows added to {db}." in run("merge", str(fleet), db=db).stdout
-        assert len(content(db, "runs")) == 3
+    db = (fleet if inside else tmp_path) / "all.duckdb"
+    done = run("merge", str(fleet), db=db)
+    assert done.returncode == 0, done.stdout
+    assert [line.partition(": ")[2][:25] for line in done.stdout.splitlines()[:3]] == [
+        f"1 run, cells: {cells} of steps;" for cells in (1, 2, 3)
+    ]
+    assert len(content(db, "steps")) == 6
+    assert f"3 files, 0 rows added to {db}." in run("merge", str(fleet), db=db).stdout
+    assert len(content(db, "runs")) == 3
 
 
 def test_a_refused_file_does_not_block_the_others(tmp_path: Path, fleet: Path) -> None:

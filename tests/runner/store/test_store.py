@@ -55,7 +55,7 @@ def tricky(column: Column) -> Sequence[Any]:
     return column.choices or TRICKY[column.type]
 
 
-@pytest.mark.parametrize("ingested", [False, True])
+@pytest.mark.parametrize("ingested", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_every_type_arrives_unchanged(db: Path, ingested: bool) -> None:
     cell_id = new_id()
     tables = {name: table for name, table in TABLES.items() if table.stored}
