@@ -118,8 +118,10 @@ def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
             hoverinfo="skip",
         )
     figure.add_hline(y=1, line={"color": FAINT, "width": 2})
-    figure.update_layout(**layout(height=360, state=f"trend-{variant}"))
-    figure.update_xaxes(**_parameter_axis({row.parameters: row.size for row in usable if row.parameters}))
+    axis = _parameter_axis({row.parameters: row.size for row in usable if row.parameters})
+    lines = max((label.count("<br>") + 1 for label in axis["ticktext"]), default=2)
+    figure.update_layout(**layout(height=330 + 15 * lines, state=f"trend-{variant}"))
+    figure.update_xaxes(**axis)
     values = (value for row in usable for value in _interval(row))
     figure.update_yaxes(**ratio_axis(values), title=f"Speedup of {variant} (×, log)")
     return figure
