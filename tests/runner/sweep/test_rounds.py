@@ -223,7 +223,8 @@ def test_undecided_cells_get_further_rounds_between_those_of_the_canary(db: Path
     counts = Counter(context for context, _ in found)
     assert set(found) == {(context, number) for context, count in counts.items() for number in range(count)}
     assert len(found) == len(set(found))
-    assert all(2 <= counts[context] <= 5 for context in (16, 24))
+    # There is time for the faster of the two at least: all further rounds may take half of what the first took.
+    assert 2 <= max(counts[16], counts[24]) <= 5
     assert rows(db, "SELECT count(DISTINCT run_id) AS runs FROM steps") == [{"runs": 1}]
     assert rows(db, "FROM plan") == []
 

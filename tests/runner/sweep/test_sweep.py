@@ -215,10 +215,12 @@ def test_out_of_budget_is_exit_1(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_a_reader_during_a_sweep_sees_complete_cells(tmp_path: Path) -> None:
+    """Its cells take so long that the slowest reader sees the plan of several."""
     db = tmp_path / "results.duckdb"
-    run("sweep", *FIVE, "--budget", "0.3s", db=db)
+    words = (*FIVE, "--steps", "300", "--max-steps", "300", "--max-seconds", "100")
+    run("sweep", *words, "--budget", "0.3s", db=db)
     kept = len(load_visible(db))
-    process = start("sweep", *FIVE, db=db)
+    process = start("sweep", *words, db=db)
     count, beats = 0, set()
     while process.poll() is None:
         time.sleep(0.1)
@@ -230,7 +232,7 @@ def test_a_reader_during_a_sweep_sees_complete_cells(tmp_path: Path) -> None:
             )
         except DatabaseMissing:
             continue
-        assert all((row["timings"], row["samples"]) == (6, 6 * 4) for row in cells), (
+        assert all((row["timings"], row["samples"]) == (6, 6 * 301) for row in cells), (
             "a cell is complete or not there at all"
         )
         assert len(cells) >= count, "no cell that was seen disappears"
@@ -245,7 +247,7 @@ def test_a_reader_during_a_sweep_sees_complete_cells(tmp_path: Path) -> None:
             assert all(row["status"] == "ok" for row in owed if row["state"] == "done")
             beats.add(owed[0]["heartbeat_at"])
     assert process.communicate()[0].count(" ok ") == 5 - kept
-    assert len(beats) > 3, "the plan is renewed while the sweep runs"
+    assert len(beats) > 1, "the plan is renewed while the sweep runs"
     assert None not in beats
     assert rows(db, "SELECT count(*) AS cells, count(DISTINCT run_id) AS runs FROM steps") == [{"cells": 5, "runs": 1}]
 
