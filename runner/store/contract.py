@@ -8,6 +8,7 @@ between 1970 and 9999, ids and key fields, and sizes whose products fit into 64 
 from a published table (`source`) may lack key fields. Limits: ids are not looked up.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from math import isfinite
 from pathlib import Path
@@ -40,7 +41,13 @@ def valid(table: Table, *, published: str) -> str:
     """Returns the SQL condition of a row that holds what the schema allows; NULL counts as false.
 
     `published` is a query of the ids of published runs."""
-    conditions = [_condition(column) for column in table.columns]
+    bounded: dict[tuple[type, tuple[float, float]], list[Column]] = {}
+    for column in table.columns:
+        if column.bounds is not None and _may_be_null(column):
+            bounded.setdefault((column.type, column.bounds), []).append(column)
+    single = {column for columns in bounded.values() for column in columns}
+    conditions = [_condition(column) for column in table.columns if column not in single]
+    conditions += [_all_inside(columns) for columns in bounded.values()]
     if table.key:
         conditions.append(f"({is_stated(table)} OR run_id IN ({published}))")
     conditions += [_fits(product) for product in _products(table)]
@@ -105,10 +112,23 @@ def _stated(table: Table, *, prefix: str = "") -> dict[str, str]:
     return stated | {name: f"({prefix}{name} IS NOT NULL OR {prefix}model_key IS NOT NULL)" for name in sized}
 
 
+def _all_inside(columns: Sequence[Column]) -> str:
+    """Returns the condition of columns that may be NULL and share their bounds. One for all is planned several times as
+    fast as one for each; NaN counts as greater than any number."""
+    assert columns[0].bounds is not None
+    low, high = (_number(columns[0], bound) for bound in columns[0].bounds)
+    names = ", ".join(column.name for column in columns)
+    return f"coalesce(least({names}) >= {low} AND greatest({names}) <= {high}, true)"
+
+
+def _may_be_null(column: Column) -> bool:
+    return column.nullable or column.asked
+
+
 def _condition(column: Column) -> str:
     """Returns the condition of one column; empty where its type allows every value."""
     inside = _inside(column)
-    if column.nullable or column.asked:
+    if _may_be_null(column):
         return f"({column.name} IS NULL OR {inside})" if inside else ""
     return inside or f"{column.name} IS NOT NULL"
 
@@ -146,7 +166,8 @@ def is_stated(table: Table, *, prefix: str = "") -> str:
 
 def _is_short(table: Table) -> str:
     """Returns the SQL condition of a row whose texts are at most MAX_TEXT_BYTES long."""
-    return " AND ".join(f"({_short_column(c)})" for c in table.columns if c.type is str and not c.choices) or "true"
+    texts = [f"strlen({c.name})" for c in table.columns if c.type is str and not c.choices]
+    return f"coalesce(greatest({', '.join(texts)}) <= {MAX_TEXT_BYTES}, true)" if texts else "true"
 
 
 def _short_column(column: Column) -> str:

@@ -211,6 +211,8 @@ def open_reader(
             yield con
         return
     spool = Spool(path := Path(db_path).absolute())
+    if not spool.files() and not spool.plans() and not path.exists():  # in this order: rows go from spool to file
+        raise _missing_error(path)
     # Nothing can leave the spool while its lock is shared, so no row is missed between the file and the spool.
     with (
         take_turn(spool, patience_s=READER_PATIENCE_S),
@@ -222,8 +224,8 @@ def open_reader(
             raise busy_error(path)
         if not path.exists():
             taken.shown = None
-            if not make_views(con, [Member(path=path)]):
-                raise DatabaseMissing(f"{path} does not exist.", do="Measure something: python -m runner sweep.")
+            if not make_views(con, [Member(path=path)], taken.views):
+                raise _missing_error(path)
             yield con
             return
         surveyed = survey(path, deadline=deadline)
@@ -232,11 +234,15 @@ def open_reader(
             surveyed = surveyed.readable()
         with attach(con, path, access="READ_ONLY", deadline=deadline):
             if taken.shown != state:
-                make_views(con, [Member(path=path, survey=surveyed)])
+                make_views(con, [Member(path=path, survey=surveyed)], taken.views)
                 mark_state(con, f"{state[0]} {state[2]}")
                 taken.shown = state
             with _explain_errors(path, surveyed):
                 yield con
+
+
+def _missing_error(path: Path) -> DatabaseMissing:
+    return DatabaseMissing(f"{path} does not exist.", do="Measure something: python -m runner sweep.")
 
 
 @contextlib.contextmanager

@@ -49,7 +49,7 @@ def open_fleet(
             else:
                 broken[file] = busy_error(file)
         _check_any(path, files, members, broken)
-        make_views(con, choose_files(con, members))
+        make_views(con, choose_files(con, members), {})
         try:
             yield con
         except (duckdb.Error, UnicodeDecodeError) as error:

@@ -26,12 +26,13 @@ KEPT = 4
 
 @dataclass(kw_only=True, eq=False)
 class Taken:
-    """A connection that can open `files`, and the state of the file that its views show; None as long as it has no
-    views."""
+    """A connection that can open `files`, its views by table, as SQL, and the state of the file that they show; None as
+    long as it has none."""
 
     files: tuple[Path, ...]
     con: DuckDBPyConnection
     opened: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    views: dict[str, str] = field(default_factory=dict)
     shown: object = None
 
 

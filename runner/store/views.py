@@ -1,6 +1,6 @@
 """The tables as a reader sees them: the rows of files and their spools as one view a table, in `memory.main`.
 
-    >>> make_views(con, [Member(path=path, survey=survey)])          # a file surveyed by `runner.store.survey`
+    >>> make_views(con, [Member(path=path, survey=survey)], {})      # a file surveyed by `runner.store.survey`
     >>> con.execute("SELECT count(*) FROM steps").fetchone()
     (44,)
 
@@ -42,16 +42,19 @@ class Member:
     left_to_others: tuple[str, ...] = ()
 
 
-def make_views(con: DuckDBPyConnection, members: Sequence[Member]) -> bool:
-    """Makes one view a table over all members, in place of those that the connection has; returns False when all spools
-    are empty."""
+def make_views(con: DuckDBPyConnection, members: Sequence[Member], made: dict[str, str]) -> bool:
+    """Makes one view a table over all members; returns False when all spools are empty.
+
+    `made` are the views that the connection has, by table, as SQL. Those that would be the same stay."""
     read = [member if member.waiting is not None else read_spool(con, member) for member in members]
     damaged = {name for member in members for name in member.survey.damaged}
     for table in TABLES.values():
         if table.name in damaged:
             con.execute(f"DROP VIEW IF EXISTS memory.main.{table.name}")
-            continue
-        con.execute(f"CREATE OR REPLACE VIEW memory.main.{table.name} AS {_view(table, read)}")
+            made.pop(table.name, None)
+        elif made.get(table.name) != (view := _view(table, read)):
+            con.execute(f"CREATE OR REPLACE VIEW memory.main.{table.name} AS {view}")
+            made[table.name] = view
     return any(member.waiting is not None for member in read)
 
 
