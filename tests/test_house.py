@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
@@ -61,15 +62,22 @@ WITH_TORCH = {"engines", "measure", "models"}
 PAGES_MAY = {"analysis", "errors", "experiments", "formats", "plan", "report", "results", "schema", "store", "visible"}
 
 
-def imported(path: Path) -> Iterator[str]:
-    """Yields the modules that a file names in its import statements, wherever in the file they are."""
-    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse((ROOT / path).read_text())
+
+
+@cache
+def imported(path: Path) -> tuple[str, ...]:
+    """Returns the modules that a file names in its import statements, wherever in the file they are."""
+    names: list[str] = []
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
+            names += [name.name for name in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (
-                [node.module] if node.module.count(".") > 1 else [f"{node.module}.{item.name}" for item in node.names]
-            )
+            whole = node.module.count(".") > 1
+            names += [node.module] if whole else [f"{node.module}.{item.name}" for item in node.names]
+    return tuple(names)
 
 
 def named(path: Path, *modules: str) -> set[str]:
@@ -144,7 +152,7 @@ WRITERS = ("st", "column", "expander", "lead", "place", "said")
 @pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] == "pages"], ids=str)
 def test_what_is_shown_as_markdown_is_a_constant_or_restricted(path: Path) -> None:
     """A run's label must not become a link: `pages.ui.markdown` defines which Markdown is allowed."""
-    for call in ast.walk(ast.parse((ROOT / path).read_text())):
+    for call in ast.walk(parsed(path)):
         match call:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=writer), attr=name), args=[first, *_]):
                 if writer in WRITERS and name in MARKDOWN:
@@ -176,7 +184,7 @@ def test_every_file_has_a_docstring_and_a_limited_length(path: Path) -> None:
     text = (ROOT / path).read_text()
     assert path.stem not in {"utils", "util", "common", "helpers", "misc"}
     assert len(text.splitlines()) <= 310
-    assert not text or ast.get_docstring(ast.parse(text)), "the docstring of a file says what it is for"
+    assert not text or ast.get_docstring(parsed(path)), "the docstring of a file says what it is for"
 
 
 @pytest.mark.parametrize("module", ["runner.schema", "runner.experiments", "runner.cli.main", "runner.store.history"])

@@ -1,7 +1,7 @@
 """Where the tests get a browser on a machine without one: apt-get, else Playwright's download, else an error of one
 line.
 
-Playwright tries its download five times, so the tests of it run in `make soak` only.
+They run in `make soak` only: Playwright tries its download five times.
 """
 
 import functools
@@ -47,6 +47,7 @@ def install(programs: Path, *, downloads: str = "http://localhost:1") -> subproc
     return subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True)
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(installed() is None, reason="there is no Chromium that apt-get could have installed")
 def test_apt_get_installs_it(programs: Path) -> None:
     link = shlex.join(["ln", "-sf", str(installed()), str(programs / "chromium-headless-shell")])

@@ -47,6 +47,7 @@ def test_cold_deep_link(browser: Browser, address: str) -> None:
         assert _labels(visit.page, "precision-speedup") == ["toy-128 · 64 tok"]
 
 
+@pytest.mark.soak
 def test_overview_has_an_address_too(browser: Browser, address: str) -> None:
     """The address leads to the root, where Streamlit has the first page, with all its parameters."""
     with opened(browser, f"{address}/overview?size=toy-128&coverage-as=Table") as visit:

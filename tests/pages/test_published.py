@@ -44,6 +44,7 @@ def test_a_page_over_published_tables_alone(published: Path, monkeypatch: pytest
     assert visit_words(published, address, {})
 
 
+@pytest.mark.soak
 def test_overview_counts_what_was_measured(both: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPSCOPE_DB", str(both))
     words = visit_words(both, "overview", {})

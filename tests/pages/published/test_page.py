@@ -84,6 +84,7 @@ def test_errors_and_corrected_values(file: Path) -> None:
     assert "Verdict: none of 5 rows survives, 3 in doubt and 2 wrong: tf32 as fp32, impossible ratio, subtr" in told
 
 
+@pytest.mark.soak
 def test_tables_of_the_file_come_before_the_shipped_ones(tmp_path: Path) -> None:
     db = rows.store(tmp_path / "results.duckdb", RUN, [rows.ok(RUN, SMALL)])
     import_file(REFERENCE / "002_attention_benchmarking.csv", db=db)
@@ -93,6 +94,7 @@ def test_tables_of_the_file_come_before_the_shipped_ones(tmp_path: Path) -> None
     assert "of 31 published tables that come with Stepscope" in shipped
 
 
+@pytest.mark.soak
 def test_peaks_are_shown_with_those_measured_here(tmp_path: Path) -> None:
     """44.8438 MiB at 256 tokens and a width of 16 is 1.12 times 40 MiB."""
     db = tmp_path / "results.duckdb"

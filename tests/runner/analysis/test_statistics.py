@@ -158,7 +158,7 @@ def test_the_detectable_difference_agrees_with_the_verdict(rounds: int) -> None:
         assert ratio(a, b).decided is (hair > 1)
 
 
-@pytest.mark.parametrize("rounds", [2, 3, 5, 8])
+@pytest.mark.parametrize("rounds", [2, 3, *(pytest.param(count, marks=pytest.mark.soak) for count in (5, 8))])
 @pytest.mark.parametrize("spread", [6.0, math.inf])
 def test_intervals_have_their_coverage_with_two_levels_of_variation(rounds: int, spread: float) -> None:
     """A sweep has eight cells; each process differs by 5% and each sample by 2%. The cells' own variances are equal, or

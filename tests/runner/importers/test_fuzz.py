@@ -124,7 +124,7 @@ KINDS = {
 
 @pytest.mark.parametrize("name", KINDS)
 def test_broken_files_are_imported_or_refused(tmp_path: Path, name: str) -> None:
-    ends = fuzz(KINDS[name], examples=60, folder=tmp_path)
+    ends = fuzz(KINDS[name], examples=25, folder=tmp_path)
     assert ends["refused"]
     assert ends["imported"]
     assert not ends["ended"]

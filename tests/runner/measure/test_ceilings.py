@@ -63,6 +63,7 @@ def best(work: Callable[[], object]) -> float:
     return min(times)
 
 
+@pytest.mark.soak
 def test_rates_are_those_of_this_machine(swept: Path) -> None:
     rates = {(row["moment"], row["name"]): row["flops_per_s"] or row["bytes_per_s"] for row in found(swept)}
     matrix = np.random.default_rng(0).standard_normal((512, 512), dtype=np.float32)

@@ -97,6 +97,7 @@ def test_a_sweep_skips_models_that_cannot_be_built_and_keeps_rows_of_those_that_
     assert children == (1,)
 
 
+@pytest.mark.soak
 def test_a_model_that_depends_on_its_data_is_planned_at_every_context(tmp_path: Path) -> None:
     """The Llama of transformers 5.23 is such a model: the meta device, on which operations are counted, has no data."""
     asking = own_file(
@@ -162,6 +163,7 @@ def test_the_plan_of_an_own_model_shows_its_cost(tmp_path: Path) -> None:
     assert "unknown" in done.stdout  # no formula gives its peak
 
 
+@pytest.mark.soak
 def test_a_configuration_of_an_unknown_model_is_one_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     for fields, said in (

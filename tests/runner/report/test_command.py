@@ -160,13 +160,6 @@ def runs_dry(words: list[str], db: Path) -> None:
     assert int(count[1]) > 0, words
 
 
-def test_a_command_of_each_experiment_runs_dry(attention: Path, tmp_path: Path) -> None:
-    first = {words[words.index("--experiment") + 1]: words for words in list_commands(attention, "2026")}
-    assert first.keys() == {"benchmark", "attention", "memory", "kernels", "numerics"}
-    for words in first.values():
-        runs_dry(words, tmp_path / "elsewhere.duckdb")
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize("edition", EDITIONS)
 @pytest.mark.parametrize("name", FILES)

@@ -132,7 +132,7 @@ def test_problems_that_cannot_be_repaired_are_reported_and_left(
     assert counts(file) == before
 
 
-@pytest.mark.parametrize("table", ["samples", "steps"])
+@pytest.mark.parametrize("table", [pytest.param("samples", marks=pytest.mark.soak), "steps"])
 def test_readable_rows_of_damaged_tables_are_kept(file: Path, table: str) -> None:
     before = counts(file)
     damaged = damage(file, table).read_bytes()
@@ -150,6 +150,7 @@ def test_readable_rows_of_damaged_tables_are_kept(file: Path, table: str) -> Non
     assert counts(file)[1] == left[1] + 1, "the repaired file can be written"
 
 
+@pytest.mark.soak
 def test_a_large_damaged_table_loses_only_rows_near_the_damage(file: Path) -> None:
     """A block of 256 KiB holds 2**15 numbers of 8 bytes, or a few more if they are packed: far fewer than the table's
     300,000."""
