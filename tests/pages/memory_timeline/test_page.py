@@ -1,8 +1,5 @@
-"""The page of the memory timeline as its readers see it: a real server, a real browser, a timeline computed by hand.
-
-The timeline of four blocks (`by_hand`) is, in MiB over µs: weights 8 from 0 on; an activation 16 in 100–700, another 4
-in 200–600, a temporary 2 in 300–400. So the total is 8, 24, 28, 30 (the peak, at 300), 28, 24 at 600, and 8 at 700.
-"""
+"""The page of the memory timeline as its readers see it: a real server, a real browser, a timeline computed by hand
+(`conftest.by_hand`)."""
 
 import pickle
 import re
@@ -13,100 +10,19 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from runner.importers.files import import_file
-from runner.schema import Category, TimelineRow
-from runner.store.queries.timelines import CATEGORIES, load_columns, load_largest_at, load_parts_at
+from runner.schema import TimelineRow
 from runner.store.queries.timelines import load_timelines as stored
 from tests.browser import Site, opened, settled
-from tests.synthetic import rows, timelines
-from tests.synthetic.timelines import HOSTILE, KIB, MIB, Step
+from tests.pages.memory_timeline.conftest import INFERENCE, TRAIN
+from tests.synthetic.timelines import HOSTILE, MIB
 
 AT_450 = "At the cursor (0.45 ms, backward): 3 allocations hold 28.0 MiB"
-BY_HAND, TRAIN, INFERENCE = "by hand", "toy-256 · 128 · train · fp32", "toy-256 · 128 · inference · fp32"
-
-
-def by_hand() -> Step:
-    """Returns the timeline of four blocks; one more of 1 KiB exists from 500 to 510."""
-    made = Step(mode="train")
-    made.allocate(8 * MIB, "parameter", module="blocks.0.weight")
-    made.begin("forward")
-    births: dict[int, tuple[int, Category, str | None]] = {
-        100: (16 * MIB, "activation", "blocks.0.attn"), 200: (4 * MIB, "activation", "blocks.0.ffn"),
-        300: (2 * MIB, "temporary", None), 500: (KIB, "temporary", HOSTILE),
-    }  # fmt: skip
-    deaths = {400: 3, 510: 4, 600: 2, 700: 1}
-    for made.now_us in sorted(births | deaths):
-        if made.now_us == 400:
-            made.begin("backward")
-        if made.now_us in births:
-            size, category, module = births[made.now_us]
-            made.allocate(size, category, module=module)
-        else:
-            made.free(deaths[made.now_us])
-    made.now_us = 1000
-    return made
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TimelineRow]:
-    path = tmp_path_factory.mktemp("timeline") / "results.duckdb"
-    of = rows.run()
-    timelines.write(path, of, timelines.step(mode="inference"))
-    timelines.write(path, of, timelines.step(mode="train"))
-    return path, timelines.write(path, of, by_hand(), title=BY_HAND)
 
 
 @pytest.fixture(scope="module")
 def address(written: tuple[Path, TimelineRow], site: Site) -> Iterator[str]:
     with site.showing(written[0]) as found:
         yield f"{found}/memory-timeline"
-
-
-# -------------------------------------------------------------------------------------------------------------- queries
-
-
-def test_blocks_in_use_by_hand(written: tuple[Path, TimelineRow]) -> None:
-    path, row = written
-    assert [item.label for item in stored(path)] == [BY_HAND, TRAIN, INFERENCE]
-    assert (row.peak_bytes, row.peak_at_us) == (30 * MIB, 300)
-    parts = {
-        part.category: (part.held_bytes // MIB, part.allocations) for part in load_parts_at(path, row.cell_id, 300)
-    }
-    assert parts == {"activation": (20, 2), "parameter": (8, 1), "temporary": (2, 1)}
-    assert [item.allocated_bytes // MIB for item in load_largest_at(path, row.cell_id, 400)] == [16, 8, 4]
-    assert [item.allocation for item in load_largest_at(path, row.cell_id, 699, limit=1)] == [1]
-    assert [item.module for item in load_largest_at(path, row.cell_id, 700)] == ["blocks.0.weight"]
-
-
-def test_the_latest_recording_of_a_title_counts_on_each_machine(tmp_path: Path) -> None:
-    path, here, there = tmp_path / "results.duckdb", rows.run(), rows.run(host="bench2")
-    timelines.write(path, here, by_hand())
-    newest = timelines.write(path, here, by_hand())
-    assert [(item.label, item.cell_id) for item in stored(path)] == [(TRAIN, newest.cell_id)]
-    timelines.write(path, there, by_hand())
-    machine = "Example CPU · bench"
-    assert [item.label for item in stored(path)] == [f"{TRAIN} · {machine}2", f"{TRAIN} · {machine}1"]
-    assert [item.label for item in stored(path, first=f"{machine}1")] == [
-        f"{TRAIN} · {machine}1",
-        f"{TRAIN} · {machine}2",
-    ]
-    assert [item.label for item in stored(path, there.run_id)] == [TRAIN]
-
-
-def test_columns_by_hand(written: tuple[Path, TimelineRow]) -> None:
-    path, row = written
-    found = load_columns(path, row.cell_id)
-    assert found.arrays["born"].tolist() == [0, 100, 200, 300, 500]
-    assert found.arrays["died"].tolist() == [-1, 700, 600, 400, 510]
-    assert [CATEGORIES[number] for number in found.arrays["category"]] == [
-        "parameter", "activation", "activation", "temporary", "temporary",
-    ]  # fmt: skip
-    named = [found.names["module"][n] if n >= 0 else None for n in found.arrays["module"]]
-    assert named == ["blocks.0.weight", "blocks.0.attn", "blocks.0.ffn", None, HOSTILE]
-    assert "transformer.py" in found.stacks[found.arrays["stack"][1]]
-    assert [name for _, name in found.marks] == ["forward", "backward"]
-
-
-# ---------------------------------------------------------------------------------------------------------- the browser
 
 
 def _shown(page: Page, number: int = 0) -> Locator:

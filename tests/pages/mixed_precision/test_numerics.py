@@ -24,7 +24,8 @@ from runner.schema import (
 from runner.store.spool import Spool
 from runner.sweep.storing import ingest_all
 from tests.browser import Site, opened, said, traces, unfold
-from tests.runner.measure.test_numerics import cell, measured
+from tests.runner.measure import test_accumulation
+from tests.runner.measure.test_numerics import cell
 from tests.synthetic import rows
 
 
@@ -55,7 +56,7 @@ def written(db: Path) -> Path:
 
 
 def _write_sum(db: Path, of: Any) -> None:
-    found = measured(AccumulationCell(accumulator="fp16", addend="fp16"))
+    found = test_accumulation.measured(AccumulationCell(accumulator="fp16", addend="fp16"))
     asked = AccumulationCell(accumulator="fp16", addend="fp16")
     ids = {"run_id": of.run_id, "cell_id": new_id()}
     row = AccumulationRow(**_key(asked), **ids, cell_key=asked.key, status="ok", **found.values)

@@ -1,5 +1,4 @@
-"""The cost of precision: sums compared with NumPy, errors with a second float64 model, statistics by hand, and
-dtypes."""
+"""The cost of precision: errors compared with a second float64 model, statistics by hand, and dtypes."""
 
 import math
 from dataclasses import replace
@@ -10,13 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from runner.analysis import floats
 from runner.errors import Skipped
 from runner.job import Job, Measurement
 from runner.measure.machine import precision
 from runner.measure.machine.device import Device
 from runner.measure.numerics import dtypes, normalization
-from runner.measure.numerics.accumulation import measure_accumulation
 from runner.measure.numerics.errors import (
     Pass,
     compute_errors,
@@ -28,26 +25,15 @@ from runner.measure.numerics.errors import (
 )
 from runner.measure.timing.step import ModelStep
 from runner.models.transformer import ROPE_BASE
-from runner.schema import (
-    AccumulationCell,
-    DtypeRow,
-    FloatName,
-    NormalisationRow,
-    NumericsCell,
-    PartialSumRow,
-    new_id,
-)
+from runner.schema import DtypeRow, NormalisationRow, NumericsCell, new_id
 from runner.store.queries.numerics import load_accumulations, load_precisions, load_sensitivities
 from runner.store.queries.selection import Selection
 from tests.command import rows as read
 from tests.command import run
+from tests.runner.measure.test_accumulation import SUMS
 from tests.runner.models.reference_model import logits as reference_logits
 
 CPU = Device("cpu")
-NUMPY: dict[str, Any] = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64}
-#: Four ways to add a thousand hundredths, and the sums that follow from the assignment's text.
-SUMS = [("fp32", "fp32", False, 10.0001335), ("fp16", "fp16", False, 9.953125),
-        ("fp32", "fp16", False, 10.0021362), ("fp32", "fp16", True, 10.0021362)]  # fmt: skip
 TINY = {"d_model": 16, "d_ff": 24, "layers": 2, "heads": 2, "vocabulary": 32, "batch": 2, "context": 6}
 
 
@@ -56,67 +42,10 @@ def cell(**asked: Any) -> NumericsCell:
     return NumericsCell(**values)
 
 
-def measured(asked: NumericsCell | AccumulationCell, *, limit_bytes: int | None = None) -> Measurement:
+def measured(asked: NumericsCell, *, limit_bytes: int | None = None) -> Measurement:
     job = Job(experiment="numerics", cell=asked, run_id=new_id(), cell_id=new_id(), device="cpu", device_name="",
               limit_bytes=limit_bytes)  # fmt: skip
-    measure = measure_accumulation if isinstance(asked, AccumulationCell) else measure_numerics
-    return measure(job, lambda doing: None)
-
-
-# -------------------------------------------------------------------------------------------------------------- formats
-
-
-@pytest.mark.parametrize("value", [1.0, 0.01, 9.953125, 10.0, 2047.0, 6e-5, 3e-8, 0.0])
-def test_spacing_and_rounding_equal_numpys(value: float) -> None:
-    names: tuple[FloatName, ...] = ("fp16", "fp32", "fp64")
-    for name in names:
-        kind = NUMPY[name]
-        assert floats.round_to_format(value, name) == float(kind(value)), name
-        assert floats.spacing(float(kind(value)), name) == float(np.spacing(kind(value))), name
-    assert floats.round_to_format(value, "bf16") == torch.tensor(value, dtype=torch.bfloat16).item()
-
-
-def test_the_limits_of_a_format() -> None:
-    assert floats.round_to_format(65519.0, "fp16") == 65504.0 == floats.FORMATS["fp16"].largest
-    assert floats.round_to_format(65520.0, "fp16") == math.inf
-    assert floats.round_to_format(-1e6, "fp16") == -math.inf
-    for name, kind in dtypes.DTYPES.items():
-        assert floats.FORMATS[name].largest == torch.finfo(kind).max
-        assert floats.spacing(1.0, name) == torch.finfo(kind).eps
-
-
-# ----------------------------------------------------------------------------------------------------------------- sums
-
-
-@pytest.mark.parametrize(("accumulator", "addend", "upcast", "expected"), SUMS)
-def test_the_four_sums_bit_by_bit(accumulator: FloatName, addend: FloatName, upcast: bool, expected: float) -> None:
-    values = measured(AccumulationCell(accumulator=accumulator, addend=addend, upcast=upcast)).values
-    held, total, slip = NUMPY[addend](0.01), NUMPY[accumulator](0), None
-    for count in range(1, 1001):
-        before, total = total, NUMPY[accumulator](total + NUMPY[accumulator](held))
-        if slip is None and abs(float(total) - float(before) - float(held)) > 0.1 * float(held):
-            slip = count
-    assert values["total"] == float(total)
-    assert f"{values['total']:.9g}" == f"{expected:.9g}"
-    assert values["rounded_value"] == float(held)
-    assert values["spacing"] == float(np.spacing(total))
-    assert values["last_increment"] == float(total) - float(before)
-    assert values["slips_at"] == slip
-    assert values["error"] == values["total"] - 10.0
-
-
-def test_fp16_sums_drift_where_its_numbers_are_too_far_apart() -> None:
-    """From 4 on, numbers are 1/256 apart: the nearest to 0.0100021 is 3/256, a sixth too much. Near 10 the spacing is
-    1/128."""
-    found = measured(AccumulationCell(accumulator="fp16", addend="fp16"))
-    partial = {row.addend: row for row in found.details["partial_sums"] if isinstance(row, PartialSumRow)}
-    slips_at = found.values["slips_at"]
-    assert 4.0 <= partial[slips_at].total < 4.0 + 2 / 128
-    assert partial[slips_at].spacing == 1 / 256
-    assert found.values["last_increment"] == found.values["spacing"] == 1 / 128
-    assert 100 <= len(partial) <= 102
-    assert max(partial) == 1000
-    assert partial[1000].total == 9.953125
+    return measure_numerics(job, lambda doing: None)
 
 
 # ----------------------------------------------------------------------------------------------------------- the errors

@@ -1,0 +1,80 @@
+"""Formats of numbers, and the sums of a thousand hundredths in them, compared with NumPy's bit by bit."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from runner.analysis import floats
+from runner.job import Job, Measurement
+from runner.measure.numerics import dtypes
+from runner.measure.numerics.accumulation import measure_accumulation
+from runner.schema import AccumulationCell, FloatName, PartialSumRow, new_id
+
+NUMPY: dict[str, Any] = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64}
+#: Four ways to add a thousand hundredths, and the sums that follow from the assignment's text.
+SUMS = [("fp32", "fp32", False, 10.0001335), ("fp16", "fp16", False, 9.953125),
+        ("fp32", "fp16", False, 10.0021362), ("fp32", "fp16", True, 10.0021362)]  # fmt: skip
+
+
+def measured(asked: AccumulationCell) -> Measurement:
+    job = Job(experiment="numerics", cell=asked, run_id=new_id(), cell_id=new_id(), device="cpu", device_name="")
+    return measure_accumulation(job, lambda doing: None)
+
+
+# -------------------------------------------------------------------------------------------------------------- formats
+
+
+@pytest.mark.parametrize("value", [1.0, 0.01, 9.953125, 10.0, 2047.0, 6e-5, 3e-8, 0.0])
+def test_spacing_and_rounding_equal_numpys(value: float) -> None:
+    names: tuple[FloatName, ...] = ("fp16", "fp32", "fp64")
+    for name in names:
+        kind = NUMPY[name]
+        assert floats.round_to_format(value, name) == float(kind(value)), name
+        assert floats.spacing(float(kind(value)), name) == float(np.spacing(kind(value))), name
+    assert floats.round_to_format(value, "bf16") == torch.tensor(value, dtype=torch.bfloat16).item()
+
+
+def test_the_limits_of_a_format() -> None:
+    assert floats.round_to_format(65519.0, "fp16") == 65504.0 == floats.FORMATS["fp16"].largest
+    assert floats.round_to_format(65520.0, "fp16") == math.inf
+    assert floats.round_to_format(-1e6, "fp16") == -math.inf
+    for name, kind in dtypes.DTYPES.items():
+        assert floats.FORMATS[name].largest == torch.finfo(kind).max
+        assert floats.spacing(1.0, name) == torch.finfo(kind).eps
+
+
+# ----------------------------------------------------------------------------------------------------------------- sums
+
+
+@pytest.mark.parametrize(("accumulator", "addend", "upcast", "expected"), SUMS)
+def test_the_four_sums_bit_by_bit(accumulator: FloatName, addend: FloatName, upcast: bool, expected: float) -> None:
+    values = measured(AccumulationCell(accumulator=accumulator, addend=addend, upcast=upcast)).values
+    held, total, slip = NUMPY[addend](0.01), NUMPY[accumulator](0), None
+    for count in range(1, 1001):
+        before, total = total, NUMPY[accumulator](total + NUMPY[accumulator](held))
+        if slip is None and abs(float(total) - float(before) - float(held)) > 0.1 * float(held):
+            slip = count
+    assert values["total"] == float(total)
+    assert f"{values['total']:.9g}" == f"{expected:.9g}"
+    assert values["rounded_value"] == float(held)
+    assert values["spacing"] == float(np.spacing(total))
+    assert values["last_increment"] == float(total) - float(before)
+    assert values["slips_at"] == slip
+    assert values["error"] == values["total"] - 10.0
+
+
+def test_fp16_sums_drift_where_its_numbers_are_too_far_apart() -> None:
+    """From 4 on, numbers are 1/256 apart: the nearest to 0.0100021 is 3/256, a sixth too much. Near 10 the spacing is
+    1/128."""
+    found = measured(AccumulationCell(accumulator="fp16", addend="fp16"))
+    partial = {row.addend: row for row in found.details["partial_sums"] if isinstance(row, PartialSumRow)}
+    slips_at = found.values["slips_at"]
+    assert 4.0 <= partial[slips_at].total < 4.0 + 2 / 128
+    assert partial[slips_at].spacing == 1 / 256
+    assert found.values["last_increment"] == found.values["spacing"] == 1 / 128
+    assert 100 <= len(partial) <= 102
+    assert max(partial) == 1000
+    assert partial[1000].total == 9.953125
