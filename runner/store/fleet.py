@@ -10,6 +10,7 @@ list stand with `:` between them, as in PATH; a file whose own name has one in i
 """
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 _ENDING, _SPOOL = ".duckdb", ".spool"
@@ -23,19 +24,26 @@ def is_fleet(path: Path) -> bool:
 def list_files(path: Path) -> list[Path]:
     """Returns the results files that a path names, those of a folder in the order of their names; each once."""
     if _is_list(path):
-        named = (Path(name) for name in str(path).split(os.pathsep) if name)
-        return list(dict.fromkeys(file for one in named for file in list_files(one)))
+        return list(dict.fromkeys(file for one in split(path) for file in list_files(one)))
     if not path.is_dir():
         return [path]
     names = {name.removesuffix(_SPOOL) for name in os.listdir(path)}
     return [path / name for name in sorted(names) if name.endswith(_ENDING) and not name.startswith(".")]
 
 
+def split(path: Path) -> list[Path]:
+    """Returns the files and folders of a list; of any other path, that one."""
+    return [Path(name) for name in str(path).split(os.pathsep) if name] if _is_list(path) else [path]
+
+
+def join(paths: Iterable[Path]) -> Path:
+    """Returns the list of these paths."""
+    return Path(os.pathsep.join(map(str, paths)))
+
+
 def absolute(path: Path) -> Path:
     """Returns the path, or the list of paths, as from the root of the file system."""
-    if not _is_list(path):
-        return path.absolute()
-    return Path(os.pathsep.join(str(Path(name).absolute()) for name in str(path).split(os.pathsep) if name))
+    return join(one.absolute() for one in split(path))
 
 
 def _is_list(path: Path) -> bool:

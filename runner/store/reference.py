@@ -25,6 +25,7 @@ from runner.errors import DatabaseMissing, StoreError
 from runner.schema import TABLES
 from runner.store.cells import EVERY_CELL
 from runner.store.database import default_path, fingerprint, open_reader
+from runner.store.fleet import join, split
 from runner.store.packing import ENDING, is_packed, unpack
 from runner.temporary import temporary_folder
 
@@ -58,10 +59,9 @@ def find_stand_in() -> Path | None:
 
 
 def find_file(named: Path | None = None) -> Path:
-    """Returns the results file to read where this one is named, or none: a packed folder stands for the file that is
-    built of it. Raises StoreError for a folder that cannot be opened."""
-    path = named or default_path()
-    return _build(path.absolute()) if is_packed(path) else path
+    """Returns the results file to read where this one is named, or none: a packed folder, alone or in a list, stands
+    for the file that is built of it. Raises StoreError for a folder that cannot be opened."""
+    return join(_build(one.absolute()) if is_packed(one) else one for one in split(named or default_path()))
 
 
 def find_reference() -> Path | None:

@@ -9,6 +9,7 @@ import pytest
 
 from runner.store.checking import check_file
 from runner.store.database import open_reader
+from runner.store.fleet import list_files
 from runner.store.packing import unpack
 from runner.store.queries.overview import load_contents
 from runner.store.reference import (
@@ -19,6 +20,7 @@ from runner.store.reference import (
     is_reference,
     with_article,
 )
+from tests.command import run
 from tests.synthetic import rows
 from tests.synthetic.reference import DEVICE, pack_reference
 
@@ -62,6 +64,17 @@ def test_a_named_file_is_read_instead_of_the_reference(tmp_path: Path, monkeypat
     assert choose_file() == Path("mine.duckdb")
     assert find_file() == Path("mine.duckdb")
     assert not (tmp_path / "cache").exists(), "nothing may be built"
+
+
+def test_own_rows_are_compared_with_packed_ones(packed: Path) -> None:
+    """A packed folder may stand in a list of files, so that a command compares two machines."""
+    rows.store(OWN, of := rows.run(), [rows.ok(of, rows.asked())])
+    both = find_file(Path(f"{OWN}:{packed}"))
+    assert [file.name for file in list_files(both)] == ["results.duckdb", "reference-gpu.duckdb"]
+    assert {run.device_name for run in load_contents(both).runs} == {of.device_name, DEVICE}
+    done = run("compare", "machine:CPU", f"machine:{DEVICE}", db=Path(f"{OWN}:{packed}"))
+    assert done.returncode == 0, done.stdout
+    assert DEVICE in done.stdout
 
 
 def test_without_a_reference_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
