@@ -8,11 +8,14 @@
 Every query runs in its own process, which costs about 0.2 s and keeps the app alive whatever the query does
 (`runner.store.sandbox` holds its limits). The process is killed when its time is up or nobody waits for it any more.
 The query reads the file in place, because copying tables first takes longer than most queries. While it reads, the
-finished cells of a sweep wait in the spool. So beside a sweep a query gets no more time than any other reader.
+finished cells of a sweep wait in the spool. So beside a sweep a query gets no more time than any other reader. Its time
+begins when the file is open: how long its process takes to start is not the query's fault.
 """
 
 import contextlib
 import json
+import os
+import select
 import subprocess
 import sys
 import threading
@@ -26,7 +29,7 @@ from runner.errors import UsageError
 from runner.store.database import READER_PATIENCE_S
 from runner.store.fleet import absolute, list_files
 from runner.store.queries.progress import STALE_S
-from runner.store.sandbox import MEMORY
+from runner.store.sandbox import MEMORY, START_SECONDS
 from runner.store.spool import Spool
 
 #: The limits of a query: seconds on its own, seconds beside a sweep, rows, and the number of queries at once.
@@ -49,11 +52,12 @@ class Answer:
 
 
 class RunningQuery:
-    """A query while it runs."""
+    """A query while it runs. The process closes its end of the pipe `opened` when it has opened the file."""
 
-    def __init__(self, path: Path, process: "subprocess.Popen[str]", *, seconds: float) -> None:
-        self._path, self._process, self._seconds = path, process, seconds
+    def __init__(self, path: Path, process: "subprocess.Popen[str]", opened: int, *, seconds: float) -> None:
+        self._path, self._process, self._opened, self._seconds = path, process, opened, seconds
         self._begun = time.monotonic()
+        self._open_since: float | None = None
 
     @property
     def elapsed_s(self) -> float:
@@ -78,11 +82,18 @@ class RunningQuery:
         return Answer(columns=columns, rows=rows, cut=reply["cut"], seconds=reply["seconds"])
 
     def _check_time(self) -> None:
+        if self._open_since is None:
+            if self.elapsed_s > START_SECONDS:
+                got = f"The process for the query took more than {START_SECONDS:.0f} s to open the file."
+                raise UsageError(got, expected="a machine with time for it", do="Try again when it is less busy.")
+            if select.select([self._opened], [], [], 0.0)[0]:
+                self._open_since = time.monotonic()
+            return
         beside = self._seconds > BESIDE_A_SWEEP_S and sweep_is_alive(self._path)
         most = BESIDE_A_SWEEP_S if beside else self._seconds
-        if self.elapsed_s > most:
+        if (taken := time.monotonic() - self._open_since) > most:
             why = " while a sweep writes into this file" if beside else ""
-            got = f"The query was stopped after {self.elapsed_s:.0f} s."
+            got = f"The query was stopped after {taken:.0f} s."
             raise UsageError(got, expected=f"an answer within {most:.0f} s{why}", do="Narrow it with WHERE or LIMIT.")
 
 
@@ -95,20 +106,23 @@ def run_query(
     if not _turns.acquire(timeout=seconds):
         got = f"{AT_ONCE} other queries are running."
         raise UsageError(got, expected=f"at most {AT_ONCE} at once", do="Try again in a few seconds.")
-    try:
-        process = _start(path, query, seconds=seconds, most_rows=most_rows)
+    with contextlib.ExitStack() as ends:
+        ends.callback(_turns.release)
+        ours, theirs = os.pipe()
+        ends.callback(os.close, ours)
         try:
-            yield RunningQuery(path, process, seconds=seconds)
+            process = _start(path, query, seconds=seconds, most_rows=most_rows, opened=theirs)
         finally:
-            process.kill()
-            process.communicate()
-    finally:
-        _turns.release()
+            os.close(theirs)
+        ends.callback(process.communicate)
+        ends.callback(process.kill)
+        yield RunningQuery(path, process, ours, seconds=seconds)
 
 
-def _start(path: Path, query: str, *, seconds: float, most_rows: int) -> "subprocess.Popen[str]":
+def _start(path: Path, query: str, *, seconds: float, most_rows: int, opened: int) -> "subprocess.Popen[str]":
     process = subprocess.Popen(
-        [sys.executable, "-X", "utf8", "-m", "runner.store.sandbox"],
+        [sys.executable, "-X", "utf8", "-m", "runner.store.sandbox", str(opened)],
+        pass_fds=[opened],
         cwd=_ROOT,
         env={},  # nothing of this process's secrets
         stdin=subprocess.PIPE,

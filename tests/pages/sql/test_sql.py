@@ -3,6 +3,7 @@
 import contextlib
 import re
 import shutil
+import signal
 import time
 from pathlib import Path
 from typing import Any, get_args
@@ -101,6 +102,19 @@ def test_leaving_the_page_ends_the_query(db: Path) -> None:
     assert process.returncode == -9
 
 
+@pytest.mark.soak
+def test_the_start_of_its_process_is_not_the_querys_time(db: Path) -> None:
+    """The process is suspended before it has opened the file, for longer than the query may take."""
+    with run_query(db, "SELECT 42", seconds=5.0) as question:
+        question._process.send_signal(signal.SIGSTOP)
+        while question.elapsed_s < 5.5:
+            assert question.answer(wait_s=0.1) is None
+        question._process.send_signal(signal.SIGCONT)
+        while (answer := question.answer(wait_s=0.1)) is None:
+            pass
+    assert answer.rows == ((42,),)
+
+
 def test_answers_equal_duckdbs(db: Path) -> None:
     query = """SELECT d_model, phase, n, median_ms, started_at, median_ms::DECIMAL(9, 3) AS rounded
                FROM steps JOIN timings USING (cell_id) ORDER BY ALL"""
@@ -119,23 +133,13 @@ def test_rows_beyond_the_limit_are_mentioned(db: Path) -> None:
     assert (len(more.rows), more.cut) == (5, True)
 
 
-def _ask_patiently(db: Path, query: str) -> Answer:
-    """Returns the answer. Tries again if a busy machine takes longer than 2 s to start the process for it."""
-    while True:
-        try:
-            return ask(db, query)
-        except UsageError as error:
-            if "while a sweep writes" not in str(error):
-                raise
-
-
 def test_rows_in_the_spool_are_seen_and_a_sweep_is_not_delayed(db: Path, tmp_path: Path) -> None:
     """Cells in the spool count. During a live sweep a query ends after the time that any reader may wait."""
     db = Path(shutil.copy(db, tmp_path))
     of = rows.run()
     rows.spooled(db, of, rows.ok(of, rows.asked(context=128)))
     Spool(db).write_plan(rows.plan(of, ["next"], done=0), of.run_id)
-    assert _ask_patiently(db, "SELECT count(*) FROM steps").rows == ((4,),)
+    assert ask(db, "SELECT count(*) FROM steps").rows == ((4,),)
     Spool(db).write_plan(rows.plan(of, ["next"], done=0), of.run_id)  # its heartbeat may be too old by now
     begun = time.monotonic()
     assert "while a sweep writes" in refusal(db, ENDLESS)
