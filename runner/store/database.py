@@ -29,7 +29,6 @@ from runner.schema import STORED, Table
 from runner.store.attached import (
     attach,
     busy_error,
-    connect,
     default_value,
     foreign_error,
     format_reason,
@@ -219,16 +218,17 @@ def open_reader(
         _take(path, folder=folder, limits=limits) as taken,
         spool.lock("shared", patience_s=READER_PATIENCE_S) as locked,
     ):
-        con, deadline = taken.con, time.monotonic() + READER_PATIENCE_S
+        deadline = time.monotonic() + READER_PATIENCE_S
         if not locked:
             raise busy_error(path)
         if not path.exists():
             taken.shown = None
-            if not make_views(con, [Member(path=path)], taken.views):
+            if not make_views(taken.con, [Member(path=path)], taken.views):
                 raise _missing_error(path)
-            yield con
+            yield taken.con
             return
-        surveyed = survey(path, deadline=deadline)
+        surveyed = survey(path, deadline=deadline, taken=taken)
+        con = taken.con
         state = (fingerprint(path), plan_fingerprint(path), bool(surveyed.damaged) and damaged)
         if damaged == "empty":
             surveyed = surveyed.readable()
@@ -252,9 +252,9 @@ def _take(path: Path, *, folder: Path | None, limits: Sequence[str] = ()) -> Ite
         with take_connection(path) as taken:
             yield taken
         return
-    files = (path, Spool(path).half)
-    with connect(*files, folder=folder, limits=limits) as con:
-        yield Taken(files=files, con=con)
+    own = Taken(files=(path, Spool(path).half), folder=folder, limits=limits)
+    with own.opened:
+        yield own
 
 
 @contextlib.contextmanager

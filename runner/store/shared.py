@@ -12,7 +12,7 @@ import atexit
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,13 +27,24 @@ KEPT = 4
 @dataclass(kw_only=True, eq=False)
 class Taken:
     """A connection that can open `files`, its views by table, as SQL, and the state of the file that they show; None as
-    long as it has none."""
+    long as it has none. `folder` and `limits` are as in `connect`."""
 
     files: tuple[Path, ...]
-    con: DuckDBPyConnection
+    folder: Path | None = None
+    limits: Sequence[str] = ()
+    con: DuckDBPyConnection = field(init=False)
     opened: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     views: dict[str, str] = field(default_factory=dict)
     shown: object = None
+
+    def __post_init__(self) -> None:
+        self.reopen()
+
+    def reopen(self) -> None:
+        """Opens another connection in the place of one that an error has ended."""
+        self.opened.close()
+        self.con = self.opened.enter_context(connect(*self.files, folder=self.folder, limits=self.limits))
+        self.views, self.shown = {}, None
 
 
 #: The one that has not been used for longest comes first.
@@ -48,7 +59,7 @@ def take_connection(path: Path | None) -> Iterator[Taken]:
     """Yields a connection with nothing attached that can open this file, and nobody else has meanwhile."""
     # A link that leads elsewhere by now is another file.
     files = (path, Spool(path).half, path.resolve()) if path else ()
-    taken = _find(files) or _open(files)
+    taken = _find(files) or Taken(files=files)
     try:
         yield taken
     except BaseException:
@@ -66,12 +77,6 @@ def _find(files: tuple[Path, ...]) -> Taken | None:
         # The one that was used last has views of the latest rows.
         place = next((place for place in reversed(range(len(_idle))) if _idle[place].files == files), None)
         return None if place is None else _idle.pop(place)
-
-
-def _open(files: tuple[Path, ...]) -> Taken:
-    with contextlib.ExitStack() as opened:
-        con = opened.enter_context(connect(*files))
-        return Taken(files=files, con=con, opened=opened.pop_all())
 
 
 @atexit.register

@@ -8,6 +8,7 @@ A million samples take 0.1 s; of a table that has only grown since, only the new
 somebody changes in place while a sweep adds others are noticed by the next process.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,7 +29,7 @@ from runner.store.attached import (
     select_stored_rows,
 )
 from runner.store.contract import count_invalid
-from runner.store.shared import take_connection
+from runner.store.shared import Taken, take_connection
 
 NO_RUNS = "SELECT NULL::UUID WHERE false"
 
@@ -56,16 +57,20 @@ class Survey:
 _known: dict[Path, tuple[tuple[Any, ...], Survey]] = {}
 
 
-def survey(path: Path, *, deadline: float) -> Survey:
-    """Examines the file, unless this process has and it has not changed. Raises DatabaseBusy, DatabaseForeign."""
+def survey(path: Path, *, deadline: float, taken: Taken | None = None) -> Survey:
+    """Examines the file, unless this process has and it has not changed. Raises DatabaseBusy, DatabaseForeign.
+
+    Needs a connection with nothing attached: `taken`, which is opened anew where damage ends it, or one of its own."""
     state = _state(path)
     known_state, known = _known.get(path, (None, Survey()))
     if known_state == state:
         return known
     before = known if known_state and known_state[0] == state[0] else Survey()
     damaged: dict[str, str] = {}
-    while (result := _examine(path, before, damaged, deadline=deadline)) is None:
-        before = Survey()
+    with contextlib.nullcontext(taken) if taken else take_connection(path) as used:
+        while (result := _examine(path, used.con, before, damaged, deadline=deadline)) is None:
+            used.reopen()
+            before = Survey()
     _known[path] = state, result
     return result
 
@@ -79,12 +84,13 @@ def _state(path: Path) -> tuple[Any, ...]:
     return tuple(states)
 
 
-def _examine(path: Path, before: Survey, damaged: dict[str, str], *, deadline: float) -> Survey | None:
+def _examine(
+    path: Path, con: DuckDBPyConnection, before: Survey, damaged: dict[str, str], *, deadline: float
+) -> Survey | None:
     """Examines all tables but those in `damaged`; None when another one joined them, which ends the connection."""
     name = ""
     try:
-        with take_connection(path) as taken, attach(taken.con, path, access="READ_ONLY", deadline=deadline):
-            con = taken.con
+        with attach(con, path, access="READ_ONLY", deadline=deadline):
             stored = {table: frozenset(columns) for table, columns in load_columns(con, path).items()}
             if not is_stepscope(stored):
                 raise foreign_error(path, "it holds no results")

@@ -18,11 +18,11 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_page_of_many_queries_opens_one_connection(file: Path) -> None:
-    """Another connection examines the file. A connection for each query took a fifth of a page's time."""
+    """A connection for each query took a fifth of a page's time."""
     with patch.object(duckdb, "connect", side_effect=duckdb.connect) as connect:
         visit = Visits(file).visit("mixed-precision", {})
     assert "card-precision-speedup" in visit.rows
-    assert connect.call_count <= 3, "one examines the file, one is for the page, and one for the page with its tables"
+    assert connect.call_count <= 2, "one for the page, and one for the page with its tables"
 
 
 def test_a_sweep_can_store_rows_while_a_page_is_drawn(file: Path) -> None:
