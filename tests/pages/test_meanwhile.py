@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from pages.navigation import OPEN, PAGES
 from runner.store.queries import overview
 from runner.sweep.storing import ingest_all
-from tests.pages.some import some
+from tests.some import some
 from tests.synthetic import everything, rows, traces
 
 MAIN = Path(__file__).parents[2] / "pages/main.py"

@@ -10,7 +10,7 @@ from pages.api.routes import ROUTES
 from pages.navigation import NAVIGATION
 from pages.offline.visit import Visits, nodes
 from runner.importers.files import import_file
-from tests.pages.some import some
+from tests.some import some
 from tests.synthetic import rows
 
 REFERENCE = Path(__file__).parents[2] / "data/reference"

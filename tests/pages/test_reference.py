@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from pages.navigation import OPEN, PAGES
 from pages.ui.markdown import plain
-from tests.pages.some import some
+from tests.some import some
 from tests.synthetic import rows
 from tests.synthetic.reference import DEVICE, pack_reference
 

@@ -23,6 +23,7 @@ from pages.ui.evidence import WHY
 from pages.ui.markdown import plain
 from runner.store.database import open_reader
 from tests.pages.ui.test_commands import check_commands
+from tests.some import some
 from tests.synthetic import memory_rows, roofline_rows, rows
 from tests.synthetic.everything import store as store_everything
 from tests.synthetic.small import store_small
@@ -161,9 +162,7 @@ def boxes_of(page: AppTest) -> list[Any]:
     return [box for box in page.expander if box.label == WHY]
 
 
-@pytest.mark.parametrize(
-    "address", [pytest.param(page, marks=[pytest.mark.soak] if page == "report" else []) for page in ADDRESSES]
-)
+@pytest.mark.parametrize("address", some(ADDRESSES))
 def test_every_sentence_of_every_page_opens_to_the_query_for_its_rows(
     everything: Path, reversed_rows: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import random
+from itertools import product
 from statistics import variance
 
 import numpy as np
@@ -20,6 +21,7 @@ from runner.analysis.statistics import (
 )
 from runner.errors import UsageError
 from runner.results import Noise, RoundTime
+from tests.some import some
 
 
 def test_summary_computed_by_hand() -> None:
@@ -158,8 +160,7 @@ def test_the_detectable_difference_agrees_with_the_verdict(rounds: int) -> None:
         assert ratio(a, b).decided is (hair > 1)
 
 
-@pytest.mark.parametrize("rounds", [2, 3, *(pytest.param(count, marks=pytest.mark.soak) for count in (5, 8))])
-@pytest.mark.parametrize("spread", [6.0, math.inf])
+@pytest.mark.parametrize(("rounds", "spread"), some(product((3, 2, 5, 8), (6.0, math.inf))))
 def test_intervals_have_their_coverage_with_two_levels_of_variation(rounds: int, spread: float) -> None:
     """A sweep has eight cells; each process differs by 5% and each sample by 2%. The cells' own variances are equal, or
     scaled inverse chi-squared with six degrees of freedom. The standard error of 2,400 intervals is 0.5%."""

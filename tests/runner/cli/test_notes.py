@@ -1,5 +1,6 @@
 """`runner note`: notes about runs and cells are stored as rows, merged like rows, and retracted by another row."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,14 +16,20 @@ from tests.command import run
 from tests.synthetic import rows
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns a file with three runs of the same cell: before, between and after."""
-    path = tmp_path / "results.duckdb"
+    path = tmp_path_factory.mktemp("made") / "results.duckdb"
     for label in ("before", "between", "after"):
         of = rows.run(label=label)
         rows.store(path, of, [rows.ok(of, rows.asked())])
     return path
+
+
+@pytest.fixture
+def file(made: Path, tmp_path: Path) -> Path:
+    """Returns a copy of it."""
+    return Path(shutil.copy(made, tmp_path))
 
 
 def say(file: Path, *words: str) -> str:

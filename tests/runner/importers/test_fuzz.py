@@ -16,6 +16,7 @@ from tests.fuzz import NUMBERS, SNAPSHOTS, SOAK_EXAMPLES, Kind, fuzz
 from tests.runner.analysis.test_blocks import run
 from tests.runner.published.test_formats import ALIGNED, CSV, DASHES, GRID, JSON_LINES, LATEX, MARKDOWN, TSV, TYPST
 from tests.runner.published.test_reference import FOLDER as REFERENCE
+from tests.some import some
 from tests.synthetic import timelines
 from tests.synthetic.nsys import made
 from tests.synthetic.nsys_statistics import API_SUM, KERN_COLUMNS, KERN_SUM, MEM_SUM, NVTX, columns
@@ -122,7 +123,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", some(KINDS))
 def test_broken_files_are_imported_or_refused(tmp_path: Path, name: str) -> None:
     ends = fuzz(KINDS[name], examples=25, folder=tmp_path)
     assert ends["refused"]

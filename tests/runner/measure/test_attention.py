@@ -1,6 +1,7 @@
 """Single-head attention: its cost by hand, measured bytes, the correctness of its results, and out of memory."""
 
 import math
+from itertools import product
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from runner.measure.numerics.reference import TOLERANCE, reference, relative_err
 from runner.measure.timing.attention import AttentionStep, compute_errors, measure_attention
 from runner.models.attention import ATTENTION, naive, unavailable
 from runner.schema import AttentionCell, SavedTensorRow, new_id
+from tests.some import some
 
 CPU = Device("cpu")
 #: Precisions whose products oneDNN computes on this CPU, with scratch memory of its own.
@@ -159,10 +161,14 @@ def test_the_squares_of_naive_attention_by_hand() -> None:
     assert ("probabilities", "B × S² × 4 bytes", 8 * 2**30) in worked
 
 
-@pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])
-@pytest.mark.parametrize("shape", [(2, 128, 16), (1, 32, 64)], ids=str)
-@pytest.mark.parametrize("implementation", HERE)
+SHAPES = ((2, 128, 16), (1, 32, 64))
+
+
+@pytest.mark.parametrize(
+    ("implementation", "shape", "name", "causal"),
+    some(product(HERE, SHAPES, ("fp32", "bf16", "fp16"), (True, False))),
+    ids=str,
+)
 def test_accounting_agrees_with_hooks_and_counted_allocations(
     implementation: str, shape: tuple[int, int, int], name: str, causal: bool
 ) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from runner.plan.shards import Shard, parse_shard, take_shard
 from runner.schema import Cell
 from runner.store.merging import merge_files
 from tests.command import ROOT, TINY, planned, rows, run
+from tests.some import some
 
 WORDS = (*TINY, "--contexts", "8,16,32,64", "--precisions", "fp32,bf16", "--modes", "inference,train")
 
@@ -27,8 +29,7 @@ def every_cell(preset: str) -> list[Cell]:
     return [item.cell for item in plan(request, device="cuda", device_memory_bytes=80 * 2**30)]
 
 
-@pytest.mark.parametrize("preset", ["laptop", "standard", "cs336-2025"])
-@pytest.mark.parametrize("of", [1, 2, 3])
+@pytest.mark.parametrize(("preset", "of"), some(product(("laptop", "standard", "cs336-2025"), (1, 2, 3))))
 def test_every_cell_is_in_one_share(preset: str, of: int) -> None:
     cells = every_cell(preset)
     shares = [take_shard(cells, Shard(number, of), device="cuda") for number in range(1, of + 1)]

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from itertools import product
 from pathlib import Path
 from unittest.mock import patch
 
@@ -13,6 +14,7 @@ from runner.report.questions import QUESTIONS
 from runner.report.report import load_report
 from runner.report.rows import Edition, Scope
 from tests.command import planned, run
+from tests.some import some
 from tests.synthetic import memory_rows, rows
 
 
@@ -140,8 +142,7 @@ def list_commands(path: Path, edition: Edition | None) -> list[list[str]]:
     return [each[4:-2] for each in words]
 
 
-@pytest.mark.parametrize("edition", EDITIONS)
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(("name", "edition"), some(product(FILES, EDITIONS)))
 def test_every_recommended_command_plans_cells(
     request: pytest.FixtureRequest, name: str, edition: Edition | None
 ) -> None:

@@ -18,6 +18,7 @@ from runner.store.repairing import repair_file
 from runner.store.spool import LEFTOVER_AGE_S, Spool
 from tests.command import TINY, run
 from tests.runner.store.test_damage import damage
+from tests.some import some
 from tests.synthetic import rows
 
 COUNTS = """SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM steps), (SELECT count(*) FROM timings),
@@ -94,7 +95,7 @@ WRONG: dict[str, tuple[tuple[str, ...], list[tuple[str, str]], tuple[int, int, i
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("what", some(WRONG))
 def test_problems_are_reported_and_repaired(file: Path, what: str) -> None:
     statements, problems, fewer = WRONG[what]
     before = counts(file)

@@ -13,6 +13,7 @@ from runner.schema import new_id
 from runner.store import database
 from runner.store.database import ingest
 from runner.store.spool import Spool
+from tests.some import some
 from tests.synthetic.stored import counts, made, read, write_cell
 
 
@@ -99,7 +100,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.parametrize("kind", some(BROKEN))
 def test_a_broken_spool_file_is_set_aside_and_blocks_no_other(db: Path, kind: str) -> None:
     write_cell(db)
     broken = Spool(db).folder / "0.json"

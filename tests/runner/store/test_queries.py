@@ -22,6 +22,7 @@ from runner.store.queries.tables import MAX_ROWS, Window
 from runner.store.queries.times import NoiseKind, load_noise
 from runner.store.queries.trust import load_findings
 from runner.store.spool import Spool
+from tests.some import some
 from tests.synthetic import rows
 
 
@@ -157,15 +158,17 @@ def test_speedups(laptop: Path) -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [
-        {"batch": 8},
-        {"attention": "sdpa"},
-        {"context": 64},
-        {"weights_dtype": "bf16"},
-        {"mode": "backward"},
-        {"optimizer": "fused"},
-        {"checkpoint_blocks": 1},
-    ],
+    some(
+        [
+            {"batch": 8},
+            {"attention": "sdpa"},
+            {"context": 64},
+            {"weights_dtype": "bf16"},
+            {"mode": "backward"},
+            {"optimizer": "fused"},
+            {"checkpoint_blocks": 1},
+        ]
+    ),
 )
 def test_only_comparable_cells_are_compared(tmp_path: Path, other: dict[str, Any]) -> None:
     of = rows.run()
