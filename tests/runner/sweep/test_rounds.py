@@ -247,8 +247,9 @@ def test_a_sweep_of_one_round_is_continued_under_its_run(tmp_path: Path) -> None
 
 @pytest.mark.soak
 def test_a_sweep_interrupted_in_its_further_rounds_continues_them(tmp_path: Path) -> None:
-    path = tmp_path / "results.duckdb"
-    process = start("sweep", *AUTO, db=path)
+    """Warm-up makes its cells long enough for the signal to arrive in time."""
+    path, words = tmp_path / "results.duckdb", (*AUTO, "--warmup", "200")
+    process = start("sweep", *words, db=path)
     awaited(process, lambda: rows(path, "FROM plan WHERE position > 4") if path.exists() else [])
     process.send_signal(signal.SIGINT)
     assert "Interrupted" in ended(process)
@@ -256,16 +257,16 @@ def test_a_sweep_interrupted_in_its_further_rounds_continues_them(tmp_path: Path
     assert len(kept) >= 5
     totals = rows(path, "SELECT count(*) AS cells FROM plan")
     assert totals[0]["cells"] > 5, "the plan still shows the added rounds"
-    stopped = run("sweep", *AUTO, "--budget", "0.000001s", db=path)
+    stopped = run("sweep", *words, "--budget", "0.000001s", db=path)
     assert (stopped.returncode, "The budget ran out with" in stopped.stdout) == (0, True), "every cell is measured"
     assert measured(path) == kept
-    done = run("sweep", *AUTO, db=path)
+    done = run("sweep", *words, db=path)
     assert done.returncode == 0, done.stdout
     found = measured(path)
     assert found[: len(kept)] == kept
     assert len(found) == len(set(found)) > len(kept)
     assert rows(path, "SELECT count(*) AS runs FROM runs") == [{"runs": 1}]
-    assert "Nothing to measure" in run("sweep", *AUTO, db=path).stdout
+    assert "Nothing to measure" in run("sweep", *words, db=path).stdout
 
 
 def test_a_dry_run_says_how_long_further_rounds_may_take(tmp_path: Path) -> None:

@@ -167,8 +167,9 @@ def test_a_step_keeps_its_memory_unless_the_user_says_otherwise(tmp_path: Path) 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
 def test_an_interrupted_sweep_continues_under_its_run(tmp_path: Path, number: signal.Signals) -> None:
-    db = tmp_path / "results.duckdb"
-    process = start("sweep", *FIVE, db=db)
+    """Warm-up makes its cells long enough for the signal to arrive before the last one."""
+    db, words = tmp_path / "results.duckdb", (*FIVE, "--warmup", "100")
+    process = start("sweep", *words, db=db)
     awaited(process, lambda: len(load_visible(db)) >= 1)
     everyone = family(process)
     process.send_signal(number)
@@ -184,7 +185,7 @@ def test_an_interrupted_sweep_continues_under_its_run(tmp_path: Path, number: si
     assert states.total() == 5, "the plan still shows the cells that are left"
     if number == signal.SIGTERM:
         return  # one of the signals is enough to test how the sweep continues
-    done = run("sweep", *FIVE, db=db)
+    done = run("sweep", *words, db=db)
     assert done.returncode == 0, done.stdout
     assert f"{len(kept)} of them measured before" in done.stdout
     every = rows(db, "SELECT cell_key, status, cell_id FROM steps ORDER BY cell_id")
