@@ -86,6 +86,7 @@ def test_without_a_shared_cell_a_command_to_measure_some_is_shown(tmp_path: Path
     )
 
 
+@pytest.mark.soak
 def test_there_is_no_card_for_the_reference_itself_or_without_a_reference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

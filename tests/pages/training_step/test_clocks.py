@@ -63,6 +63,7 @@ def test_the_answer_follows_the_clock(file: Path) -> None:
     assert HOST not in device
 
 
+@pytest.mark.soak
 def test_without_other_clocks_there_is_no_chooser(tmp_path: Path) -> None:
     of = rows.run()
     path = rows.store(tmp_path / "results.duckdb", of, [rows.ok(of, rows.asked())])

@@ -121,6 +121,7 @@ def visit_words(file: Path, **parameters: list[str]) -> str:
     return plain(" ".join(str(getattr(node, "value", "")) for node in nodes(visit.main)))
 
 
+@pytest.mark.soak
 def test_a_chosen_run_has_its_own_canary_and_the_noise_of_all_runs(file: Path) -> None:
     (row, *_) = table(file, "canary", run=[names(file)[GPU.run_id]])
     assert row["Median (ms)"] == pytest.approx(20.0 * math.exp(0.05))

@@ -187,6 +187,7 @@ def test_wrong_usage_is_exit_2_and_no_traceback(words: tuple[str, ...]) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.soak
 def test_a_missing_device_is_exit_2_and_no_traceback() -> None:
     done = runner("doctor", "--device", "tpu")
     assert done.returncode == 2

@@ -145,6 +145,7 @@ def test_the_blocks_of_flex_equal_pytorchs(length: int, most: int, monkeypatch: 
 
 # flex compiles itself, and the compiler's own imports emit warnings.
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+@pytest.mark.soak
 def test_implementations_said_to_be_missing_really_fail() -> None:
     for name in set(ATTENTION) - set(HERE):
         assert "only for cuda" in (unavailable(name, "cpu") or "")

@@ -133,6 +133,7 @@ def test_checkpointed_blocks_give_the_same_gradients_and_keep_less(tmp_path: Pat
     assert kept[0]["block_saved_bytes"] == kept[1]["block_saved_bytes"]
 
 
+@pytest.mark.soak
 def test_kernels_belong_to_phases_and_modules() -> None:
     fields = {name: getattr(own_step(NANO, attention="own"), name) for name in ProfileCell.names()}
     rows = measured(measure_kernels, ProfileCell(**fields)).details["kernels"]

@@ -74,7 +74,7 @@ def test_the_files_that_a_path_names(folder: Path, tmp_path: Path, monkeypatch: 
     assert list_files(absolute(Path("node0.duckdb:node1.duckdb"))) == files[:2]
 
 
-@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("listed", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_a_fleet_is_read_as_the_merged_file_is(folder: Path, merged: Path, listed: bool) -> None:
     path = Path(os.pathsep.join(map(str, list_files(folder)))) if listed else folder
     for table in TABLES:

@@ -28,7 +28,7 @@ from tests.fuzz import SOAK_EXAMPLES, Reader
 from tests.synthetic import rows
 
 #: Examples for each importer: few in the suite, many in `make soak`.
-EXAMPLES = (8, pytest.param(SOAK_EXAMPLES, marks=pytest.mark.soak, id="soak"))
+EXAMPLES = (4, pytest.param(SOAK_EXAMPLES, marks=pytest.mark.soak, id="soak"))
 
 HEADER, BLOCK, WORD = 4096, 262_144, 8
 #: A flip: the position in the file, as a share of its length, and the bit.
