@@ -28,6 +28,7 @@ def visit_words(file: Path, address: str) -> str:
     return " ".join(str(getattr(node, "value", "")) for node in nodes(visit.main))
 
 
+@pytest.mark.soak
 def test_pages_without_the_damaged_table_work_and_the_others_name_it(
     file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -40,6 +40,7 @@ def own(path: Path, *cells: tuple[StepCell, float]) -> Path:
     return rows.store(path, of, found)
 
 
+@pytest.mark.soak
 def test_the_ratio_of_each_shared_cell(tmp_path: Path) -> None:
     """The reference takes half the time of `rows.ok`. Here one cell takes twice that time and one a quarter of it, so
     they take 4 times and half as long as the reference, a geometric mean of √(4 × ½) = 1.41. A third cell has no

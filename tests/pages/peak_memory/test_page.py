@@ -88,6 +88,7 @@ def at_peak(browser: Browser, address: str) -> Iterator[Page]:
 # ------------------------------------------------------------------------------------------------------------ attention
 
 
+@pytest.mark.soak
 def test_time_against_length(at_attention: Page) -> None:
     drawn = traces(at_attention, "attention-time")
     assert drawn["naive"]["x"] == list(LENGTHS)

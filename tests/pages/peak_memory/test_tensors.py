@@ -42,6 +42,7 @@ def on_an_h200(tmp_path_factory: pytest.TempPathFactory, site: Site) -> Iterator
         yield found
 
 
+@pytest.mark.soak
 def test_parts_and_tensors_with_their_formulas(browser: Browser, on_an_h200: str) -> None:
     with opened(browser, f"{on_an_h200}/peak-memory") as visit:
         page = visit.page

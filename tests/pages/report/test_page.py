@@ -20,6 +20,8 @@ from tests.synthetic import memory_rows, rows, timelines, traces
 MIB = 2**20
 HERE = "Example CPU · bench1"
 
+pytestmark = pytest.mark.soak  # a page of all charts; `tests/runner/report` tests what it says
+
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -89,7 +91,6 @@ def test_a_question_opens_to_its_tables(page: Page) -> None:
     expect(box.locator("code").filter(has_text="python -m runner sweep").first).to_be_visible()
 
 
-@pytest.mark.soak
 def test_the_html_file_opens_offline_with_every_chart(browser: Browser, file: Path, tmp_path: Path) -> None:
     """The command writes it. It sends no request, and its tables are visible without a click on a chart."""
     done = run("report", "--format", "html", "--out", str(tmp_path / "report.html"), db=file)
@@ -109,7 +110,6 @@ def test_the_html_file_opens_offline_with_every_chart(browser: Browser, file: Pa
         assert all(table.caption in text for table in one.answer.tables), one.id
 
 
-@pytest.mark.soak
 def test_an_edition_and_a_run_are_named_in_the_file(file: Path, tmp_path: Path) -> None:
     (of,) = load_runs(file)
     words = ("report", "--format", "html", "--edition", "2026", "--run", str(of.run_id)[:13])

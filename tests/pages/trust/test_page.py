@@ -71,6 +71,7 @@ def at_trust(browser: Browser, address: str) -> Iterator[Page]:
         yield visit.page
 
 
+@pytest.mark.soak
 def test_the_page_fits_every_width(at_trust: Page) -> None:
     for width in at_widths(at_trust, 390, 1440):
         assert traces(at_trust, "grades")

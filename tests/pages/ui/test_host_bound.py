@@ -77,6 +77,7 @@ def visited(file: Path, page: str, **parameters: list[str]) -> tuple[str, Any]:
     return plain(" ".join(str(getattr(node, "value", "")) for node in nodes(visit.main))), visit.rows
 
 
+@pytest.mark.soak
 def test_mixed_precision_names_host_bound_pairs(file: Path) -> None:
     words, cards = visited(file, "mixed-precision")
     assert PAIRS in words
@@ -107,6 +108,7 @@ def test_compare_names_host_bound_pairs_on_its_page_and_in_the_terminal(file: Pa
     assert PAIRS in " ".join(printed.split())
 
 
+@pytest.mark.soak
 def test_without_device_times_nothing_is_added(tmp_path: Path) -> None:
     of = rows.run()
     cells = [rows.ok(of, rows.asked(precision=precision)) for precision in ("fp32", "bf16")]

@@ -65,6 +65,7 @@ def link_of(page: Page, place: str) -> dict[str, list[str]]:
     return urllib.parse.parse_qs(urllib.parse.urlsplit(code.inner_text()).query)
 
 
+@pytest.mark.soak
 def test_a_point_of_attention_is_pinned_to_its_samples(browser: Browser, address: str) -> None:
     """It has 11 iterations of 1 ms forward at 512 tokens. The wrong result at 2,048 is the page's only fault."""
     with opened(browser, f"{address}/attention") as visit:

@@ -60,7 +60,7 @@ from runner.measure.timing.step import ModelStep
 from runner.measure.timing.timing import time_step
 from tests.command import tiny
 
-step = ModelStep(tiny(precision=sys.argv[1], backend="compiled", attention="sdpa"), Device("cpu"))
+step = ModelStep(tiny(layers=1, precision=sys.argv[1], backend="compiled", attention="sdpa"), Device("cpu"))
 step.between()
 time_step(step, Device("cpu"), phases=4)
 found = counters["aot_autograd"]

@@ -122,6 +122,7 @@ def test_a_llama_from_its_configuration_equals_that_of_transformers() -> None:
     assert step.workload.blocks == ("model.layers.0", "model.layers.1")
 
 
+@pytest.mark.soak
 def test_checkpointed_blocks_give_the_same_gradients_and_keep_less(tmp_path: Path) -> None:
     gradients, kept = [], []
     for blocks in (0, 1):

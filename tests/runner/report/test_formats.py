@@ -88,7 +88,8 @@ def check_latex(written: str) -> None:
     assert written.count(r"\begin{longtable}") == written.count(r"\end{longtable}") > 0
 
 
-@pytest.mark.parametrize("phases", [pytest.param(False, marks=pytest.mark.soak), True])
+@pytest.mark.soak
+@pytest.mark.parametrize("phases", [False, True])
 def test_a_hostile_file_stays_text(tmp_path: Path, phases: bool) -> None:
     report = load_report(hostile.store(tmp_path / "hostile.duckdb", phases=phases), Scope())
     found = parse(render_markdown(report))

@@ -133,6 +133,7 @@ def test_a_folder_is_merged_once(tmp_path: Path, fleet: Path, inside: bool) -> N
     assert len(content(db, "runs")) == 3
 
 
+@pytest.mark.soak
 def test_a_refused_file_does_not_block_the_others(tmp_path: Path, fleet: Path) -> None:
     """One file has a column of another type, and one is not a results file."""
     with duckdb.connect(str(fleet / "node0.duckdb")) as con:
