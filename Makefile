@@ -24,7 +24,7 @@ test: $(VENV)/.test
 
 soak: $(VENV)/.test
 	$(BIN)/python -m tests.install_chromium
-	$(BIN)/pytest --numprocesses 2 --dist loadfile -m soak --timeout 3600
+	$(BIN)/pytest --numprocesses 3 --dist loadfile -m soak --timeout 3600
 
 ray: $(VENV)/.ray
 	$(BIN)/pytest -m "" tests/runner/engines/test_ray.py

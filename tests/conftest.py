@@ -23,9 +23,16 @@ MAIN = sys.modules["__main__"]
 ROOT = Path(__file__).parent
 #: The files that take longest come first, so that no process starts one of them when the others have finished.
 LONGEST = (
-    "runner/sweep/test_sweep.py",
-    "pages/ui/test_evidence.py",
+    "e2e/test_accessibility.py",
     "runner/measure/test_compile.py",
+    "runner/sweep/test_faults.py",
+    "runner/sweep/test_ahead.py",
+    "runner/sweep/test_kills.py",
+    "runner/sweep/test_sweep.py",
+    "pages/offline/test_export.py",
+    "e2e/test_hostile.py",
+    "runner/store/test_killed_commands.py",
+    "pages/ui/test_evidence.py",
     "pages/report/test_page.py",
     "e2e/test_sharing.py",
     "pages/peak_memory/test_page.py",
@@ -39,7 +46,6 @@ LONGEST = (
     "runner/own/test_measuring.py",
     "runner/importers/test_fuzz.py",
     "runner/measure/test_memory.py",
-    "pages/offline/test_export.py",
     "runner/models/test_model.py",
 )
 #: Packages of the extras `app` and `dev` that tests import and a machine for measuring alone may lack.
