@@ -65,10 +65,15 @@ def paid_answer(frame: Frame, item: CompileSpeedup) -> str:
     first = next(iter(known.values()))[1]
     if first.is_never:
         return f"{start}{text}, and **never pays off**: the compiled step is no faster."
-    if first.is_undecided:
-        return f"{start}{text}; **whether it pays off is undecided**: no saving was measured."
     after = " and ".join(f"**{format_paid(paid)}**" for _, paid in known.values())
     word = " respectively" if len(known) > 1 else ""
+    if first.is_undecided:
+        why = (
+            "no saving was measured"
+            if math.isinf(first.steps)
+            else f"after {after} steps{word} by the medians, or never"
+        )
+        return f"{start}{text}; **whether it pays off is undecided**: {why}."
     return f"{start}{text}; it pays off after {after} steps{word}."
 
 

@@ -147,9 +147,11 @@ def describe_ratio(ratios: Sequence[Ratio]) -> tuple[str, str]:
 
 
 def describe_spread(ratios: Sequence[Ratio]) -> str:
-    """Says in parentheses how far the pairs lie apart or, of a single one, its interval."""
+    """Says in parentheses how far the pairs lie apart or, of a single one, its interval and whether it is certain."""
     if len(ratios) == 1:
-        return f"(95% interval {format_interval(ratios[0].low, ratios[0].high, unit='×')}; one pair)"
+        (only,) = ratios
+        certain = ", not significant" if only.outcome == "same" else ""
+        return f"(95% interval {format_interval(only.low, only.high, unit='×')}; one pair{certain})"
     least, most = (pick(found.ratio for found in ratios) for pick in (min, max))
     return f"(geometric mean of {len(ratios)} pairs, {format_number(least)}× to {format_number(most)}×)"
 

@@ -32,8 +32,8 @@ class PaidAfter:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether no saving was measured, but the interval allows for one."""
-        return math.isinf(self.steps) and not self.is_never
+        """Whether the interval allows for both: that it pays off, and that it never does."""
+        return not self.is_never and math.inf in (self.steps, self.high)
 
 
 def compute_break_even(*, compile_seconds: float, baseline_ms: float, ratio: float) -> float:

@@ -97,7 +97,7 @@ def _write_paid(paid: PaidAfter | None) -> str:
         return NONE
     if paid.is_never:
         return "never"
-    if paid.is_undecided:
+    if math.isinf(paid.steps):
         return "undecided"
     ends = [_write_steps(end) if end is not None else "unknown" for end in (paid.low, paid.high)]
     return f"{_write_steps(paid.steps)} [{ends[0]}, {ends[1]}]"

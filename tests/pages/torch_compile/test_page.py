@@ -6,6 +6,7 @@ and saves 1.31072 ms, so that 20 s are recovered after 15,259 steps and 2 s afte
 """
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from pages.torch_compile.figures import CumulatedLine, crossings
-from runner.analysis.compare.break_even import compute_break_even
+from pages.ui.answers import describe_spread
+from runner.analysis.compare.break_even import PaidAfter, compute_break_even
+from runner.analysis.statistics import Ratio
 from runner.schema import StepRow
 from runner.store.queries.compile import load_compile_costs
 from runner.store.queries.selection import Selection
@@ -65,6 +68,20 @@ def test_steps_until_the_cost_is_recovered_by_hand() -> None:
     assert line.name == "compiled"
     assert steps == pytest.approx(1000.0)
     assert faster.seconds(1000) == eager.seconds(1000) == 50.0
+
+
+def test_a_gain_within_its_interval_is_called_neither_a_gain_nor_paid() -> None:
+    def paid(steps: float, low: float | None, high: float | None) -> tuple[bool, bool]:
+        found = PaidAfter(compile_seconds=20.0, steps=steps, low=low, high=high)
+        return found.is_never, found.is_undecided
+
+    never = math.inf
+    assert (paid(19_600.0, 500.0, never), paid(never, 500.0, never)) == ((False, True), (False, True))
+    assert (paid(100.0, 50.0, 200.0), paid(100.0, None, None)) == ((False, False), (False, False))
+    assert (paid(never, never, never), paid(never, None, None)) == ((True, False), (True, False))
+    open_, certain = Ratio(ratio=1.02, low=0.682, high=1.51), Ratio(ratio=2.0, low=1.9, high=2.1, decided=True)
+    assert describe_spread([open_]) == "(95% interval 0.682–1.51×; one pair, not significant)"
+    assert describe_spread([certain]) == "(95% interval 1.90–2.10×; one pair)"
 
 
 def test_a_cell_compiled_with_both_caches_is_drawn_once(file: Path) -> None:
