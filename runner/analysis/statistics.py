@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from runner.analysis.student import student_quantile
 from runner.errors import UsageError
-from runner.results.times import Estimate, Noise, RoundTime
+from runner.results.times import Estimate, Noise, RoundId, RoundTime, Spread
 
 #: Below this many samples even the interval from smallest to largest covers the median in less than 95% of cases.
 MIN_SAMPLES = 6
@@ -39,8 +40,6 @@ MAX_RESOLVABLE = 100.0
 MIN_STD = 1e-4
 #: The most degrees of freedom that the noise of other cells counts for.
 MAX_NOISE_DOF = 4.0
-#: The largest quantile of Student's t.
-MAX_QUANTILE = 1e6
 Outcome = Literal["better", "worse", "same"]
 
 
@@ -108,12 +107,36 @@ def estimate_noise(repeated: Sequence[tuple[int, float]]) -> Noise | None:
     return pool_noise(squares, dof=sum(rounds - 1 for rounds, _ in repeated), cells=len(repeated))
 
 
-def pool_noise(squares: float, *, dof: int, cells: int) -> Noise | None:
+def pool_noise(squares: float, *, dof: int, cells: int, within_rounds: Spread | None = None) -> Noise | None:
     """Returns the noise as `estimate_noise` does, from sums over the cells: `squares` of (rounds - 1) times the
     variance, `dof` of rounds - 1."""
-    if not dof:
+    found = pool_spread(squares, dof=dof)
+    if found is None:
         return None
-    return Noise(std=max(math.sqrt(squares / dof), MIN_STD), dof=min(dof / 2, MAX_NOISE_DOF), cells=cells)
+    return Noise(std=found.std, dof=found.dof, cells=cells, within_rounds=within_rounds)
+
+
+def estimate_within_rounds(cells: Sequence[Sequence[RoundTime]]) -> Spread | None:
+    """Returns what is left of the noise between the cells of a round, from the rounds of repeated cells of one run and
+    kind; None where fewer than two cells were repeated.
+
+    It is the residual of ln(median) without the means of the cells and of the rounds, as in an analysis of variance
+    with two factors. Where cells have other rounds, a round's mean is that of the cells that have it."""
+    left: dict[RoundId | None, list[float]] = {}
+    for rounds in cells:
+        mean = statistics.fmean(math.log(found.median_ms) for found in rounds)
+        for found in rounds:
+            left.setdefault(found.id, []).append(math.log(found.median_ms) - mean)
+    squares = sum(sum(x * x for x in of_round) - sum(of_round) ** 2 / len(of_round) for of_round in left.values())
+    return pool_spread(max(squares, 0.0), dof=sum(map(len, left.values())) - len(cells) - len(left) + 1)
+
+
+def pool_spread(squares: float, *, dof: int) -> Spread | None:
+    """Returns the standard deviation from a sum of squares and its degrees of freedom, which count as those of the
+    noise do; None without any."""
+    if dof <= 0:
+        return None
+    return Spread(std=max(math.sqrt(squares / dof), MIN_STD), dof=min(dof / 2, MAX_NOISE_DOF))
 
 
 def summarize_round(samples: Sequence[float]) -> RoundTime:
@@ -135,10 +158,27 @@ def estimate(rounds: Sequence[RoundTime], noise: Noise | None = None) -> Estimat
     dof = count - 1 + (noise.dof if noise else 0.0)
     if dof == 0 or sum(found.n or 0 for found in rounds) < MIN_SAMPLES:
         return Estimate(ms=ms, rounds=count)
-    squares = sum((value - statistics.fmean(logs)) ** 2 for value in logs) + (noise.dof * noise.std**2 if noise else 0)
-    std = math.sqrt(max(squares / dof, statistics.fmean(map(_variance_within, rounds)), MIN_STD**2))
+    within = math.sqrt(statistics.fmean(map(_variance_within, rounds)))
+    std = max(_pool_std(logs, noise), within, MIN_STD)
     reach = _reach(std / math.sqrt(count), dof)
-    return Estimate(ms=ms, rounds=count, low_ms=ms / reach, high_ms=ms * reach, std=std, dof=dof, noise=noise)
+    return Estimate(
+        ms=ms,
+        rounds=count,
+        low_ms=ms / reach,
+        high_ms=ms * reach,
+        std=std,
+        dof=dof,
+        noise=noise,
+        medians={found.id: found.median_ms for found in rounds if found.id},
+        within=within,
+    )
+
+
+def _pool_std(logs: Sequence[float], known: Spread | None) -> float:
+    """Returns the standard deviation of these values pooled with a known one, each weighted by its degrees of
+    freedom, of which there is at least one."""
+    squares = sum((value - statistics.fmean(logs)) ** 2 for value in logs) + (known.dof * known.std**2 if known else 0)
+    return math.sqrt(squares / (len(logs) - 1 + (known.dof if known else 0.0)))
 
 
 def _variance_within(found: RoundTime) -> float:
@@ -183,20 +223,40 @@ class Ratio:
 def ratio(a: Estimate, b: Estimate) -> Ratio:
     """Returns a / b with its interval. For a speedup, `a` is the baseline.
 
-    The interval is Welch's for a difference of two means, of ln(time), whose variances differ (Welch 1947, "The
-    generalization of Student's problem"). The degrees of freedom are Satterthwaite's and, where both sides rest on the
-    same noise, no more than those of either."""
+    Times that were measured in the same rounds are compared round by round, so that what makes a whole round slower
+    counts for neither (`_paired_error`). Otherwise the interval is Welch's for a difference of two means, of ln(time),
+    whose variances differ (Welch 1947, "The generalization of Student's problem")."""
     value = a.ms / b.ms
     if a.std is None or b.std is None:
         return Ratio(ratio=value)
+    error, dof = _paired_error(a, b) or _unpaired_error(a, b)
+    reach = _reach(error, dof)
+    decided = abs(math.log(value)) > student_quantile(DECIDED, dof) * error
+    return Ratio(ratio=value, low=value / reach, high=value * reach, decided=decided)
+
+
+def _paired_error(a: Estimate, b: Estimate) -> tuple[float, float] | None:
+    """Returns the standard error of ln(a / b) from the differences round by round, and its degrees of freedom: those of
+    the rounds and of the noise that is left within rounds (the paired t-test, with that noise as its prior).
+
+    None unless all rounds of both are the same two or more, and both have the same noise."""
+    known = a.noise.within_rounds if a.noise and a.noise == b.noise else None
+    shared = a.medians.keys() & b.medians.keys()
+    if known is None or not 2 <= len(shared) == a.rounds == b.rounds:
+        return None
+    logs = [math.log(a.medians[one] / b.medians[one]) for one in shared]
+    std = max(_pool_std(logs, Spread(std=known.std * math.sqrt(2), dof=known.dof)), math.hypot(a.within, b.within))
+    return std / math.sqrt(len(logs)), len(logs) - 1 + known.dof
+
+
+def _unpaired_error(a: Estimate, b: Estimate) -> tuple[float, float]:
+    """Returns the standard error of ln(a / b) and its degrees of freedom: Satterthwaite's and, where both rest on the
+    same noise, no more than those of either."""
     parts = [(side.std or 0.0) ** 2 / side.rounds for side in (a, b)]
     dof = sum(parts) ** 2 / sum(part**2 / side.dof for part, side in zip(parts, (a, b), strict=True))
     if a.noise and a.noise == b.noise:
         dof = min(dof, a.dof, b.dof)
-    error = math.sqrt(sum(parts))
-    reach = _reach(error, dof)
-    decided = abs(math.log(value)) > student_quantile(DECIDED, dof) * error
-    return Ratio(ratio=value, low=value / reach, high=value * reach, decided=decided)
+    return math.sqrt(sum(parts)), dof
 
 
 def resolvable(noise: Noise, *, rounds: int = 1) -> float:
@@ -206,44 +266,3 @@ def resolvable(noise: Noise, *, rounds: int = 1) -> float:
     enough."""
     reach = student_quantile(DECIDED, noise.dof + rounds - 1) * noise.std * math.sqrt(2 / rounds)
     return math.expm1(reach) if reach < math.log(MAX_RESOLVABLE) else math.inf
-
-
-@lru_cache(maxsize=65536)
-def student_quantile(confidence: float, dof: float) -> float:
-    """Returns t with P(|T| <= t) = `confidence` for Student's t of `dof` degrees of freedom, which may be a fraction or
-    infinite (2.776 for 95% and 4). At most MAX_QUANTILE."""
-    t = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
-    if math.isinf(dof):
-        return t
-    low, high = t, MAX_QUANTILE
-    for _ in range(100):  # Newton's method, which comes from below because the tail is convex; else halves
-        excess = _incomplete_beta(dof / (dof + t * t), dof / 2, 0.5) - (1 - confidence)
-        low, high = (t, high) if excess > 0 else (low, t)
-        density = _student_density(t, dof)  # zero far out, where only halving leads back
-        following = t + excess / (2 * density) if density else math.inf
-        if abs(following - t) <= 1e-12 * t:
-            break
-        t = following if low < following < high else (low + high) / 2
-    return t
-
-
-def _student_density(t: float, dof: float) -> float:
-    scale = math.lgamma((dof + 1) / 2) - math.lgamma(dof / 2) - math.log(math.pi * dof) / 2
-    return math.exp(scale - (dof + 1) / 2 * math.log1p(t * t / dof))
-
-
-def _incomplete_beta(x: float, a: float, b: float) -> float:
-    """Returns the regularized incomplete beta function I_x(a, b) by its continued fraction (NIST Digital Library of
-    Mathematical Functions, 8.17.22), where that converges fast, or that of 1 - x."""
-    if x in (0.0, 1.0):
-        return x
-    if x > (a + 1) / (a + b + 2):
-        return 1 - _incomplete_beta(1 - x, b, a)
-    fraction = 1.0
-    for m in range(20 + 4 * math.isqrt(math.ceil(max(a, b))), 0, -1):  # it takes of the order of the root of a or b
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        fraction = 1 + even / (1 + odd / fraction)
-    first = 1 - (a + b) * x / ((a + 1) * fraction)
-    scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    return math.exp(scale) / (a * first)

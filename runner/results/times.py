@@ -9,6 +9,7 @@ Standard library and the schema only.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
+from uuid import UUID
 
 from runner.schema import Bound
 
@@ -36,24 +37,37 @@ def pool_bounds(bounds: Iterable[Bound | None]) -> Bound | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Noise:
-    """The standard deviation of ln(median) from one process to the next, for cells of one kind on one machine. It is as
-    certain as one from `dof` + 1 rounds, and comes from `cells` repeated cells."""
+class Spread:
+    """A standard deviation of ln(median), as certain as one from `dof` + 1 rounds."""
 
     std: float
     dof: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise(Spread):
+    """The standard deviation of ln(median) from one process to the next, for cells of one kind on one machine, from
+    `cells` repeated cells. `within_rounds` is what is left of it between the cells of one round, which a machine that
+    becomes slower slows alike; None where no run repeated two cells of the kind."""
+
     cells: int
+    within_rounds: Spread | None = None
+
+
+#: A round of a run. Its cells are measured one after the other, in shuffled order.
+RoundId = tuple[UUID, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoundTime:
     """The time of one phase in one process, in ms: its median, the 95% interval of that within the process (None for
-    fewer than 6 samples), and the number of samples."""
+    fewer than 6 samples), the number of samples, and the round in which it was measured, where that is known."""
 
     median_ms: float
     low_ms: float | None = None
     high_ms: float | None = None
     n: int | None = None
+    id: RoundId | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +76,8 @@ class Estimate:
 
     `std` is the standard deviation of ln(median) from one process to the next, known with `dof` degrees of freedom.
     Both `std` and the interval are None where they are not known: with one process on a machine without repeated cells
-    of the kind, or with fewer than 6 samples."""
+    of the kind, or with fewer than 6 samples. `medians` are those of the rounds, where they are known, and `within` is
+    the standard deviation of ln(median) that the samples within a process account for."""
 
     ms: float
     rounds: int
@@ -71,6 +86,8 @@ class Estimate:
     std: float | None = None
     dof: float = 0.0
     noise: Noise | None = None
+    medians: Mapping[RoundId, float] = field(default_factory=dict)
+    within: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

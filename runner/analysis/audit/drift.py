@@ -19,7 +19,8 @@ from datetime import datetime
 from uuid import UUID
 
 from runner.analysis.audit.findings import Drift
-from runner.analysis.statistics import DECIDED, MIN_DIFFERENCE, estimate, estimate_noise, student_quantile
+from runner.analysis.statistics import DECIDED, MIN_DIFFERENCE, estimate, estimate_noise
+from runner.analysis.student import student_quantile
 from runner.results import Estimate, RepeatedCell
 
 #: The fewest rounds of a canary.

@@ -210,12 +210,16 @@ class _Times:
 
 def _pool_times(rows: Sequence[_CountedRow], request: ComparisonRequest, noise: Mapping[NoiseKind, Noise]) -> _Times:
     """Returns the times of one cell over its rounds, None for a cell without the phase."""
-    measured = [(row, row.round_time) for row in rows if row.status == "ok" and row.round_time]
+    measured = [
+        (row, replace(row.round_time, id=(row.run_id, row.round)))
+        for row in rows
+        if row.status == "ok" and row.round_time
+    ]
     bound = pool_bounds(row.bound for row in rows)
     waits = pool_bounds(find_bound(time.median_ms, row.device_ms) for row, time in measured)
     kind = NoiseKind(machine=rows[0].machine, bound=waits, phase=request.phase)
     rounds = [time for _, time in measured]
-    devices = [RoundTime(median_ms=row.device_ms, n=time.n) for row, time in measured if row.device_ms]
+    devices = [RoundTime(median_ms=row.device_ms, n=time.n, id=time.id) for row, time in measured if row.device_ms]
     return _Times(
         bound=bound,
         step=estimate(rounds, noise.get(kind)) if rounds else None,

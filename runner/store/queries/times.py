@@ -7,18 +7,23 @@ The noise of a kind of cell is what its cells showed that were measured in sever
 that the host sets are one kind and those that the device sets another, because the first vary many times as much;
 elsewhere all cells of a machine are one kind. Each phase and each clock is a kind of its own: a step may wait for the
 host where the loop does not.
+
+What is left of the noise within rounds is that of the same cells, less the mean of their round. Limits: of cells that
+were not repeated equally often, a round's mean is taken from those that it has, which leaves a little more than there
+is.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar, get_args
+from uuid import UUID
 
 import duckdb
 
-from runner.analysis.statistics import estimate, pool_noise
+from runner.analysis.statistics import estimate, pool_noise, pool_spread
 from runner.results import Clock, Estimate, Noise, PhaseTime, RoundTime, TimedResult
-from runner.results.times import COLUMNS, DEVICE_BOUND, find_bound, pool_bounds
+from runner.results.times import COLUMNS, DEVICE_BOUND, RoundId, find_bound, pool_bounds
 from runner.schema import Bound, Phase
 from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import MACHINE
@@ -38,30 +43,44 @@ class NoiseKind:
 
 @dataclass(frozen=True, kw_only=True)
 class _Repeated:
-    """Sums over the repeated cells of one kind: of rounds - 1, and of that times the variance of ln(time)."""
+    """Sums over the repeated cells of one kind: of rounds - 1, and of that times the variance of ln(time); and the
+    squares and degrees of freedom of what is left without the means of the rounds."""
 
     kind: NoiseKind
     squares: float
     dof: int
     cells: int
+    left_squares: float
+    left_dof: int
 
 
 _REPEATED = f"""
     WITH measured AS (
-        SELECT run_id, cell_key, cell_id
+        SELECT run_id, cell_key, cell_id, round
         FROM {{table}} SEMI JOIN (FROM runs r WHERE {MACHINE} = $machine) USING (run_id)
         WHERE status = 'ok' QUALIFY count(*) OVER (PARTITION BY run_id, cell_key) > 1),
     by_clock AS (
-        SELECT m.run_id, m.cell_key, t.phase, t.device_ms, unnest($clocks) AS clock,
+        SELECT m.run_id, m.cell_key, m.cell_id, m.round, t.phase, t.device_ms, unnest($clocks) AS clock,
             unnest([{", ".join(f"t.{column}" for column in COLUMNS.values())}]) AS ms
         FROM measured m JOIN timings t USING (cell_id)),
-    cells AS (
-        SELECT {MACHINE} AS machine, max(if(device_ms < $bound * ms, 'host', 'device')) FILTER (device_ms IS NOT NULL)
-            AS bound, phase, clock, count(*) AS rounds, var_samp(ln(ms)) AS variance
-        FROM by_clock JOIN runs r USING (run_id) WHERE ms > 0
-        GROUP BY machine, phase, clock, run_id, cell_key HAVING count(*) > 1)
-    SELECT machine, bound, phase, clock, sum((rounds - 1) * variance) AS squares,
-        CAST(sum(rounds - 1) AS BIGINT) AS dof, count(*) AS cells FROM cells GROUP BY ALL"""
+    deviations AS (
+        SELECT run_id, cell_key, cell_id, round, phase, clock, ln(ms) - avg(ln(ms)) OVER cell AS deviation,
+            max(if(device_ms < $bound * ms, 'host', 'device')) FILTER (device_ms IS NOT NULL) OVER cell AS bound,
+            cell_id = min(cell_id) OVER cell AS is_first
+        FROM by_clock WHERE ms > 0
+        WINDOW cell AS (PARTITION BY phase, clock, run_id, cell_key) QUALIFY count(*) OVER cell > 1),
+    rounds AS (
+        SELECT run_id, phase, clock, bound, round, count(*) AS times, count_if(is_first) AS cells,
+            sum(deviation * deviation) AS squares, sum(deviation) * sum(deviation) / count(*) AS shared
+        FROM deviations GROUP BY ALL),
+    of_runs AS (
+        SELECT run_id, phase, clock, bound, sum(times) AS times, sum(cells) AS cells, count(*) AS rounds,
+            sum(squares) AS squares, sum(squares - shared) AS left_squares
+        FROM rounds GROUP BY ALL)
+    SELECT $machine AS machine, bound, phase, clock, sum(squares) AS squares, CAST(sum(times - cells) AS BIGINT) AS dof,
+        CAST(sum(cells) AS BIGINT) AS cells, greatest(sum(left_squares), 0) AS left_squares,
+        CAST(sum(times - cells - rounds + 1) AS BIGINT) AS left_dof
+    FROM of_runs GROUP BY ALL"""
 
 
 def load_noise(reader: duckdb.DuckDBPyConnection, table: str, machines: Iterable[str]) -> Mapping[NoiseKind, Noise]:
@@ -75,7 +94,10 @@ def load_noise(reader: duckdb.DuckDBPyConnection, table: str, machines: Iterable
 def _compute_noise(reader: duckdb.DuckDBPyConnection, table: str, machine: str) -> Mapping[NoiseKind, Noise]:
     parameters = {"clocks": list(get_args(Clock)), "bound": DEVICE_BOUND, "machine": machine}
     found = fetch(reader, _REPEATED.format(table=table), parameters, kind=_Repeated)
-    noise = {one.kind: pool_noise(one.squares, dof=one.dof, cells=one.cells) for one in found}
+    noise = {}
+    for one in found:
+        left = pool_spread(one.left_squares, dof=one.left_dof)
+        noise[one.kind] = pool_noise(one.squares, dof=one.dof, cells=one.cells, within_rounds=left)
     return {kind: value for kind, value in noise.items() if value is not None}
 
 
@@ -87,6 +109,8 @@ class _PhaseRounds:
     cell_key: str
     bound: Bound | None
     phase: Phase
+    runs: tuple[UUID, ...]
+    rounds: tuple[int, ...]
     medians: tuple[float, ...]
     lows: tuple[float | None, ...]
     highs: tuple[float | None, ...]
@@ -97,20 +121,25 @@ class _PhaseRounds:
     std_ms: float | None
     n: int | None
 
-    def rounds(self) -> list[RoundTime]:
+    @property
+    def ids(self) -> list[RoundId]:
+        return list(zip(self.runs, self.rounds, strict=True))
+
+    def by_step(self) -> list[RoundTime]:
         """Returns the rounds by the step's clock."""
-        columns = zip(self.medians, self.lows, self.highs, self.counts, strict=True)
-        return [RoundTime(median_ms=ms, low_ms=low, high_ms=high, n=n) for ms, low, high, n in columns]
+        columns = zip(self.medians, self.lows, self.highs, self.counts, self.ids, strict=True)
+        return [RoundTime(median_ms=ms, low_ms=low, high_ms=high, n=n, id=id) for ms, low, high, n, id in columns]
 
     def time(self, noise: Mapping[NoiseKind, Noise]) -> PhaseTime:
         """Returns the time over the rounds."""
         others: dict[Clock, Estimate] = {}
         taken: Mapping[Clock, tuple[float | None, ...]] = {"loop": self.loops, "device": self.devices}
         for clock, values in taken.items():
-            known = [RoundTime(median_ms=ms, n=n) for ms, n in zip(values, self.counts, strict=True) if ms]
+            columns = zip(values, self.counts, self.ids, strict=True)
+            known = [RoundTime(median_ms=ms, n=n, id=id) for ms, n, id in columns if ms]
             if known:
                 others[clock] = estimate(known, noise.get(self._kind(clock, values)))
-        step = estimate(self.rounds(), noise.get(self._kind("step", self.medians)))
+        step = estimate(self.by_step(), noise.get(self._kind("step", self.medians)))
         return PhaseTime(step=step, mean_ms=self.mean_ms, std_ms=self.std_ms, n=self.n, others=others)
 
     def _kind(self, clock: Clock, times: Sequence[float | None]) -> NoiseKind:
@@ -118,13 +147,13 @@ class _PhaseRounds:
         return NoiseKind(machine=self.machine, bound=pool_bounds(bounds), phase=self.phase, clock=clock)
 
 
-_LISTED = {"medians": "median_ms", "lows": "low_ms", "highs": "high_ms", "counts": "n", "loops": "loop_ms",
-           "devices": "device_ms"}  # fmt: skip
+_LISTED = {"runs": "c.run_id", "rounds": "c.round", "medians": "t.median_ms", "lows": "t.low_ms", "highs": "t.high_ms",
+           "counts": "t.n", "loops": "t.loop_ms", "devices": "t.device_ms"}  # fmt: skip
 _TIMES = f"""
-    WITH rounds AS (SELECT c.machine, c.cell_key, c.round, cell_id, s.bound FROM chosen c
+    WITH rounds AS (SELECT c.machine, c.cell_key, c.round, cell_id, s.run_id, s.bound FROM chosen c
         JOIN {{table}} s USING (cell_id) WHERE c.status = 'ok')
     SELECT c.machine, c.cell_key, max(bound) AS bound, t.phase,
-        {", ".join(f"list(t.{column} ORDER BY c.round, c.cell_id) AS {name}" for name, column in _LISTED.items())},
+        {", ".join(f"list({column} ORDER BY c.round, c.cell_id) AS {name}" for name, column in _LISTED.items())},
         avg(t.mean_ms) AS mean_ms, sqrt(avg(t.std_ms * t.std_ms)) AS std_ms, CAST(sum(t.n) AS BIGINT) AS n
     FROM rounds c JOIN timings t USING (cell_id) WHERE t.median_ms IS NOT NULL GROUP BY c.machine, c.cell_key, t.phase
     ORDER BY c.machine, c.cell_key,

@@ -15,10 +15,10 @@ from runner.analysis.statistics import (
     next_process_interval,
     ratio,
     resolvable,
-    student_quantile,
     summarize,
     summarize_round,
 )
+from runner.analysis.student import student_quantile
 from runner.errors import UsageError
 from runner.results import Noise, RoundTime
 from tests.some import some

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from runner.analysis.compare.speedups import compare
+from runner.analysis.statistics import estimate_within_rounds, ratio
 from runner.errors import DatabaseMissing
-from runner.results import Noise, StepResult
+from runner.results import Noise, RoundTime, StepResult
 from runner.schema import TABLES, StepCell, utc_now
 from runner.store.database import open_reader
 from runner.store.queries import overview, progress, raw, steps, tables
@@ -24,6 +25,7 @@ from runner.store.queries.trust import load_findings
 from runner.store.spool import Spool
 from tests.some import some
 from tests.synthetic import rows
+from tests.synthetic.sides import timed
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +117,29 @@ def test_rounds_are_pooled(tmp_path: Path) -> None:
     assert found.times["forward"].low_ms == pytest.approx(found.times["forward"].median_ms / reach)
     assert found.times["forward"].high_ms == pytest.approx(found.times["forward"].median_ms * reach)
     assert {sample.round for sample in raw.load_samples(path, "steps", found.cell_id)} == {0, 1, 2}
+
+
+def test_cells_of_the_same_rounds_are_paired(tmp_path: Path) -> None:
+    """Two cells that a drifting machine measured in three rounds, and one in two of them: what is left within rounds is
+    what Python makes of the same times, and so is the ratio of the two."""
+    of, size, drift = rows.run(), ("toy-64", "toy-128", "toy-256"), (1.0, 1.2, 1.5)
+    cells = [rows.asked(name) for name in size]
+    stored = [
+        timed(of, cell, (10.0 * drift[number] * (1 + 0.01 * (number == place)),) * 11, round=number)
+        for place, cell in enumerate(cells)
+        for number in range(3 if place < 2 else 2)
+    ]
+    path = rows.store(tmp_path / "p.duckdb", of, stored)
+    found = {cell.cell.d_model: cell.times["step"].step for cell in steps.load_steps(path, Selection())}
+    times = [[RoundTime(median_ms=ms, id=id) for id, ms in found[cell.shape.d_model].medians.items()] for cell in cells]
+    assert [len(one) for one in times] == [3, 3, 2]
+    within = found[64].noise and found[64].noise.within_rounds
+    expected = estimate_within_rounds(times)
+    assert within
+    assert expected
+    assert (within.std, within.dof) == pytest.approx((expected.std, expected.dof))
+    a, b = found[64], found[128]
+    assert (ratio(a, b).high or 0) / ratio(a, b).ratio < (a.high_ms or 0) / a.ms / 3, "unpaired, it is √2 times as wide"
 
 
 def load_noise_of(path: Path, cell: StepResult) -> Noise:
