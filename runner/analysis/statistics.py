@@ -16,6 +16,7 @@ Limits: intervals hold for the next process of this machine, not for another mac
 only as far as rounds are spread.
 """
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -118,20 +119,30 @@ def pool_noise(squares: float, *, dof: int, cells: int, within_rounds: Spread | 
 
 def estimate_within_rounds(cells: Sequence[Sequence[RoundTime]]) -> Spread | None:
     """Returns what is left of the noise between the cells of a round, from the rounds of repeated cells of one run and
-    kind; None where fewer than two cells were repeated.
+    kind, in their order; None where no two cells were repeated in the same rounds.
 
-    It is the residual of ln(median) without the means of the cells and of the rounds, as in an analysis of variance
-    with two factors. Where cells have other rounds, a round's mean is that of the cells that have it."""
-    left: dict[RoundId | None, list[float]] = {}
+    How ln(median) changes from one round to the next differs between cells by twice this variance, whatever all of them
+    share (`pool_changes`)."""
+    changes: dict[tuple[RoundId | None, ...], list[float]] = {}
     for rounds in cells:
-        mean = statistics.fmean(math.log(found.median_ms) for found in rounds)
-        for found in rounds:
-            left.setdefault(found.id, []).append(math.log(found.median_ms) - mean)
-    squares = sum(sum(x * x for x in of_round) - sum(of_round) ** 2 / len(of_round) for of_round in left.values())
-    return pool_spread(max(squares, 0.0), dof=sum(map(len, left.values())) - len(cells) - len(left) + 1)
+        for before, after in itertools.pairwise(rounds):
+            change = math.log(after.median_ms / before.median_ms)
+            changes.setdefault((before.id, after.id), []).append(change)
+    known = [found for found in changes.values() if len(found) > 1]
+    squares = sum((len(found) - 1) * statistics.variance(found) for found in known)
+    return pool_changes(squares, dof=sum(len(found) - 1 for found in known))
 
 
-def pool_spread(squares: float, *, dof: int) -> Spread | None:
+def pool_changes(squares: float, *, dof: int) -> Spread | None:
+    """Returns the standard deviation within rounds, from sums over pairs of successive rounds: `squares` of (cells - 1)
+    times the variance of the cells' changes, `dof` of cells - 1.
+
+    A cell's successive changes share a round, so that they count for two thirds of as many degrees of freedom (von
+    Neumann, Kent, Bellinson and Hart 1941, "The mean square successive difference")."""
+    return pool_spread(squares / 3, dof=2 * dof / 3)
+
+
+def pool_spread(squares: float, *, dof: float) -> Spread | None:
     """Returns the standard deviation from a sum of squares and its degrees of freedom, which count as those of the
     noise do; None without any."""
     if dof <= 0:

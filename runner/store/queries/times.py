@@ -8,9 +8,7 @@ that the host sets are one kind and those that the device sets another, because 
 elsewhere all cells of a machine are one kind. Each phase and each clock is a kind of its own: a step may wait for the
 host where the loop does not.
 
-What is left of the noise within rounds is that of the same cells, less the mean of their round. Limits: of cells that
-were not repeated equally often, a round's mean is taken from those that it has, which leaves a little more than there
-is.
+What is left of the noise within rounds is that of the same cells, without what all cells of a round share.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +19,7 @@ from uuid import UUID
 
 import duckdb
 
-from runner.analysis.statistics import estimate, pool_noise, pool_spread
+from runner.analysis.statistics import estimate, pool_changes, pool_noise
 from runner.results import Clock, Estimate, Noise, PhaseTime, RoundTime, TimedResult
 from runner.results.times import COLUMNS, DEVICE_BOUND, RoundId, find_bound, pool_bounds
 from runner.schema import Bound, Phase
@@ -43,15 +41,15 @@ class NoiseKind:
 
 @dataclass(frozen=True, kw_only=True)
 class _Repeated:
-    """Sums over the repeated cells of one kind: of rounds - 1, and of that times the variance of ln(time); and the
-    squares and degrees of freedom of what is left without the means of the rounds."""
+    """Sums over the repeated cells of one kind: of rounds - 1, and of that times the variance of ln(time); and over
+    pairs of successive rounds: of cells - 1, and of that times the variance of the cells' changes."""
 
     kind: NoiseKind
     squares: float
     dof: int
     cells: int
-    left_squares: float
-    left_dof: int
+    change_squares: float
+    change_dof: int
 
 
 _REPEATED = f"""
@@ -63,24 +61,32 @@ _REPEATED = f"""
         SELECT m.run_id, m.cell_key, m.cell_id, m.round, t.phase, t.device_ms, unnest($clocks) AS clock,
             unnest([{", ".join(f"t.{column}" for column in COLUMNS.values())}]) AS ms
         FROM measured m JOIN timings t USING (cell_id)),
-    deviations AS (
-        SELECT run_id, cell_key, cell_id, round, phase, clock, ln(ms) - avg(ln(ms)) OVER cell AS deviation,
-            max(if(device_ms < $bound * ms, 'host', 'device')) FILTER (device_ms IS NOT NULL) OVER cell AS bound,
-            cell_id = min(cell_id) OVER cell AS is_first
+    rounds AS (
+        SELECT run_id, cell_key, cell_id, round, phase, clock, ln(ms) AS value,
+            max(if(device_ms < $bound * ms, 'host', 'device')) FILTER (device_ms IS NOT NULL) OVER cell AS bound
         FROM by_clock WHERE ms > 0
         WINDOW cell AS (PARTITION BY phase, clock, run_id, cell_key) QUALIFY count(*) OVER cell > 1),
-    rounds AS (
-        SELECT run_id, phase, clock, bound, round, count(*) AS times, count_if(is_first) AS cells,
-            sum(deviation * deviation) AS squares, sum(deviation) * sum(deviation) / count(*) AS shared
-        FROM deviations GROUP BY ALL),
-    of_runs AS (
-        SELECT run_id, phase, clock, bound, sum(times) AS times, sum(cells) AS cells, count(*) AS rounds,
-            sum(squares) AS squares, sum(squares - shared) AS left_squares
-        FROM rounds GROUP BY ALL)
-    SELECT $machine AS machine, bound, phase, clock, sum(squares) AS squares, CAST(sum(times - cells) AS BIGINT) AS dof,
-        CAST(sum(cells) AS BIGINT) AS cells, greatest(sum(left_squares), 0) AS left_squares,
-        CAST(sum(times - cells - rounds + 1) AS BIGINT) AS left_dof
-    FROM of_runs GROUP BY ALL"""
+    cells AS (
+        SELECT phase, clock, bound, count(*) AS rounds, var_samp(value) AS variance
+        FROM rounds GROUP BY phase, clock, bound, run_id, cell_key),
+    totals AS (
+        SELECT phase, clock, bound, sum((rounds - 1) * variance) AS squares, CAST(sum(rounds - 1) AS BIGINT) AS dof,
+            count(*) AS cells
+        FROM cells GROUP BY ALL),
+    changes AS (
+        SELECT run_id, phase, clock, bound, lag(round) OVER cell AS before, round AS after,
+            value - lag(value) OVER cell AS change
+        FROM rounds WINDOW cell AS (PARTITION BY phase, clock, run_id, cell_key ORDER BY round, cell_id)),
+    shared AS (
+        SELECT phase, clock, bound, count(*) - 1 AS dof, var_samp(change) AS variance
+        FROM changes WHERE change IS NOT NULL GROUP BY phase, clock, bound, run_id, before, after HAVING count(*) > 1),
+    left_over AS (
+        SELECT phase, clock, bound, sum(dof * variance) AS change_squares, CAST(sum(dof) AS BIGINT) AS change_dof
+        FROM shared GROUP BY ALL)
+    SELECT $machine AS machine, t.*, coalesce(l.change_squares, 0) AS change_squares,
+        coalesce(l.change_dof, 0) AS change_dof
+    FROM totals t LEFT JOIN left_over l
+        ON (t.phase, t.clock) = (l.phase, l.clock) AND t.bound IS NOT DISTINCT FROM l.bound"""
 
 
 def load_noise(reader: duckdb.DuckDBPyConnection, table: str, machines: Iterable[str]) -> Mapping[NoiseKind, Noise]:
@@ -96,7 +102,7 @@ def _compute_noise(reader: duckdb.DuckDBPyConnection, table: str, machine: str) 
     found = fetch(reader, _REPEATED.format(table=table), parameters, kind=_Repeated)
     noise = {}
     for one in found:
-        left = pool_spread(one.left_squares, dof=one.left_dof)
+        left = pool_changes(one.change_squares, dof=one.change_dof)
         noise[one.kind] = pool_noise(one.squares, dof=one.dof, cells=one.cells, within_rounds=left)
     return {kind: value for kind, value in noise.items() if value is not None}
 

@@ -67,18 +67,28 @@ def test_the_variation_within_processes_counts_in_pairs_too() -> None:
     assert math.log(found.high or 0) == pytest.approx(2.4469 * std * math.sqrt(2 / 3), rel=1e-4), "t for 6 and 95%"
 
 
-def test_noise_within_rounds_is_the_residual_of_two_factors() -> None:
-    """Against numpy's least squares over cells and rounds."""
-    generator = np.random.default_rng(5)
-    logs = generator.normal(size=(4, 3)) * 0.02 + generator.normal(size=3) * 0.2
-    found = estimate_within_rounds([rounds_of(row.tolist()) for row in logs])
-    factors = np.array([[*(i == c for i in range(4)), *(j == r for j in range(3))] for c, r in np.ndindex(4, 3)], float)
-    fitted = factors @ np.linalg.lstsq(factors, logs.ravel(), rcond=None)[0]
-    squares = float(((logs.ravel() - fitted) ** 2).sum())
+def test_noise_within_rounds_is_what_changes_differ_by() -> None:
+    """From the first round to the second, two cells change by 0.30 and 0.34, a variance of 8e-4 with one degree of
+    freedom; from the second to the third, three cells by 0.1, 0.1 and 0.16, of 12e-4 with two. Half of the mean is
+    5.333e-4; of the three degrees of freedom two thirds count, and half of those."""
+    cells = [rounds_of([0.0, 0.30, 0.40]), rounds_of([1.0, 1.34, 1.44]), rounds_of([2.0, 2.16], first=1)]
+    found = estimate_within_rounds(cells)
     assert found is not None
-    assert found.std == pytest.approx(math.sqrt(squares / 6)), "(4 - 1) (3 - 1) degrees of freedom"
-    assert found.dof == 3, "of which half count"
-    assert estimate_within_rounds([rounds_of([0.0, 0.1])]) is None, "one cell says nothing of what cells share"
+    assert (found.std**2, found.dof) == pytest.approx((32e-4 / 3 / 2, 1.0))
+    assert estimate_within_rounds(cells[:1]) is None, "one cell says nothing of what cells share"
+
+
+def test_noise_within_rounds_is_unbiased_and_as_certain_as_it_says() -> None:
+    """Four cells in five rounds: the mean of 2,000 variances is the true one, and their own variance at most that of
+    the two thirds of 12 degrees of freedom that are claimed, 2 / 8."""
+    generator = np.random.default_rng(1)
+    found = []
+    for _ in range(2000):
+        logs = generator.normal(size=(4, 5)) * 0.02 + generator.normal(size=5) * 0.5
+        one = estimate_within_rounds([rounds_of(row.tolist()) for row in logs])
+        found.append((one.std / 0.02) ** 2 if one else math.nan)
+    assert np.mean(found) == pytest.approx(1, abs=0.04)
+    assert np.var(found) < 0.27
 
 
 @pytest.mark.parametrize(("rounds", "spread"), some(product((5, 2, 3, 8), (6.0, math.inf))))

@@ -139,7 +139,8 @@ def test_cells_of_the_same_rounds_are_paired(tmp_path: Path) -> None:
     assert expected
     assert (within.std, within.dof) == pytest.approx((expected.std, expected.dof))
     a, b = found[64], found[128]
-    assert (ratio(a, b).high or 0) / ratio(a, b).ratio < (a.high_ms or 0) / a.ms / 3, "unpaired, it is √2 times as wide"
+    reach = math.log((ratio(a, b).high or 0) / ratio(a, b).ratio)
+    assert reach < math.log((a.high_ms or 0) / a.ms) / 3, "unpaired, it is √2 times as wide"
 
 
 def load_noise_of(path: Path, cell: StepResult) -> Noise:
