@@ -69,10 +69,6 @@ def count_compilers(device: str) -> int:
     return at_once if at_once > 1 else 0
 
 
-#: What compiling imports. It takes 2.6 s beside an H200, which a fork server spends once; sweeps on a CPU, where hardly
-#: a cell is compiled, start without it.
-COMPILER = ("torch._inductor.compile_fx",)
-
 #: The environment of every worker, set before torch is imported.
 ENVIRONMENT = {
     "OMP_NUM_THREADS": str(max(1, count_cores() - 1)),
@@ -104,8 +100,7 @@ class LocalEngine:
         if sys.platform == "linux":
             self.context = multiprocessing.get_context("forkserver")
             measuring = {measure.partition(":")[0] for measure in (*(kind.measure for kind in KINDS), TRIAL)}
-            compiler = COMPILER if gpu_handle("cuda") else ()
-            self.context.set_forkserver_preload(["runner.engines.worker", *sorted(measuring), *compiler])
+            self.context.set_forkserver_preload(["runner.engines.worker", *sorted(measuring)])
         else:
             self.context = multiprocessing.get_context("spawn")
 
