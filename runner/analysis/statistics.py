@@ -16,7 +16,6 @@ Limits: intervals hold for the next process of this machine, not for another mac
 only as far as rounds are spread.
 """
 
-import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -24,9 +23,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from runner.analysis.noise import MIN_STD
 from runner.analysis.student import student_quantile
 from runner.errors import UsageError
-from runner.results.times import Estimate, Noise, RoundId, RoundTime, Spread
+from runner.results.times import Estimate, Noise, RoundTime, Spread
 
 #: Below this many samples even the interval from smallest to largest covers the median in less than 95% of cases.
 MIN_SAMPLES = 6
@@ -37,10 +37,6 @@ MIN_DIFFERENCE = 0.01
 SHOWN, DECIDED = 0.95, 0.99
 #: A noise that resolves only a difference of this many times or more resolves none.
 MAX_RESOLVABLE = 100.0
-#: Medians that agree better than this agree by the resolution of the clock.
-MIN_STD = 1e-4
-#: The most degrees of freedom that the noise of other cells counts for.
-MAX_NOISE_DOF = 4.0
 Outcome = Literal["better", "worse", "same"]
 
 
@@ -95,59 +91,6 @@ def _interval_rank(n: int) -> int:
         rank += 1
         below += math.comb(n, rank)
     return rank
-
-
-def estimate_noise(repeated: Sequence[tuple[int, float]]) -> Noise | None:
-    """Returns the noise of cells of one kind from the number of rounds (at least 2) and the variance of ln(median) of
-    each cell; None without cells.
-
-    The variances are pooled. Cells of one kind are not equally noisy, so for another cell the result counts for half
-    its degrees of freedom and for at most MAX_NOISE_DOF. With these, simulated intervals keep their confidence even
-    where the cells' own variances differ by a factor of ten."""
-    squares = sum((rounds - 1) * variance for rounds, variance in repeated)
-    return pool_noise(squares, dof=sum(rounds - 1 for rounds, _ in repeated), cells=len(repeated))
-
-
-def pool_noise(squares: float, *, dof: int, cells: int, within_rounds: Spread | None = None) -> Noise | None:
-    """Returns the noise as `estimate_noise` does, from sums over the cells: `squares` of (rounds - 1) times the
-    variance, `dof` of rounds - 1."""
-    found = pool_spread(squares, dof=dof)
-    if found is None:
-        return None
-    return Noise(std=found.std, dof=found.dof, cells=cells, within_rounds=within_rounds)
-
-
-def estimate_within_rounds(cells: Sequence[Sequence[RoundTime]]) -> Spread | None:
-    """Returns what is left of the noise between the cells of a round, from the rounds of repeated cells of one run and
-    kind, in their order; None where no two cells were repeated in the same rounds.
-
-    How ln(median) changes from one round to the next differs between cells by twice this variance, whatever all of them
-    share (`pool_changes`)."""
-    changes: dict[tuple[RoundId | None, ...], list[float]] = {}
-    for rounds in cells:
-        for before, after in itertools.pairwise(rounds):
-            change = math.log(after.median_ms / before.median_ms)
-            changes.setdefault((before.id, after.id), []).append(change)
-    known = [found for found in changes.values() if len(found) > 1]
-    squares = sum((len(found) - 1) * statistics.variance(found) for found in known)
-    return pool_changes(squares, dof=sum(len(found) - 1 for found in known))
-
-
-def pool_changes(squares: float, *, dof: int) -> Spread | None:
-    """Returns the standard deviation within rounds, from sums over pairs of successive rounds: `squares` of (cells - 1)
-    times the variance of the cells' changes, `dof` of cells - 1.
-
-    A cell's successive changes share a round, so that they count for two thirds of as many degrees of freedom (von
-    Neumann, Kent, Bellinson and Hart 1941, "The mean square successive difference")."""
-    return pool_spread(squares / 3, dof=2 * dof / 3)
-
-
-def pool_spread(squares: float, *, dof: float) -> Spread | None:
-    """Returns the standard deviation from a sum of squares and its degrees of freedom, which count as those of the
-    noise do; None without any."""
-    if dof <= 0:
-        return None
-    return Spread(std=max(math.sqrt(squares / dof), MIN_STD), dof=min(dof / 2, MAX_NOISE_DOF))
 
 
 def summarize_round(samples: Sequence[float]) -> RoundTime:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner.analysis.statistics import estimate_noise
+from runner.analysis.noise import estimate_noise
 from runner.plan.planning import Request
 from runner.results.times import Clock, Noise, pool_bounds
 from runner.schema import AttentionCell, Bound, Cell, Precision, Row, StepCell, TimingRow

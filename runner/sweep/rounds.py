@@ -21,7 +21,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from runner.analysis.statistics import MAX_NOISE_DOF, estimate, estimate_noise
+from runner.analysis.noise import MAX_NOISE_DOF, MIN_CELLS, estimate_noise
+from runner.analysis.statistics import estimate
 from runner.plan.repeats import CANARY_SECONDS, MAX_CANARY, MAX_CELL_SECONDS, repeatable_keys, spread
 from runner.results.times import Noise, RoundTime, pool_bounds
 from runner.schema import Bound, table_of
@@ -91,7 +92,7 @@ def choose_cells(cells: Sequence[TimedCell], *, seconds_left: float) -> list[Tim
 
 def _probe(undecided: Sequence[TimedCell], noise: Noise | None) -> Sequence[TimedCell]:
     """Returns the undecided cells of a kind, of which only the cheapest while little is known of its noise."""
-    if noise and noise.dof >= MAX_NOISE_DOF:
+    if noise and (noise.dof >= MAX_NOISE_DOF or noise.cells >= MIN_CELLS):
         return undecided
     return sorted(undecided, key=lambda cell: (cell.seconds, cell.key))[:PROBES]
 

@@ -19,12 +19,16 @@ from datetime import datetime
 from uuid import UUID
 
 from runner.analysis.audit.findings import Drift
-from runner.analysis.statistics import DECIDED, MIN_DIFFERENCE, estimate, estimate_noise
+from runner.analysis.noise import estimate_noise
+from runner.analysis.statistics import DECIDED, MIN_DIFFERENCE, estimate
 from runner.analysis.student import student_quantile
 from runner.results import Estimate, RepeatedCell
 
 #: The fewest rounds of a canary.
 MIN_ROUNDS = 3
+#: The most degrees of freedom for which the noise of the other cells counts: more than in a verdict, because a finding
+#: raises a doubt and decides nothing.
+MAX_DOF = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +65,7 @@ def judge_canary(cells: Sequence[RepeatedCell]) -> Canary | None:
         return None
     cell = min(dated, key=lambda cell: (-len(cell.rounds), cell.started[0]))
     others = [one for one in cells if one is not cell and (one.table, one.bound) == (cell.table, cell.bound)]
-    noise = estimate_noise([(len(one.rounds), _compute_variance(one)) for one in others])
+    noise = estimate_noise([(len(one.rounds), _compute_variance(one)) for one in others], max_dof=MAX_DOF)
     if noise is None or len(cell.rounds) < MIN_ROUNDS:
         return Canary(cell=cell, drifts=None)
     times = [one.time for one in cell.rounds]

@@ -19,7 +19,8 @@ from uuid import UUID
 
 import duckdb
 
-from runner.analysis.statistics import estimate, pool_changes, pool_noise
+from runner.analysis.noise import MIN_STD, Repeats, pool_changes, pool_noise
+from runner.analysis.statistics import estimate
 from runner.results import Clock, Estimate, Noise, PhaseTime, RoundTime, TimedResult
 from runner.results.times import COLUMNS, DEVICE_BOUND, RoundId, find_bound, pool_bounds
 from runner.schema import Bound, Phase
@@ -41,13 +42,11 @@ class NoiseKind:
 
 @dataclass(frozen=True, kw_only=True)
 class _Repeated:
-    """Sums over the repeated cells of one kind: of rounds - 1, and of that times the variance of ln(time); and over
-    pairs of successive rounds: of cells - 1, and of that times the variance of the cells' changes."""
+    """The repeated cells of one kind with the same number of rounds; and, of all of the kind, sums over pairs of
+    successive rounds: of cells - 1, and of that times the variance of the cells' changes."""
 
     kind: NoiseKind
-    squares: float
-    dof: int
-    cells: int
+    repeats: Repeats
     change_squares: float
     change_dof: int
 
@@ -67,11 +66,11 @@ _REPEATED = f"""
         FROM by_clock WHERE ms > 0
         WINDOW cell AS (PARTITION BY phase, clock, run_id, cell_key) QUALIFY count(*) OVER cell > 1),
     cells AS (
-        SELECT phase, clock, bound, count(*) AS rounds, var_samp(value) AS variance
+        SELECT phase, clock, bound, count(*) AS rounds, greatest(var_samp(value), $least) AS variance
         FROM rounds GROUP BY phase, clock, bound, run_id, cell_key),
-    totals AS (
-        SELECT phase, clock, bound, sum((rounds - 1) * variance) AS squares, CAST(sum(rounds - 1) AS BIGINT) AS dof,
-            count(*) AS cells
+    repeats AS (
+        SELECT phase, clock, bound, rounds, count(*) AS cells, sum(variance) AS variances, sum(ln(variance)) AS logs,
+            sum(ln(variance) * ln(variance)) AS log_squares
         FROM cells GROUP BY ALL),
     changes AS (
         SELECT run_id, phase, clock, bound, lag(round) OVER cell AS before, round AS after,
@@ -85,7 +84,7 @@ _REPEATED = f"""
         FROM shared GROUP BY ALL)
     SELECT $machine AS machine, t.*, coalesce(l.change_squares, 0) AS change_squares,
         coalesce(l.change_dof, 0) AS change_dof
-    FROM totals t LEFT JOIN left_over l
+    FROM repeats t LEFT JOIN left_over l
         ON (t.phase, t.clock) = (l.phase, l.clock) AND t.bound IS NOT DISTINCT FROM l.bound"""
 
 
@@ -98,13 +97,19 @@ def load_noise(reader: duckdb.DuckDBPyConnection, table: str, machines: Iterable
 
 
 def _compute_noise(reader: duckdb.DuckDBPyConnection, table: str, machine: str) -> Mapping[NoiseKind, Noise]:
-    parameters = {"clocks": list(get_args(Clock)), "bound": DEVICE_BOUND, "machine": machine}
-    found = fetch(reader, _REPEATED.format(table=table), parameters, kind=_Repeated)
-    noise = {}
-    for one in found:
-        left = pool_changes(one.change_squares, dof=one.change_dof)
-        noise[one.kind] = pool_noise(one.squares, dof=one.dof, cells=one.cells, within_rounds=left)
+    clocks = list(get_args(Clock))
+    parameters = {"clocks": clocks, "bound": DEVICE_BOUND, "machine": machine, "least": MIN_STD**2}
+    by_kind: dict[NoiseKind, list[_Repeated]] = {}
+    for one in fetch(reader, _REPEATED.format(table=table), parameters, kind=_Repeated):
+        by_kind.setdefault(one.kind, []).append(one)
+    noise = {kind: _pool(found) for kind, found in by_kind.items()}
     return {kind: value for kind, value in noise.items() if value is not None}
+
+
+def _pool(found: Sequence[_Repeated]) -> Noise | None:
+    """Returns the noise of one kind."""
+    within = pool_changes(found[0].change_squares, dof=found[0].change_dof)
+    return pool_noise([one.repeats for one in found], within_rounds=within)
 
 
 @dataclass(frozen=True, kw_only=True)

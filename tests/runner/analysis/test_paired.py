@@ -9,11 +9,10 @@ from uuid import UUID
 import numpy as np
 import pytest
 
+from runner.analysis.noise import estimate_noise, estimate_within_rounds
 from runner.analysis.statistics import (
     Ratio,
     estimate,
-    estimate_noise,
-    estimate_within_rounds,
     ratio,
     summarize_round,
 )

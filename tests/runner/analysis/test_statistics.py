@@ -8,9 +8,9 @@ from statistics import variance
 import numpy as np
 import pytest
 
+from runner.analysis.noise import estimate_noise
 from runner.analysis.statistics import (
     estimate,
-    estimate_noise,
     median_interval,
     next_process_interval,
     ratio,
@@ -86,7 +86,7 @@ def test_noise_is_the_pooled_variance_and_counts_for_half() -> None:
     assert estimate_noise([]) is None
     many = estimate_noise([(3, 4e-4)] * 10)
     assert many is not None
-    assert many.dof == 4, "at most"
+    assert many.dof == 2, "at most"
 
 
 def test_one_process_without_known_noise_gives_no_verdict() -> None:

@@ -105,15 +105,15 @@ def test_each_kind_has_its_own_noise_computed_by_hand() -> None:
 
 
 def test_the_sentences_about_a_kind() -> None:
-    """Nine processes with an ln(median) of ±0.01 around the middle one have a std of 0.01 and 4 degrees of freedom, so
-    t is 4.604."""
+    """Nine processes with an ln(median) of ±0.01 around the middle one have a std of 0.01 and 2 degrees of freedom, so
+    t is 9.925."""
     (kind,) = summarize_kinds(repeated(16, *[10 * math.exp(0.01 * side) for side in (-1, 1) * 4], 10.0))
     first, cell, spread, power = describe_kind(kind)
     assert first == "Cells on this device, waited for:"
     assert cell.endswith("9 processes, 9.90–10.1 ms")
-    assert spread.endswith("standard deviation of 1.0% (degrees of freedom: 4).")
-    # e^(4.604 · 0.01 · √2) - 1 = 6.73%. With five rounds t is 3.355 for 8: e^(3.355 · 0.01 · √0.4) - 1 = 2.14%.
-    assert power == "  One pair of cells, one process each, resolves 6.7%; five rounds each resolve 2.1%."
+    assert spread.endswith("standard deviation of 1.0% (degrees of freedom: 2).")
+    # e^(9.925 · 0.01 · √2) - 1 = 15.1%. With five rounds t is 3.707 for 6: e^(3.707 · 0.01 · √0.4) - 1 = 2.37%.
+    assert power == "  One pair of cells, one process each, resolves 15%; five rounds each resolve 2.4%."
 
 
 @pytest.mark.parametrize("kind", ["cuda", "cpu", "mps"])

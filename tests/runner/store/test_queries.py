@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from runner.analysis.compare.speedups import compare
-from runner.analysis.statistics import estimate_within_rounds, ratio
+from runner.analysis.noise import estimate_within_rounds
+from runner.analysis.statistics import ratio
 from runner.errors import DatabaseMissing
 from runner.results import Noise, RoundTime, StepResult
 from runner.schema import TABLES, StepCell, utc_now
