@@ -24,6 +24,8 @@ MIN_STD = 1e-4
 #: The most degrees of freedom that the noise of other cells counts for, however equal they seem: the distributions of
 #: variances on two H200 (steps and attention, host and device, three clocks) had 0.7 to 2.1 in eight of twelve cases.
 MAX_NOISE_DOF = 2.0
+#: The fewest degrees of freedom of cells that are not equal: with fewer, an interval would hold any time.
+MIN_UNEQUAL_DOF = 1.0
 #: How many repeated cells say how unequal cells of their kind are.
 MIN_CELLS = 5
 
@@ -79,7 +81,7 @@ def pool_noise(
     cells = sum(one.cells for one in groups)
     unequal = _fit_distribution(groups) if cells >= MIN_CELLS else None
     if unequal:
-        found = Spread(std=max(unequal.std, MIN_STD), dof=min(unequal.dof, found.dof))
+        found = Spread(std=max(unequal.std, MIN_STD), dof=min(max(unequal.dof, MIN_UNEQUAL_DOF), found.dof))
     if within_rounds:
         within_rounds = Spread(std=within_rounds.std, dof=min(within_rounds.dof, found.dof))
     return Noise(std=found.std, dof=found.dof, cells=cells, within_rounds=within_rounds)

@@ -104,7 +104,8 @@ def estimate(rounds: Sequence[RoundTime], noise: Noise | None = None) -> Estimat
 
     The variance between processes is that of the rounds' ln(median) and that of the machine's noise, each weighted by
     its degrees of freedom (as in Smyth 2004, "Linear models and empirical Bayes methods", equation 4), and no less than
-    what the samples within a process account for. Raises UsageError without rounds."""
+    what the samples within a process account for. An interval to a hundred times the time says nothing, and is left
+    out. Raises UsageError without rounds."""
     if not rounds:
         raise UsageError("There are no rounds to sum up.", expected="at least one")
     logs, count = [math.log(found.median_ms) for found in rounds], len(rounds)
@@ -114,7 +115,10 @@ def estimate(rounds: Sequence[RoundTime], noise: Noise | None = None) -> Estimat
         return Estimate(ms=ms, rounds=count)
     within = math.sqrt(statistics.fmean(map(_variance_within, rounds)))
     std = max(_pool_std(logs, noise), within, MIN_STD)
-    reach = _reach(std / math.sqrt(count), dof)
+    error = std / math.sqrt(count)
+    if student_quantile(SHOWN, dof) * error >= math.log(MAX_RESOLVABLE):
+        return Estimate(ms=ms, rounds=count)
+    reach = _reach(error, dof)
     return Estimate(
         ms=ms,
         rounds=count,
