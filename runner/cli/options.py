@@ -96,6 +96,9 @@ def sweep_options() -> dict[str, Any]:
         "budget": Annotated[str | None, where("No new cell is started after this time, such as 15m or 2h.")],
         **own["switch"],
         "fresh": Annotated[bool | None, _flag("--fresh", "Measure finished cells again.")],
+        "any_commit": Annotated[
+            bool | None, _flag("--any-commit", "Do not measure cells again that another commit of Stepscope measured.")
+        ],
         "skip_predicted_oom": Annotated[bool | None, _flag("--skip-predicted-oom", _SKIP)],
         "ceilings": Annotated[bool | None, _flag("--ceilings/--no-ceilings", escape(_CEILINGS))],
         "dry_run": Annotated[bool | None, _flag("--dry-run", _DRY_RUN)],

@@ -36,20 +36,21 @@ _HERE = """device_name IS NOT DISTINCT FROM $device_name AND torch IS NOT DISTIN
     AND (runs.device IS DISTINCT FROM 'cpu' OR (runs.threads IS NOT DISTINCT FROM $threads
         AND runs.allocator IS NOT DISTINCT FROM $allocator))"""
 _HERE_NAMES = ("device_name", "torch", "threads", "allocator")
+#: A cell that need not be measured again there.
+_DONE = f"""{_HERE} AND ($any_commit OR git_commit IS NOT DISTINCT FROM $git_commit) AND list_contains($done, status)"""
 
 
-def done_cells(db: Path, machine: Mapping[str, Any]) -> Done:
+def _done_parameters(machine: Mapping[str, Any], *, any_commit: bool) -> dict[str, Any]:
+    return {**_subset(machine, *_HERE_NAMES, "git_commit"), "done": sorted(DONE), "any_commit": any_commit}
+
+
+def done_cells(db: Path, machine: Mapping[str, Any], *, any_commit: bool = False) -> Done:
     """Returns the cells that need not be measured again on this machine: same device name, torch version and commit
-    and, on a CPU, as many threads and the same settings of the allocator."""
-    rows = _query(
-        db,
-        f"""
-        SELECT cell_key, round, status FROM ({EVERY_CELL}) JOIN runs USING (run_id)
-        WHERE {_HERE} AND git_commit IS NOT DISTINCT FROM $git_commit AND list_contains($done, status)
-        ORDER BY cell_id
-        """,
-        {**_subset(machine, *_HERE_NAMES, "git_commit"), "done": sorted(DONE)},
-    )
+    and, on a CPU, as many threads and the same settings of the allocator. With `any_commit` those that other commits
+    measured are done, too."""
+    query = f"""
+        SELECT cell_key, round, status FROM ({EVERY_CELL}) JOIN runs USING (run_id) WHERE {_DONE} ORDER BY cell_id"""
+    rows = _query(db, query, _done_parameters(machine, any_commit=any_commit))
     return {(key, number): status for key, number, status in rows}
 
 
@@ -71,7 +72,9 @@ _ROUNDS = " UNION ALL ".join(
 )
 
 
-def measured_rounds(db: Path, machine: Mapping[str, Any]) -> dict[CellRound, MeasuredRound]:
+def measured_rounds(
+    db: Path, machine: Mapping[str, Any], *, any_commit: bool = False
+) -> dict[CellRound, MeasuredRound]:
     """Returns what `done_cells` counts as done, with times."""
     rows = _query(
         db,
@@ -80,10 +83,9 @@ def measured_rounds(db: Path, machine: Mapping[str, Any]) -> dict[CellRound, Mea
             t.device_ms
         FROM ({_ROUNDS}) c JOIN runs USING (run_id)
         LEFT JOIN timings t ON t.cell_id = c.cell_id AND t.phase = 'step' AND c.status = 'ok'
-        WHERE {_HERE} AND git_commit IS NOT DISTINCT FROM $git_commit AND list_contains($done, c.status)
-        ORDER BY c.cell_id
+        WHERE {_DONE} ORDER BY c.cell_id
         """,
-        {**_subset(machine, *_HERE_NAMES, "git_commit"), "done": sorted(DONE)},
+        _done_parameters(machine, any_commit=any_commit),
     )
     found = {}
     for key, number, status, seconds, median, low, high, n, device_ms in rows:

@@ -33,7 +33,8 @@ from runner.sweep.own import describe_models
 class Settings:
     """How a sweep or a frontier search runs, apart from what it measures. `timeout_s` is for one cell or trial; no cell
     is started after `budget_s`. `joins` is a run of which the cells become further rounds, where machine, torch and
-    commit are those of that run; elsewhere they get a run of their own. `on` are the types of device that the `engine`
+    commit are those of that run; elsewhere they get a run of their own. With `any_commit` what other commits measured
+    counts as done. `on` are the types of device that the `engine`
     is to use; all if it is empty. `command` is the command line of the run, where that is not the runner's own."""
 
     db: Path
@@ -42,6 +43,7 @@ class Settings:
     timeout_s: float = 600.0
     budget_s: float | None = None
     fresh: bool = False
+    any_commit: bool = False
     skip_predicted_oom: bool = False
     ceilings: bool = True
     joins: UUID | None = None
@@ -155,10 +157,12 @@ def prepare(request: Request, settings: Settings, engine: Engine) -> Prepared:
         preset=request.named_preset(device),
         machine=machine,
         cells=cells,
-        done={} if settings.fresh else history.done_cells(settings.db, machine),
+        done={} if settings.fresh else history.done_cells(settings.db, machine, any_commit=settings.any_commit),
         forecast=forecast,
         is_auto=is_auto,
-        measured=history.measured_rounds(settings.db, machine) if is_auto and not settings.fresh else {},
+        measured=history.measured_rounds(settings.db, machine, any_commit=settings.any_commit)
+        if is_auto and not settings.fresh
+        else {},
         ceiling_seconds=CEILING_SECONDS[device] if settings.ceilings else 0.0,
         joined=settings.joins if following else None,
         left_out=left_out,

@@ -34,7 +34,7 @@ MAX_ROUNDS = 100
 TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("preset", "label", "device", "db", "shard", "engine"), (str,)),
     **dict.fromkeys(("timeout", "budget"), (str, int, float)),
-    **dict.fromkeys(("fresh", "skip_predicted_oom", "ceilings"), (bool,)),
+    **dict.fromkeys(("fresh", "any_commit", "skip_predicted_oom", "ceilings"), (bool,)),
     "rounds": (int, str),
     **{
         name: (int, float) if column.type is float else (column.type,)
@@ -109,6 +109,7 @@ def _settings(options: Mapping[str, Any]) -> Settings:
         timeout_s=parse_duration("timeout", "10m" if timeout is None else timeout),
         budget_s=None if budget is None else parse_duration("budget", budget),
         fresh=bool(options["fresh"]),
+        any_commit=bool(options["any_commit"]),
         skip_predicted_oom=bool(options["skip_predicted_oom"]),
         ceilings=options["ceilings"] is not False,
         engine=options["engine"] or ENGINES[0],

@@ -115,14 +115,14 @@ def test_a_sweep_of_the_same_cell_is_still_done_after_a_replay(tmp_path: Path) -
 
 
 def test_a_cell_of_one_process_has_the_interval_of_its_machines_noise(tmp_path: Path) -> None:
-    """Another cell in three rounds has a variance of ln(median) of 1, and 1 degree of freedom, so t is 12.706."""
+    """Another cell in three rounds has a standard deviation of ln(median) of 0.2, and 1 degree of freedom, so t is 12.706."""
     path, of = tmp_path / "r.duckdb", rows.run(torch="1.0.0")
     cells = [rows.ok(of, tiny(context=32), round=number) for number in range(3)] + [rows.ok(of, tiny())]
-    medians = (10 / math.e, 10.0, 10 * math.e, 5.0)
+    medians = (10 * math.exp(-0.2), 10.0, 10 * math.exp(0.2), 5.0)
     rows.store(path, of, [with_median(cell, ms) for cell, ms in zip(cells, medians, strict=True)])
     found = find_stored(path, str(cells[-1].step.cell_id))
     interval = next_process_interval(found.times["step"].step)
-    reach = math.exp(12.706 * math.sqrt(2))
+    reach = math.exp(12.706 * 0.2 * math.sqrt(2))
     assert interval == pytest.approx((5.0 / reach, 5.0 * reach), rel=1e-3)
     done = run("replay", str(cells[-1].step.cell_id), db=path)
     assert done.returncode == 0, done.stdout
@@ -133,7 +133,7 @@ def test_a_cell_of_one_process_has_the_interval_of_its_machines_noise(tmp_path: 
 @pytest.mark.parametrize(
     ("medians", "code", "words"),
     [
-        ((1e-3, 1.0, 1e3), 0, "It lands inside"),
+        ((2.0, 5.0, 12.5), 0, "It lands inside"),
         ((1e6, 1.01e6, 1.02e6), 1, "It lands outside, below"),
         pytest.param((1e-6, 1.01e-6, 1.02e-6), 1, "It lands outside, above", marks=pytest.mark.soak),
         ((5.0,), 0, "claims no interval"),

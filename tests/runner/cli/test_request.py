@@ -16,7 +16,7 @@ WORDS = shlex.split(
     "--shape d_model=64,d_ff=96,layers=2,heads=4 --contexts 128,256 --batch 2,4 --modes inference,train "
     "--precisions fp32,bf16 --backends eager,compiled-block --attention naive,sdpa --optimizers fused --weights fp32 "
     "--checkpoint 0,2 --warmup 0,5 --steps 7 --max-steps 70 --max-seconds 5 --rounds 3 --db some/file.duckdb "
-    "--label mine --device cuda:1 --timeout 90s --budget 2h --fresh --skip-predicted-oom"
+    "--label mine --device cuda:1 --timeout 90s --budget 2h --fresh --any-commit --skip-predicted-oom"
 )
 TOML = """
 preset = "cs336-2025"
@@ -43,6 +43,7 @@ device = "cuda:1"
 timeout = "90s"
 budget = "2h"
 fresh = true
+any-commit = true
 skip-predicted-oom = true
 """
 AXES = {
@@ -70,6 +71,7 @@ SETTINGS = Settings(
     timeout_s=90.0,
     budget_s=7200.0,
     fresh=True,
+    any_commit=True,
     skip_predicted_oom=True,
 )
 

@@ -137,6 +137,15 @@ def test_a_second_sweep_measures_nothing_unless_fresh(db: Path) -> None:
     assert [row["cells"] for row in found] == [6, 1], "the cell is measured again under a new run"
 
 
+def test_cells_of_another_commit_are_done_if_that_is_said(db: Path) -> None:
+    with duckdb.connect(db) as connection:
+        connection.execute("UPDATE runs SET git_commit = '0123456789'")
+    words = (*WORDS, "--modes", "train", "--rounds", "1")
+    assert "1 cell" in run("sweep", *words, "--dry-run", db=db).stdout
+    done = run("sweep", *words, "--any-commit", db=db)
+    assert (done.returncode, "Nothing to measure" in done.stdout) == (0, True)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize(
     "others",
