@@ -115,7 +115,7 @@ def test_a_sweep_of_the_same_cell_is_still_done_after_a_replay(tmp_path: Path) -
 
 
 def test_a_cell_of_one_process_has_the_interval_of_its_machines_noise(tmp_path: Path) -> None:
-    """Another cell in three rounds has a standard deviation of ln(median) of 0.2, and 1 degree of freedom, so t is 12.706."""
+    """Another cell in three rounds has a std of 0.2 in ln(median), and 1 degree of freedom, so t is 12.706."""
     path, of = tmp_path / "r.duckdb", rows.run(torch="1.0.0")
     cells = [rows.ok(of, tiny(context=32), round=number) for number in range(3)] + [rows.ok(of, tiny())]
     medians = (10 * math.exp(-0.2), 10.0, 10 * math.exp(0.2), 5.0)
