@@ -56,7 +56,7 @@ def sidebar(contents: Contents, heeded: Sequence[str] = FILTERS) -> Selection:
 
 
 def _follow_renamed(runs: Mapping[str, RunSummary]) -> None:
-    """Has a link to a run that was named since lead to it: the end of a run's name never changes."""
+    """Makes a link to a run still lead to it after the run was named: the end of a run's name never changes."""
     wanted = st.query_params.get("run", "")
     if wanted and wanted not in runs and "run" not in st.session_state:
         same = [name for name in runs if name.rsplit(" ", 1)[-1] == wanted.rsplit(" ", 1)[-1]]
