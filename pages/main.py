@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _draw_file(own: Path, pages: dict[str, st.Page], drawers: list[DrawPage], chosen: st.Page) -> None:
-    path, state, drawn_at = own, pace.settle(own), time.monotonic()
+    path, state, drawn_at = own, pace.choose_shown_state(own), time.monotonic()
     # The reader's own file is watched even where reference rows are shown: until it has some.
     watch = partial(live.watch, own, drawn_at=drawn_at)
     try:
@@ -97,7 +97,7 @@ def _draw(frame: Frame, chosen: st.Page, watch: Callable[[], None]) -> None:
 
 
 def _navigate(pages: dict[str, st.Page], shown: DrawPage, *, position: Literal["sidebar", "hidden"]) -> st.Page:
-    """Returns the page that is asked for, which `draw` draws. Puts every page into `pages`, by its address."""
+    """Returns the page that is asked for, which `shown` draws. Puts every page into `pages`, by its address."""
     for entries in NAVIGATION.values():
         for page in entries:
             first = not pages

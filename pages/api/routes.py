@@ -40,7 +40,7 @@ from pages.api.parameters import (
 )
 from pages.ui.filters import FILTERS
 from pages.ui.live import ADDRESS, BASE
-from pages.ui.pace import settle
+from pages.ui.pace import choose_shown_state
 from pages.ui.sign_in import signs_in
 from runner.errors import DatabaseBusy, StepscopeError, StoreError, UsageError
 from runner.schema import TABLES, Status
@@ -80,7 +80,7 @@ async def _serve_state(request: Request) -> Response:
         return refusal
     path = default_path()
     state = {
-        "rows": await run_in_threadpool(settle, path),
+        "rows": await run_in_threadpool(choose_shown_state, path),
         "plan": await run_in_threadpool(plan_fingerprint, path),
     }
     return JSONResponse(state, headers={"Cache-Control": "no-store"})

@@ -56,7 +56,7 @@ def draw_speedups(frame: Frame, cells: Sequence[AttentionResult], *, kind: Kind)
     if not names:
         st.caption(restrict(f"{_ALONE[kind]} Measure both: `{_MISSING[kind]}`."))
         return
-    usual = max(names, key=[name_attention(cell.cell) for cell in cells].count)  # the way of which most was measured
+    usual = max(names, key=[name_attention(cell.cell) for cell in cells].count)  # the one with the most cells
     variant = chosen(f"{kind}-way", "Compared", names, default="sdpa-flash" if "sdpa-flash" in names else usual)
     baseline = "naive" if kind == "fused" else variant.split(" · ")[0]
     asked_for = {_key_of(cell) for cell in cells}

@@ -55,7 +55,7 @@ def write_ends(figure: go.Figure, *, x: Sequence[float], y: Sequence[float], tex
 
 
 def ring_hosts(figure: go.Figure, dots: Iterable[tuple[str, float, float]]) -> int:
-    """Draws a ring around each dot of which the host bounds a side, with its entry of the legend. `dots` are what is
+    """Draws a ring around each dot with a host-bound side, with its entry of the legend. `dots` are what is
     said of the host, if anything, with x and y. Returns the number of entries."""
     points = [(x, y) for host, x, y in dots if host]
     if points:

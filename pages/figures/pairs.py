@@ -2,7 +2,7 @@
 
     figure = ratio_dots([RatioDot(place="toy-64 · 128", outcome="better", ratio=1.9, low=1.8, high=2.0, …)], …)
 
-Right of 1× B is better: faster, or smaller. A pair of which one side failed keeps its place, with the reason.
+Right of 1× B is better: faster, or smaller. A pair with a failed side keeps its place, with the reason.
 """
 
 from collections.abc import Mapping, Sequence

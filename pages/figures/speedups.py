@@ -3,7 +3,7 @@
     figure = speedup_dots([SpeedupDot(place="toy-64 · 128", phase="step", ratio=1.9, low=1.8, high=2.0, …)])
     figure = speedup_trend(dots)          # the same over the size of the model
 
-Right of 1× the variant is faster. A pair of which one side failed keeps its line, with the reason.
+Right of 1× the variant is faster. A pair with a failed side keeps its line, with the reason.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Parts of a time: the busy share of a step, ranges inside attention, and the way from one time to another.
+"""Parts of a time: the busy share of a step, ranges inside attention, and what separates one time from another.
 
     figure = busy_bars([BusyBar(group="small", place="512 · train", cell_id="…", busy=0.93, label="+4%")], names=…)
     figure = range_bars([RangeBar(name="softmax", entity="softmax", device_ms=1.2, flops=5_000_000)])

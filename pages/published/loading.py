@@ -49,7 +49,7 @@ class AuditedTables:
         return [found for found in self.findings if found.table.table_id == table.table_id]
 
     def grades(self, table: PublishedTable) -> dict[UUID, Grade | None]:
-        """The grade of each row; None for one without a result of which nothing is said."""
+        """The grade of each row; None for one without a result or finding."""
         return grade_rows(table, self.of(table))
 
 

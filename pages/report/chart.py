@@ -1,4 +1,4 @@
-"""What the chart of a question is.
+"""The parts of a question's chart.
 
 Chart(title="Phases by size and context", note="Medians.", figure=lambda: phase_bars(bars, view="time"))
 """

@@ -119,7 +119,7 @@ def _draw_timelines(frame: Frame, rows: Rows) -> Chart | None:
 
 
 def _make_line(columns: Columns, *, name: str) -> TotalLine:
-    """Returns the total after every birth and death, of which the largest in each of `MAX_POINTS` slices is drawn."""
+    """Returns the total after births and deaths: the largest in each of `MAX_POINTS` slices of time."""
     born, died, size = (columns.arrays[key] for key in ("born", "died", "bytes"))
     freed = died >= 0
     at = np.concatenate([born, died[freed]])

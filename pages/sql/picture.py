@@ -1,4 +1,4 @@
-"""The answer as a chart: what is drawn is chosen beside it and lives in the URL.
+"""The answer as a chart. What is drawn is chosen beside it and kept in the URL.
 
 draw_chart(frame, columns, query)
 """

@@ -13,7 +13,7 @@ from pages.ui.chosen import select_one
 from pages.ui.comparison import keep_places, note_cut
 from pages.ui.evidence import LoadEvidence, of_cells, say
 from pages.ui.frame import Frame
-from pages.ui.marks import host_words, key_columns, pair_columns, place_of
+from pages.ui.marks import describe_host_bound, key_columns, pair_columns, place_of
 from pages.ui.pin import pin
 from pages.ui.sections import draw_heading
 from runner.analysis.compare.pairs import LeftOut
@@ -30,7 +30,7 @@ def draw_ways(
     """Draws every backend as a dot on its cell's line."""
     dots = [
         WayDot(place=place(frame, item), backend=item.variant, cell_id=str(item.step.other.cell_id),
-               ratio=item.step.ratio, low=item.step.low, high=item.step.high, host=host_words(item.step))
+               ratio=item.step.ratio, low=item.step.low, high=item.step.high, host=describe_host_bound(item.step))
         for item in items
     ]  # fmt: skip
     dots += [

@@ -101,14 +101,14 @@ def speedup_answer(compared: Speedups[StepResult], *, baseline: str, variant: st
     """Says over all pairs: the typical ratio, its spread, how many are certain."""
     speedups = [speedup for speedup in compared.speedups if speedup.phase == phase]
     if not speedups:
-        return "" if compared.speedups else without_pair(compared, baseline=baseline, variant=variant)
+        return "" if compared.speedups else explain_no_pair(compared, baseline=baseline, variant=variant)
     times, word = describe_ratio(speedups)
     start = f"**{variant}** makes the {WORDS[phase]} **{times}× {word}** than {baseline}"
     certain = f"; {count_certain(speedups)}" if len(speedups) > 1 else ""
     return f"{start} {describe_spread(speedups)}{certain}.{remarks(speedups)}"
 
 
-def without_pair(compared: Speedups[StepResult], *, baseline: str, variant: str, where: str = "here") -> str:
+def explain_no_pair(compared: Speedups[StepResult], *, baseline: str, variant: str, where: str = "here") -> str:
     """Says why two ways cannot be compared, by the most frequent reason of the strongest kind."""
     for kind in ("failed", "unlike"):
         reasons = Counter(item.reason for item in compared.left_out if item.kind == kind)

@@ -80,7 +80,7 @@ def rows_of(frame: Frame) -> Selection:
     return Selection(machine=frame.selection.machine, run=frame.selection.run, hidden=frame.selection.hidden)
 
 
-# ------------------------------------------------------------------------------------------- what a link asks in vain
+# ---------------------------------------------------------------------------- what a link asks for and the file lacks
 
 
 def report_missing(key: str, label: str, options: Collection[str]) -> None:

@@ -12,7 +12,7 @@ import streamlit as st
 
 from pages.figures.speedups import speedup_dots
 from pages.ui import marks
-from pages.ui.answers import speedup_answer, without_pair
+from pages.ui.answers import explain_no_pair, speedup_answer
 from pages.ui.card import Card, draw
 from pages.ui.frame import Frame, cached
 from pages.ui.markdown import restrict
@@ -65,7 +65,7 @@ def explain_unpaired(frame: Frame, left_out: Sequence[LeftOut[StepResult]], *, a
     if len(values) == 1:
         return f"Only {next(iter(values))} was measured {frame.among}."
     compared = Speedups(speedups=[], left_out=list(left_out))
-    return without_pair(compared, baseline=baseline, variant=f"another {axis}", where=frame.among)
+    return explain_no_pair(compared, baseline=baseline, variant=f"another {axis}", where=frame.among)
 
 
 def _compare(

@@ -29,8 +29,8 @@ _NOTES = "values that the link asked for"
 
 
 def sidebar(contents: Contents, heeded: Sequence[str] = FILTERS) -> Selection:
-    """Draws the filters and returns what they select. Those that the page does not heed are not seen, but keep their
-    values for the next page."""
+    """Draws the filters and returns what those select that the page heeds. The others are not seen and leave nothing
+    out, but keep their values for the next page; only the mode remains, because choosers of a page begin with it."""
     runs = {run_name(run): run for run in contents.runs}
     with st.sidebar:
         seen, unseen = st.container(), st.container(key=UNSEEN)
@@ -51,11 +51,12 @@ def sidebar(contents: Contents, heeded: Sequence[str] = FILTERS) -> Selection:
         if any(chosen[name] for name in queries.REPEATABLE if name in heeded):
             seen.button("Clear filters", on_click=clear, width="stretch", type="tertiary")
     hidden = tuple(sorted(contents.notes.hidden))
-    return Selection(machine=machine, run=runs[run].run_id if run in runs else None, hidden=hidden, **chosen)
+    selected = Selection(machine=machine, run=runs[run].run_id if run in runs else None, hidden=hidden, **chosen)
+    return selected.without(*(name for name in queries.REPEATABLE if name not in heeded))
 
 
 def _follow_renamed(runs: Mapping[str, RunSummary]) -> None:
-    """Has a link to a run that was named since lead to it: the end of a run's name never changes."""
+    """Makes a link to a run still lead to it after the run was named: the end of a run's name never changes."""
     wanted = st.query_params.get("run", "")
     if wanted and wanted not in runs and "run" not in st.session_state:
         same = [name for name in runs if name.rsplit(" ", 1)[-1] == wanted.rsplit(" ", 1)[-1]]

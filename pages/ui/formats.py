@@ -45,7 +45,7 @@ def _is_long(value: Any) -> bool:
 
 
 def csv(rows: Rows) -> str:
-    """Returns the rows as CSV of which a spreadsheet evaluates nothing."""
+    """Returns the rows as CSV in which a spreadsheet evaluates nothing."""
     text, frame = io.StringIO(), table(rows).copy(deep=False)
     for place in range(frame.shape[1]):
         values = frame.iloc[:, place]

@@ -75,7 +75,7 @@ class Frame:
     places: dict[str, Any] = field(default_factory=dict)
 
     def sweep(self, *words: str) -> str:
-        """Returns the command that measures what is missing; of own models, where the file knows no others."""
+        """Returns the command that measures what is missing; for the own models of a file that has no others."""
         models = [word for spec in self.own_models for word in ("--model", spec)]
         return " ".join(["python -m runner sweep", *words, *map(shlex.quote, models)])
 
@@ -156,7 +156,7 @@ def _run_query(name: str, path: str, state: str, arguments: tuple[Any, ...], *, 
 
 
 def label_size(names: Mapping[Model, str], cell: StepCell | MemoryCell) -> str:
-    """Returns the name of the cell's size with whatever else about it is not the default, also of how it was measured:
+    """Returns the name of the cell's size with every setting that is not the default, also those of its measurement:
     `small · attention sdpa`, `small · warm-up 0 steps`."""
     table = table_of(cell)
     columns = [table.column(name) for name in table.question if name not in _NAMED]

@@ -202,7 +202,7 @@ def describe_models(rows: Sequence[Frontier], grows: Model) -> str:
 
 
 def _find_partner(rows: Sequence[Frontier], of: Frontier, **changed: str) -> Frontier | None:
-    """Returns the answer in the same memory that differs by what is `changed`; None if that is itself."""
+    """Returns the answer for the same memory that differs from `of` by `changed` alone; None if that is `of`."""
     wanted = {name: getattr(of.cell, name) for name in FrontierCell.names() if name != "step"} | changed
     same = (row for row in rows if all(getattr(row.cell, name) == value for name, value in wanted.items()))
     return next((row for row in same if row is not of), None)

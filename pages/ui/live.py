@@ -14,7 +14,7 @@ import streamlit as st
 
 from pages.ui.frame import cached
 from pages.ui.markdown import literal, quoted, restrict
-from pages.ui.pace import settle
+from pages.ui.pace import choose_shown_state
 from runner.errors import StoreError
 from runner.store.database import plan_fingerprint
 from runner.store.queries.progress import STALE_S, SweepProgress, load_progress
@@ -33,7 +33,7 @@ def watch(path: Path, state: str, *, drawn_at: float) -> None:
 
     `drawn_at` is when drawing began: a page gets `EVERY_S` to finish before it is drawn again.
     """
-    if settle(path) != state and time.monotonic() - drawn_at > EVERY_S * 0.9:
+    if choose_shown_state(path) != state and time.monotonic() - drawn_at > EVERY_S * 0.9:
         st.rerun(scope="app")
     plan = plan_fingerprint(path)
     try:

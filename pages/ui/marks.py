@@ -118,8 +118,8 @@ def pair_columns(pair: Pair[T] | None) -> dict[str, float | None]:
     return {**speedup_columns(pair), **(device_columns(host_share(pair).device) if pair else {})}
 
 
-def host_words(pair: Pair[T]) -> str:
-    """Returns what a tooltip says of a pair of which the host bounds a side; empty for others."""
+def describe_host_bound(pair: Pair[T]) -> str:
+    """Returns what a tooltip says of a pair with a host-bound side; empty for others."""
     return describe_share(host_share(pair))
 
 
@@ -142,13 +142,13 @@ def speedup_dot_of(pair: Pair[T], *, place: str, size: str = "", parameters: int
         ratio=pair.ratio,
         low=pair.low,
         high=pair.high,
-        host=host_words(pair),
+        host=describe_host_bound(pair),
         parameters=parameters,
     )
 
 
 def speedup_dots_of(frame: Frame, compared: Speedups[StepResult], *, axis: str) -> list[SpeedupDot]:
-    """Returns every ratio, and every pair of which one side failed."""
+    """Returns every ratio, and every pair with a failed side."""
     dots = [
         speedup_dot_of(
             pair,

@@ -1,11 +1,10 @@
-"""How often new rows are drawn: the more readers look while a sweep runs, the more rarely.
+"""How often new rows are drawn while a sweep runs: less often for more readers.
 
-    state = settle(path)            # the state of the file that pages show now
-    with drawing(path, reader): ... # the page of one of them is drawn
+    state = choose_shown_state(path)  # the state of the file that pages show now
+    with drawing(path, reader): ...   # the page of one of them is drawn
 
-One reader sees new rows at once. Where several look, the next state is shown when twice the time has passed that
-drawing the last one took for all of them, and after MAX_HELD_S at the latest. Otherwise every cell of a sweep would
-begin all their pages anew before most of them were drawn once.
+One reader sees new rows at once. For several, a state is shown for twice the time that drawing it took for all of them,
+and for MAX_HELD_S at most. Otherwise every cell of a sweep would restart all their pages before most were drawn once.
 """
 
 import contextlib
@@ -35,7 +34,7 @@ _shown: dict[Path, _Shown] = {}
 _lock = threading.Lock()
 
 
-def settle(path: Path) -> str:
+def choose_shown_state(path: Path) -> str:
     """Returns the fingerprint of the file that its readers are to see: its own, or for a while the one before."""
     state, now = fingerprint(path), time.monotonic()
     with _lock:

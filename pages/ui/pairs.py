@@ -32,7 +32,7 @@ _SHORT = 20
 def draw_pairs(
     frame: Frame, verdict: Verdict, *, key: str, title: str, on_click: Callable[[str], None] | None = None
 ) -> None:
-    """Draws every ratio with its interval; cells of which one side failed keep a place."""
+    """Draws every ratio with its interval; pairs with a failed side keep a place."""
     failed = [item for item in verdict.left_out if _failed_once(item)][:MAX_FAILED]
     largest = sorted(verdict.pairs, key=lambda pair: -abs(math.log(pair.ratio)))[: MAX_PAIRS - len(failed)]
     shown: list[Pair[SideResult] | LeftOut[SideResult]] = [pair for pair in verdict.pairs if pair in largest]

@@ -127,7 +127,7 @@ def shows_other_file(path: Path) -> bool:
     return True
 
 
-# -------------------------------------------------------------------------------------- what a link knows of its moment
+# ------------------------------------------------------------------------------ what a link says about when it was made
 
 
 def pack_sentence(sentence: str, *, longest: int) -> str:

@@ -1,5 +1,5 @@
-"""The way through a page: headings that can be linked, a line of contents above them, and cards that are folded until
-a reader opens them.
+"""The sections of a page: headings that can be linked, a line of contents above them, and cards that are folded until a
+reader opens them.
 
     draw_heading(frame, "How does the time grow with the length?", anchor="time")
     ...

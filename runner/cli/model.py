@@ -1,4 +1,4 @@
-"""What Stepscope understands of a model of the user's own, in one screen.
+"""What Stepscope understands of a user's own model, in one screen.
 
 python -m runner model check nano.py:build --batch 8 --context 512
 

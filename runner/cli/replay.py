@@ -1,4 +1,4 @@
-"""One cell measured again, and whether it lands where the file says that the next process will land.
+"""Measures one cell again and tells whether its time is where the file predicts the next process.
 
 python -m runner replay 01a2037e-c114
 

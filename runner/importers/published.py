@@ -1,4 +1,4 @@
-"""Tables that others published become runs with published rows.
+"""Turns tables that others published into runs with published rows.
 
     imported = import_tables(Path("theirs.csv"), db=Path("data/results.duckdb"), mapping=Path("theirs.toml"))
     print(imported.summary)

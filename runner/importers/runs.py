@@ -1,4 +1,4 @@
-"""The run of an import: its row, and the way of its rows into the results file.
+"""The run of an import: its row, and how its rows get into the results file.
 
 run = new_run(path, label); write_run({"runs": [run], "traces": traces}, run=run, db=db, where=path)
 ingest(db, patience_s=INGEST_SECONDS)

@@ -1,4 +1,4 @@
-"""Named ranges of a step, by which a profiler tells what a kernel belongs to.
+"""Named ranges of a step, so that a profiler can tell what a kernel belongs to.
 
     with named_range("attention scores"): ...                  # does nothing without a listener
     with listen_to_ranges(torch.profiler.record_function): ... # opens all ranges in here

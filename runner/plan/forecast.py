@@ -81,7 +81,7 @@ class _Ratios:
         return (self._measured[kind] + overall * FAMILIAR_S) / (self._predicted[kind] + FAMILIAR_S)
 
     def _sum(self, seconds: Mapping[str, float]) -> float:
-        """Returns the seconds of kinds that say something of others: compiling takes what nothing else does."""
+        """Returns the seconds of all kinds but compiled ones, whose compile time predicts nothing about other kinds."""
         return sum(seconds[kind] for kind in seconds if _COMPILED not in kind)
 
 

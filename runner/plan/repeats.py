@@ -57,8 +57,8 @@ def choose_repeated(cells: Sequence[Planned], seconds: Mapping[str, float]) -> l
 def add_repeats(cells: Sequence[Planned], seconds: Mapping[str, float], *, seed: str) -> list[Planned]:
     """Returns the cells of a first round with the further rounds of the A/A cells and of the canary among them.
 
-    `seconds` are predictions by cell key that must not depend on what the file holds, for the same sweep started again
-    is to make the same plan."""
+    `seconds` are predictions by cell key. They must not depend on what the file holds, so that the same sweep makes the
+    same plan when it is started again."""
     chosen = choose_repeated(cells, seconds)
     if not chosen:
         return list(cells)

@@ -3,7 +3,7 @@
     python -m runner sweep --shard 2/8          # the second of eight shares
     cells = take_shard(cells, Shard(number=2, of=8), device="cuda")
 
-Every machine works out all shares by itself and takes its own, so that nothing has to be agreed on but the command. The
+Every machine computes all shares and takes its own, so that the machines need to agree on the command only. The
 shares follow from the cells and their predicted time on a machine of no particular speed, not from what a file or the
 machine knows. What is compared stays together: cells of one shape, batch and length are in one share, whatever their
 precision, backend or implementation. Limits: where the device's memory decides which cells there are, as in the preset
@@ -19,7 +19,7 @@ from runner.experiments import kind_of
 from runner.experiments.experiment import On
 from runner.schema import Cell
 
-#: The size of a cell, as far as it has one: cells that differ in nothing of it are in one share.
+#: The columns of a cell's size, if the cell has them. Cells that are equal in all of them are in one share.
 _SIZE = ("model", "d_model", "d_ff", "layers", "heads", "vocabulary", "batch", "context", "seq_len", "d_head")
 #: The machine of no particular speed, by device.
 _ON: Mapping[str, On] = {

@@ -69,7 +69,7 @@ def _is_data(cells: Sequence[str]) -> bool:
 
 
 def _find_delimiter(text: str) -> str:
-    """Returns the delimiter of which the first line that has any has most."""
+    """Returns the most frequent delimiter of the first line that has one."""
     for line in text.split("\n"):
         counts = {delimiter: line.count(delimiter) for delimiter in _KINDS}
         best = max(counts, key=lambda delimiter: counts[delimiter])

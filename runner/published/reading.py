@@ -67,7 +67,7 @@ def _has_content(row: PublishedRow) -> bool:
 
 
 def _refuse(path: Path, tables: Sequence[TextTable], read: Sequence[PublishedTable]) -> UsageError:
-    """Returns the error for a file of which nothing is understood, or no cell could be read."""
+    """Returns the error for a file in which nothing is understood or no cell could be read."""
     names = ", ".join(f"“{name[:40]}”" for name in tables[0].headings[:_MAX_NAMED])
     got = f"no heading that says what it measures: {names}"
     for figure in (figure for table in read for row in table.rows for figure in row.figures if figure.remark):

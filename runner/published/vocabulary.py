@@ -1,4 +1,4 @@
-"""The words of headings: which name settings, which say of a figure what it measures, and which say nothing more.
+"""The words of headings: those that name settings, those that say what a figure measures, and those that add nothing.
 
 A word that is in none of these makes a heading one that is not understood. Standard library only.
 """
@@ -70,7 +70,7 @@ NUMBERED: Mapping[str, str] = {
 }  # fmt: skip
 #: Parts of a model or of attention whose time or memory a heading may name.
 COMPONENTS = frozenset({"attention", "attn", "softmax", "matmul", "mlp", "ffn", "embedding", "masking"})
-#: Words that say of which part a figure is, beside the passes.
+#: Words for the part that a figure is about, beside the passes.
 PARTS = frozenset({"model", "plus", "total", "step", "before", "after", "during", "activations", "parameters"})
 _UNIT_WORDS = (
     "s sec secs seconds second ms msec milliseconds us usec microseconds ns nanoseconds kib mib gib tib kb mb gb tb "

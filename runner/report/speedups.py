@@ -61,7 +61,7 @@ def sides_of(compared: Mapping[str, Speedups[T]]) -> list[T]:
 def speedup_table(
     compared: Mapping[str, Speedups[T]], *, baseline: str, notes: Footnotes, without: Sequence[str]
 ) -> ReportTable:
-    """Returns one line a pair and variant, and one for each pair of which a side failed. Pairs agree in all fields but
+    """Returns one line a pair and variant, and one for each pair with a failed side. Pairs agree in all fields but
     `without`."""
     gathered = [one for variant, each in compared.items() for one in _gather(variant, each)]
     failed = [(variant, item) for variant, each in compared.items() for item in each.left_out if item.kind == "failed"]

@@ -29,7 +29,7 @@ def _count_decimals(width: float) -> int:
 
 
 def format_spread(mean: float | None, std: float | None) -> str:
-    """Returns a mean with its standard deviation, of which two digits are shown: `12.3 ± 4.5`."""
+    """Returns a mean with its standard deviation, shown to two digits: `12.3 ± 4.5`."""
     if mean is None:
         return NONE
     if std is None:

@@ -60,7 +60,7 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What was found: the rows by table, problems, and notes about what is as it may be."""
+    """What was found: the rows by table, problems, and notes about what is unusual but allowed."""
 
     rows: dict[str, int]
     problems: tuple[Problem, ...]

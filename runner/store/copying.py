@@ -2,9 +2,9 @@
 
     >>> copy_file(Path("data/results.duckdb"), Path("backup.duckdb"))
 
-A plain copy of a file in use may be none: DuckDB writes blocks and its log in no order that a copying program knows,
-and the latest cells are in the spool. Here DuckDB reads the file as it was at one moment, and the cells of the spool at
-that moment are added. Sweeps go on meanwhile, and their cells wait in the spool.
+A plain copy of a file in use may be unusable: DuckDB writes blocks and its log in an order that a copying program does
+not know, and the latest cells are in the spool. Here DuckDB reads the file as it was at one moment, and adds the cells
+of the spool at that moment. Sweeps go on meanwhile, and their cells wait in the spool.
 """
 
 import shutil

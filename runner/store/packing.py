@@ -96,7 +96,7 @@ def _list_before(folder: Path) -> set[str]:
 
 
 def _order(table: Table) -> str:
-    """Returns the terms of an ORDER BY that leave no choice: ids first, which are unique."""
+    """Returns the terms of an ORDER BY that leaves no ties: the columns that identify a row."""
     return ", ".join(table.unique)
 
 

@@ -1,4 +1,4 @@
-"""The measured rows that ship with Stepscope: what the app shows before a reader has rows, and compares theirs with.
+"""The measured rows that ship with Stepscope. The app shows them until a reader has rows, and compares those with them.
 
     >>> choose_file()                                # no STEPSCOPE_DB, and no cell in data/results.duckdb
     PosixPath('/home/ann/.cache/stepscope/reference-1f2e3d4c5b6a7988/reference-h200.duckdb')

@@ -1,10 +1,10 @@
-"""How readers leave a sweep its gaps: it moves cells into the file only while nobody reads, and looks for that moment
-after each cell.
+"""Makes readers leave gaps for a sweep, which can move cells into the file only while nobody reads, and tries to after
+each cell.
 
     with take_turn(spool, patience_s=2.0): ...  # every reader of the file
 
-In one process AT_ONCE threads read at a time; the others wait without holding anything, and each is done sooner. Where
-cells wait in the spool all the same, readers wait for them to get into the file, because each of them reads the spool.
+In one process AT_ONCE threads read at a time; the others wait without holding anything, so that each read is shorter.
+Where cells still wait in the spool, readers wait until those are in the file, because each reader reads the spool.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _free = threading.BoundedSemaphore(AT_ONCE)
 #: Those who read just now.
 _reading: set[object] = set()
 _has_turn: ContextVar[bool] = ContextVar("_has_turn", default=False)
-#: Until when nobody waits for a sweep, because that was in vain: another program may hold the file.
+#: Until when readers do not wait for a sweep, because waiting was in vain: another program may hold the file.
 _in_vain_until: dict[Path, float] = {}
 
 
@@ -45,7 +45,7 @@ def take_turn(spool: Spool, *, patience_s: float) -> Iterator[None]:
 
 
 def _give_way(spool: Spool, patience_s: float) -> None:
-    """Waits until the sweep is no longer behind, or gets on no more although nobody is reading."""
+    """Waits until the sweep is no longer behind, or makes no progress although nobody is reading."""
     since, least = time.monotonic(), len(spool.files())
     while _in_vain_until.get(spool.folder, since) <= since and spool.is_behind():
         time.sleep(0.02)

@@ -295,7 +295,7 @@ class Sweep:
 
 
 def _summarize(row: Row, timings: Sequence[TimingRow], *, seconds: float) -> MeasuredRound:
-    """Returns of a measured cell what decides whether it gets another round."""
+    """Returns what decides whether a measured cell gets another round."""
     step = next((timing for timing in timings if timing.phase == "step"), None)
     time, bound = None, None
     if step and step.median_ms:

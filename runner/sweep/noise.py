@@ -25,8 +25,8 @@ from runner.schema.titles import title
 from runner.sweep.loop import Watcher, sweep
 from runner.sweep.prepare import Settings
 
-#: What may be measured for one cell in one process (s), and in how many processes: nine give a kind with one cell 8
-#: degrees of freedom, of which half count, and no more than MAX_NOISE_DOF ever do.
+#: How long one cell may be measured in one process (s), and in how many processes. Nine give a kind with one cell 8
+#: degrees of freedom; half of them count, and at most MAX_NOISE_DOF.
 CELL_SECONDS, PROCESSES = 1.0, 9
 
 

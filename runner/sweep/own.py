@@ -12,7 +12,7 @@ from runner.plan.planning import Request
 from runner.schema import MemoryCell, Model, NumericsCell, ProfileCell, StepCell
 from runner.schema.own import OwnModel
 
-#: The contexts at which an own model's operations are counted where the user named none, and the most such counts.
+#: Where the user named no context: those at which an own model's operations are counted. And the most counts of one.
 CONTEXTS, MAX_POINTS = (64, 128, 512), 8
 
 

@@ -32,10 +32,10 @@ from runner.sweep.own import describe_models
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How a sweep or a frontier search runs, apart from what it measures. `timeout_s` is for one cell or trial; no cell
-    is started after `budget_s`. `joins` is a run of which the cells become further rounds, where machine, torch and
-    commit are those of that run; elsewhere they get a run of their own. With `any_commit` what other commits measured
-    counts as done. `on` are the types of device that the `engine`
-    is to use; all if it is empty. `command` is the command line of the run, where that is not the runner's own."""
+    is started after `budget_s`. `joins` names a run: with its machine, torch and commit, cells become further rounds of
+    it; with others, they get a run of their own. With `any_commit` what other commits measured counts as done. `on` are
+    the types of device that the `engine` is to use; all if it is empty. `command` is the command line of the run, where
+    that is not the runner's own."""
 
     db: Path
     device: str = "auto"

@@ -28,7 +28,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     for name, column in FLAGS.items()
     if column.choices or column.type is bool
 }
-#: More rounds tell nothing more, and nobody reads a plan of them.
+#: More rounds add nothing, and a plan of them is too long to read.
 MAX_ROUNDS = 100
 #: The types that a config file may give for names that take one value; all other names take a value or a list.
 TYPES: Mapping[str, tuple[type, ...]] = {

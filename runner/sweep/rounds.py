@@ -5,13 +5,13 @@
     while items := further.next_round(): ...    # the cells to measure next, each in a fresh process
 
 Enough is a 95% interval, one that holds for the next process, of ±ENOUGH. The noise between processes is that of the
-sweep's own repeated cells of the same kind: steps are told from attention, and on CUDA what the host bounds from what
-the device bounds. Where a kind's noise is not known well yet, only its
-PROBES cheapest undecided cells are measured again at first, since what they show may decide the others.
+sweep's own repeated cells of the same kind. Steps and attention are separate kinds; on CUDA so are host-bound and
+device-bound cells. Where a kind's noise is not known well yet, only its PROBES cheapest undecided cells are measured
+again at first, since what they show may decide the others.
 
-All further rounds together take no longer than MAX_SHARE of what the timed cells took in the first, compiled ones left
-out, whose time is the compiler's: which cells there are is to decide how long a sweep takes, and not how noisy the
-machine is. Who wants more says `--rounds 5`.
+All further rounds together take no longer than MAX_SHARE of what the timed cells took in the first round. Compiled
+cells do not count, because their time is mostly the compiler's. So the cells decide how long a sweep takes, and not how
+noisy the machine is; `--rounds 5` measures more.
 """
 
 import math
@@ -134,8 +134,8 @@ class FurtherRounds:
         return items
 
     def seconds_left(self) -> float:
-        """Returns how long the rounds will take that are not decided on yet (s), as far as that can be said: once more
-        the time of each cell that is bound by the host or runs on a CPU, whose times differ between processes."""
+        """Estimates the seconds of the rounds that are not decided on yet: once more the time of each cell that is
+        host-bound or runs on a CPU, whose times differ between processes."""
         noisy = (item for key, item in self._repeatable.items() if self._is_noisy(key))
         expected = min(self._share_seconds(), sum(map(self._seconds, noisy)))
         owed = (item for (key, number), item in self._added.items() if number not in self._rounds[key])

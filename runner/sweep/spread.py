@@ -154,7 +154,7 @@ class _Shared:
             self.watcher.waiting(reason)
 
     def began(self, prepared: Prepared, *, total: int, left_s: float) -> None:
-        """Says nothing: `begin` has, for all."""
+        """Does nothing: `begin` has already announced all places."""
 
     def added(self, count: int) -> None:
         with self.lock:

@@ -1,4 +1,4 @@
-"""The way of a finished cell to the disk: into the spool at once, and into the file unless readers hold it.
+"""Stores a finished cell: in the spool at once, and in the file unless readers hold it.
 
 store(db, {"steps": [row]}, name=str(row.cell_id))
 """

@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from pages import navigation
 from pages.figures.colors import PALETTE
 from tests.browser import ROOT, fits_sideways, of_chart, opened, settled
 
-PAGES = {
+#: The titles of pages by path. Of one that is not here only the beginning is known.
+TITLES = {
     "": "Overview: what this file shows",
     "training-step": "Training step: forward, backward and optimizer time",
     "mixed-precision": "Mixed precision: speedup over fp32 and accuracy",
@@ -34,6 +36,12 @@ PAGES = {
     "data": "Data: the stored rows",
     "sql": "SQL: your own query",
 }
+#: What every page of the navigation is titled, by path; the first has none.
+PAGES = {
+    path: TITLES.get(path) or re.compile(f"^{re.escape(page.title)}\\b")
+    for address, page in navigation.PAGES.items()
+    for path in ("" if address == next(iter(navigation.PAGES)) else address,)
+}
 CHART = ".js-plotly-plot .main-svg"
 
 
@@ -41,7 +49,7 @@ def test_cold_deep_link(browser: Browser, address: str) -> None:
     """The first visitor of a server may follow a link to an inner page: page, navigation and filters must be those of
     the link."""
     with opened(browser, f"{address}/mixed-precision?size=toy-128&context=64") as visit:
-        expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES["mixed-precision"])
+        expect(visit.page.get_by_role("heading", level=1)).to_have_text(TITLES["mixed-precision"])
         expect(visit.page.get_by_test_id("stSidebarNavLink")).to_have_count(len(PAGES))
         expect(visit.page.locator(CHART).first).to_be_visible()
         assert _labels(visit.page, "precision-speedup") == ["toy-128 · 64 tok"]
@@ -51,7 +59,7 @@ def test_cold_deep_link(browser: Browser, address: str) -> None:
 def test_overview_has_an_address_too(browser: Browser, address: str) -> None:
     """The address leads to the root, where Streamlit has the first page, with all its parameters."""
     with opened(browser, f"{address}/overview?size=toy-128&coverage-as=Table") as visit:
-        expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES[""])
+        expect(visit.page.get_by_role("heading", level=1)).to_have_text(TITLES[""])
         expect(visit.page).to_have_url(re.compile(r"/\?(?=.*size=toy-128)(?=.*coverage-as=Table)[^/]*$"))
         settled(visit.page)
         assert visit.page.get_by_role("dialog").count() == 0
@@ -122,7 +130,7 @@ def test_filters_are_in_the_url(browser: Browser, address: str) -> None:
         seen = _labels(visit.page, "phases")
         headings = visit.page.locator(".st-key-card-phases .annotation-text").all_text_contents()
         visit.page.get_by_test_id("stSidebarNavLink").filter(has_text="Mixed precision").click()
-        expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES["mixed-precision"])
+        expect(visit.page.get_by_role("heading", level=1)).to_have_text(TITLES["mixed-precision"])
         expect(visit.page).to_have_url(re.compile("size=toy-64"))
     assert (headings, seen) == (["toy-64"], ["64", "128", "256"])
 

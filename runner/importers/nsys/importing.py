@@ -1,4 +1,4 @@
-"""A recording of Nsight Systems becomes a run with traces.
+"""Turns a recording of Nsight Systems into a run with traces.
 
     imported = import_export(Path("report.sqlite"), db=Path("data/results.duckdb"), label="their run")
     imported = import_stats(Path("report_cuda_gpu_kern_sum.csv"), db=Path("data/results.duckdb"), label=None)
@@ -38,7 +38,7 @@ class ImportedTrace:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedTraces:
-    """The traces of one import. `private` are the file's tables of other things, of which nothing was read."""
+    """The traces of one import. `private` are the file's tables of other things, which were not read."""
 
     traces: tuple[ImportedTrace, ...]
     private: tuple[str, ...] = ()

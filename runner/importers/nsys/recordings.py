@@ -1,4 +1,4 @@
-"""What ran on the GPU, each kernel in the named range that launched it, from an export of Nsight Systems.
+"""Reads from an export of Nsight Systems what ran on the GPU, each kernel with the named range that launched it.
 
     with open_export(path) as export:
         for process in load_processes(export, path):          # those that used the GPU

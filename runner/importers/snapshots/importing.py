@@ -1,4 +1,4 @@
-"""A CUDA memory snapshot that somebody else made becomes a run with timelines.
+"""Turns a CUDA memory snapshot that somebody else made into a run with timelines.
 
     timelines = import_snapshot(Path("snapshot.pickle"), db=Path("data/results.duckdb"), label="their run")
 

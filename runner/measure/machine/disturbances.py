@@ -1,4 +1,4 @@
-"""What on this machine may make equal processes differ in time, and what to do about each.
+"""Finds what on this machine may make equal processes differ in time, and what to do about each.
 
     for found in find_disturbances(read_load(1.0), measure_pace(4.0)):
         print(found.seen, found.advice)
@@ -23,7 +23,7 @@ BUSY = 0.05
 STOLEN = 0.01
 #: Equal work that takes this many times as much CPU time at some moments is slowed from outside.
 SLOWED = 1.25
-#: The work of which the pace is measured: so many additions, about 10 ms.
+#: The work whose pace is measured: this many additions, about 10 ms.
 _ADDITIONS = 250_000
 _CPUS = Path("/sys/devices/system/cpu")
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")

@@ -118,7 +118,7 @@ def _watch_first_block(workload: Workload, hook: Callable[..., None]) -> Abstrac
 
 
 def _run_first_step(step: ModelStep) -> None:
-    """Runs a real step, of which only the optimizer's state remains. It is repeated while the gradient scaler skips the
+    """Runs a real step and keeps only the optimizer's state. It is repeated while the gradient scaler skips the
     optimizer, until the scale has come down."""
     for _ in range(MAX_FIRST_STEPS):
         step(lambda: None)

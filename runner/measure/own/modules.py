@@ -1,4 +1,4 @@
-"""The modules of an own model as named ranges, so that a profiler tells which of them a kernel belongs to.
+"""The modules of an own model as named ranges, so that a profiler can tell to which of them a kernel belongs.
 
     with named_modules(step.workload): ...     # opens "module layers.*.mlp" around each call of such a module
 

@@ -1,4 +1,4 @@
-"""The times of a step that nobody waits for, and which of the two sets the pace: the device or the host.
+"""The times of a step without waiting for it, and whether the device or the host sets the pace.
 
     clocks = Clocks(loop_ms={"step": 36.0}, device_ms={"step": 11.2})
     clocks.bound, clocks.device_share      ->  "host", 0.311...

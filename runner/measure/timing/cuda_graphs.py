@@ -1,4 +1,4 @@
-"""A step captured once as CUDA graphs and replayed: the eager kernels, without the time in which Python launches them.
+"""A step captured once as CUDA graphs and replayed: the eager kernels without the time for Python to launch them.
 
     captured = CapturedStep(step, device, mode="train", between=step.between, restart=step.restart)
     captured.replay(mark)

@@ -5,7 +5,7 @@
 
 A step that is waited for begins with an idle device, and its time holds what the host needs to start the first work and
 to notice the end of the last. In a loop the host runs ahead, as far as it can. The device marks the beginning of each
-step and the end of each phase, and nobody reads the marks before the loop is over. A phase takes from mark to mark; the
+step and the end of each phase, and the marks are read when the loop is over. A phase takes from mark to mark; the
 step takes from its beginning to that of the next. So what happens between steps, such as dropping gradients, counts as
 it does in training. Where that is work for the device and no part of a loop (emptying its cache), the step ends with
 its last phase. Limits: 5 to 50 steps, so that the median of a restless machine is known less well than that of the

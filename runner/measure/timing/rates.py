@@ -1,4 +1,4 @@
-"""What follows from a step's times: throughput, operations a second, and the share of the device's peak.
+"""Computes from a step's times: throughput, operations a second, and the share of the device's peak.
 
 flops = find_step_flops(job, cell, step.workload)
 values |= rate_values(steps, flops, job=job, clocks=clocks)

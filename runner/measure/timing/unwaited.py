@@ -1,4 +1,4 @@
-"""The two times of a step that nobody waits for, of whatever was timed: in a loop, and on the device alone.
+"""The two times of a step without waiting for it: in a loop, and on the device alone.
 
     clocks = measure_unwaited(step, device, steps=steps, between=between)
 

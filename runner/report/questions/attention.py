@@ -162,8 +162,8 @@ def _answer_memory(rows: Rows) -> Answer:
 
 
 def _describe_growth(cells: Sequence[AttentionResult]) -> str:
-    """Says the fitted powers of the length by which memory grows, for each head width, in one precision: that of which
-    most cells were measured."""
+    """Says the fitted powers of the length by which memory grows, for each head width, in the precision with the most
+    measured cells."""
     measured = Counter(cell.cell.precision for cell in cells if cell.status == "ok")
     if measured:
         precision = measured.most_common(1)[0][0]

@@ -23,7 +23,7 @@ _MODES = {"inference": "inference", "forward": "a forward pass", "train": "a ful
 
 
 def compare_backends(rows: Rows) -> dict[str, Speedups[StepResult]]:
-    """Returns the pairs of eager with every way of compiling, of which some side was measured."""
+    """Returns the pairs of eager with every way of compiling that have a measured side."""
     present = dict.fromkeys(cell.cell.backend for cell in rows.every_step if cell.cell.backend.startswith("compiled"))
     found = {name: compare(rows.every_step, axis="backend", baseline="eager", variant=name) for name in sorted(present)}
     return {name: each for name, each in found.items() if each.speedups or any(item.failed for item in each.left_out)}

@@ -171,7 +171,7 @@ def _want_dtypes(rows: Rows) -> list[NumericsCell]:
 
 
 def compare_precisions(rows: Rows) -> dict[str, Speedups[StepResult]]:
-    """Returns the pairs of every precision with fp32 that has any, or of which a side failed."""
+    """Returns the pairs of each precision with fp32, where it has any or a side failed."""
     present = {cell.cell.precision for cell in rows.every_step} - {"fp32"}
     order = [name for name in ("bf16", "tf32", "fp16") if name in present]
     found = {name: compare(rows.every_step, axis="precision", baseline="fp32", variant=name) for name in order}

@@ -2,10 +2,12 @@
 answer."""
 
 import re
+from typing import Any
 
 import pytest
 
 from pages.figures.small import SmallBar, small_bars
+from pages.navigation import PAGES
 from pages.offline.visit import Visit, Visits, nodes
 from tests.synthetic import memory_rows, rows, traces
 
@@ -57,30 +59,53 @@ def test_the_best_way_is_a_sentence_and_a_row_of_a_table(visit: Visit) -> None:
     assert "--precisions bf16 --backends compiled" in line["Measure it again"]
 
 
+#: The topics that the file of `visit` answers, in the order of Overview, and those that it does not.
+ANSWERED = ("training-step", "mixed-precision", "torch-compile", "kernels", "roofline", "changes", "attention")
+MISSING = ("accuracy", "frontier", "peak-memory", "model-frontier")
+
+
+def cards_of(visit: Visit) -> dict[str, list[Any]]:
+    """Returns the elements of each card of these topics, in their order on the page."""
+    topics = {topic.title: name for page in PAGES.values() for name, topic in page.topics.items()}
+    cards: dict[str, list[Any]] = {}
+    name = ""
+    for node in nodes(visit.main):
+        if (value := str(getattr(node, "value", ""))).startswith("#### "):
+            name = topics[value.removeprefix("#### ")]
+        cards.setdefault(name, []).append(node)
+    return {name: found for name, found in cards.items() if name in (*ANSWERED, *MISSING)}
+
+
 def test_every_answer_has_a_picture_and_missing_answers_share_one_line(visit: Visit) -> None:
-    found = [node.proto.body for node in nodes(visit.main) if node.type == "html"]
-    pictures = [html for html in found if html.startswith('<div class="small-bars"')]
-    titles = [node.value for node in nodes(visit.main) if str(getattr(node, "value", "")).startswith("#### ")]
-    assert titles == [f"#### {name}" for name in (
-        "Training step", "Mixed precision", "torch.compile", "Kernels", "Roofline", "What would help", "Attention"
-    )]  # fmt: skip
-    assert len(pictures) == len(titles)
-    lines = [node.value for node in nodes(visit.main) if "Not measured" in str(getattr(node, "value", ""))]
-    assert len(lines) == 1
-    assert "numerics, the largest size that fits, memory." in lines[0]
-    assert "python -m runner sweep --experiment numerics --experiment memory && python -m runner frontier" in lines[0]
+    cards = cards_of(visit)
+    assert tuple(cards) == ANSWERED
+    for name, found in cards.items():
+        pictures = [node for node in found if node.type == "html" and node.proto.body.startswith('<div class="small-')]
+        assert len(pictures) == 1, name
+    (line,) = [node.value for node in nodes(visit.main) if "Not measured" in str(getattr(node, "value", ""))]
+    words = line.split("`")[0].removeprefix("**Not measured in this file\\:** ").strip(" .").split(", ")
+    listed = ["numerics", "the largest size that fits", "memory"]
+    assert [one for one in words if one in listed] == listed
+    assert re.search(
+        "`python -m runner sweep .*--experiment numerics .*--experiment memory.* && python -m runner f", line
+    )
 
 
 def test_every_number_states_its_number_of_samples(visit: Visit) -> None:
     """The longest step and each side of a pair have eleven steps in each of three processes, each of two lengths of
     attention has eleven, and the profiler ran five."""
-    words = [str(getattr(node, "value", "")) for node in nodes(visit.main)]
-    counts = [re.search(r"Rests on (\d+) samples in (\d+) process", text) for text in words]
-    found = [tuple(map(int, one.groups())) for one in counts if one]
-    assert found == [(33, 3), (66, 6), (66, 6), (33, 3), (99, 9), (22, 2)], (
-        "there is one for step, precision, compiled, limit and changes"
-    )
-    assert any("Shares are of the median of 5 profiled steps." in text for text in words)
+    counts = {}
+    for name, found in cards_of(visit).items():
+        words = [str(getattr(node, "value", "")) for node in found]
+        if one := next(
+            filter(None, (re.search(r"Rests on (\d+) samples in (\d+) process", text) for text in words)), None
+        ):
+            counts[name] = tuple(map(int, one.groups()))
+    assert counts == {
+        "training-step": (33, 3), "mixed-precision": (66, 6), "torch-compile": (66, 6), "roofline": (33, 3),
+        "changes": (99, 9), "attention": (22, 2),
+    }  # fmt: skip
+    assert "Shares are of the median of 5 profiled steps." in words_of(visit)
 
 
 def test_a_picture_contains_no_foreign_tags() -> None:

@@ -20,7 +20,7 @@ from runner.store.queries.memory import load_peaks, load_saved_by_operation
 from runner.store.queries.selection import Selection
 from tests.browser import Site, fits_sideways, opened, said, traces
 from tests.command import asked
-from tests.e2e.test_app import PAGES
+from tests.e2e.test_app import TITLES
 from tests.synthetic import memory_rows, rows
 from tests.synthetic.memory_rows import GIB, KIB, MIB, Tables, attention, frontier, memory, saved
 
@@ -242,7 +242,7 @@ def test_nothing_measured_yet(tmp_path: Path) -> None:
     path = rows.store(tmp_path / "results.duckdb", of, [rows.ok(of, rows.asked())])
     for address, experiment in (("attention", "attention"), ("peak-memory", "memory"), ("memory-timeline", "memory")):
         shown = [(node.type, str(getattr(node, "value", ""))) for node in nodes(Visits(path).visit(address, {}).main)]
-        assert ("title", PAGES[address]) in [(kind, plain(text)) for kind, text in shown]
+        assert ("title", TITLES[address]) in [(kind, plain(text)) for kind, text in shown]
         assert any(kind == "code" and f"--experiment {experiment}" in text for kind, text in shown)
     assert any("No timeline is recorded in this file." in text for _, text in shown)
 

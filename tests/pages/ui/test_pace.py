@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from pages.ui import pace
-from pages.ui.pace import MAX_HELD_S, drawing, settle
+from pages.ui.pace import MAX_HELD_S, choose_shown_state, drawing
 from runner.store.database import fingerprint
 from tests.synthetic import rows
 
@@ -45,39 +45,39 @@ def change(path: Path, number: int) -> str:
 
 
 def test_one_reader_sees_every_state_at_once(path: Path, clock: Clock) -> None:
-    assert settle(path) == fingerprint(path)
+    assert choose_shown_state(path) == fingerprint(path)
     for number in range(1, 4):
         clock.draw(path, "a", 20.0)
         state = change(path, number)
-        assert settle(path) == state
+        assert choose_shown_state(path) == state
 
 
 def test_with_two_readers_the_next_state_waits_for_twice_the_drawing_time(path: Path, clock: Clock) -> None:
-    settle(path)
+    choose_shown_state(path)
     clock.draw(path, "a", 1.0)
     clock.draw(path, "b", 2.0)
     second = change(path, 1)
-    assert settle(path) == second, "the first state was not delayed"
+    assert choose_shown_state(path) == second, "the first state was not delayed"
     clock.draw(path, "a", 0.25)
     clock.draw(path, "b", 0.25)
     third = change(path, 2)
     clock.passed += 5.99
-    assert settle(path) == second
+    assert choose_shown_state(path) == second
     clock.passed += 0.01
-    assert settle(path) == third, "it waits for 2 × (1 + 2) seconds"
+    assert choose_shown_state(path) == third, "it waits for 2 × (1 + 2) seconds"
     fourth = change(path, 3)
     clock.passed += 1.0
-    assert settle(path) == fourth, "it waits for 2 × (0.25 + 0.25) seconds"
+    assert choose_shown_state(path) == fourth, "it waits for 2 × (0.25 + 0.25) seconds"
 
 
 def test_no_state_is_delayed_for_long(path: Path, clock: Clock) -> None:
-    settle(path)
+    choose_shown_state(path)
     for reader in "ab":
         clock.draw(path, reader, 60.0)
     second = change(path, 1)
-    assert settle(path) == second
+    assert choose_shown_state(path) == second
     third = change(path, 2)
     clock.passed += MAX_HELD_S - 1
-    assert settle(path) == second
+    assert choose_shown_state(path) == second
     clock.passed += 1
-    assert settle(path) == third
+    assert choose_shown_state(path) == third
