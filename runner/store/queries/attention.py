@@ -28,7 +28,8 @@ _CELLS = f"""
         {", ".join(f"max({name}) AS {name}" for name in _LARGEST)}, {", ".join(KEY)}
     FROM chosen LEFT JOIN (SELECT run_id, device, device_name, device_memory_bytes FROM runs) USING (run_id)
     GROUP BY machine, cell_key, {", ".join(KEY)}
-    ORDER BY implementation <> 'naive', implementation, backend DESC, d_head, seq_len, precision, causal"""
+    ORDER BY implementation <> 'naive', implementation, backend DESC, d_head, seq_len, precision, causal,
+        min(chosen.cell_id)"""
 
 
 def load_attention(path: Path, of: Selection) -> list[AttentionResult]:

@@ -28,7 +28,8 @@ _MEASURED = f"""
         {", ".join(f"c.{name}" for name in (*_OWN, *KEY))}, c.steps AS profiled_steps
     FROM chosen c LEFT JOIN runs r USING (run_id) LEFT JOIN traces t ON t.cell_id = c.cell_id
     ORDER BY d_model * d_model * layers, d_model, layers, context, precision <> 'fp32', precision, backend <> 'eager',
-        backend, attention <> 'naive', attention, list_position(['inference', 'forward', 'backward', 'train'], mode)"""
+        backend, attention <> 'naive', attention, list_position(['inference', 'forward', 'backward', 'train'], mode),
+        c.cell_id"""
 
 _IMPORTED = """
     SELECT t.cell_id, t.run_id, coalesce(r.device_name, r.device, 'unknown device') AS machine, r.device, r.label,

@@ -85,7 +85,8 @@ _REPEATED = f"""
     SELECT $machine AS machine, t.*, coalesce(l.change_squares, 0) AS change_squares,
         coalesce(l.change_dof, 0) AS change_dof
     FROM repeats t LEFT JOIN left_over l
-        ON (t.phase, t.clock) = (l.phase, l.clock) AND t.bound IS NOT DISTINCT FROM l.bound"""
+        ON (t.phase, t.clock) = (l.phase, l.clock) AND t.bound IS NOT DISTINCT FROM l.bound
+    ORDER BY t.phase, t.clock, t.bound, t.rounds"""
 
 
 def load_noise(reader: duckdb.DuckDBPyConnection, table: str, machines: Iterable[str]) -> Mapping[NoiseKind, Noise]:

@@ -43,7 +43,8 @@ def repeated(of: RunRow, cell: StepCell, medians: list[float], **values: Any) ->
         timings = tuple(
             replace(row, **{name: part * (row.median_ms or 0) for name, part in clocks.items()}) for row in one.timings
         )
-        step = replace(one.step, started_at=BEGAN + number * timedelta(minutes=10))
+        began = BEGAN + timedelta(minutes=10 * number, milliseconds=cell.shape.d_model)  # small cells come first
+        step = replace(one.step, started_at=began)
         found.append(replace(one, step=step, timings=timings))
     return found
 

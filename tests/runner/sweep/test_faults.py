@@ -191,7 +191,8 @@ def test_a_machine_that_is_suspended_goes_on(tmp_path: Path) -> None:
     stopped = [psutil.Process(process.pid), *family(process)]
     for one in stopped:
         _signal(one, signal.SIGSTOP)
-    assert psutil.Process(process.pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_DISK_SLEEP)
+    states = (psutil.STATUS_STOPPED, psutil.STATUS_DISK_SLEEP)  # the signal arrives when the system delivers it
+    awaited(process, lambda: psutil.Process(process.pid).status() in states)
     for one in reversed(stopped):
         _signal(one, signal.SIGCONT)
     output = ended(process)
