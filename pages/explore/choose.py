@@ -18,7 +18,7 @@ from pages.ui.frame import Frame
 from runner.results import ExploredCell
 from runner.schema import TABLES
 from runner.schema.axes import MODEL
-from runner.store.queries.explore import KINDS, Measure, Wanted, load_measures
+from runner.store.queries.explore import KINDS, Measure, WantedMeasure, load_measures
 from runner.store.queries.tables import count_rows
 
 NOTHING, ALL = "nothing", "all of them"
@@ -39,7 +39,7 @@ class Plotted:
         return [row for row in self.rows if machine in (None, row.machine)]
 
 
-def choose_measure(frame: Frame) -> tuple[Wanted, Measure, Any] | None:
+def choose_measure(frame: Frame) -> tuple[WantedMeasure, Measure, Any] | None:
     """Draws the choosers of the kind of cell and of the number. Returns both and the container for the next boxes, or
     None where the file holds no numbers."""
     counts = frame.ask(count_rows)
@@ -52,7 +52,11 @@ def choose_measure(frame: Frame) -> tuple[Wanted, Measure, Any] | None:
     with boxes:
         measure = named[_select(f"{table}-y", "y-axis", list(named), default=next(iter(named)))]
     machine, run = frame.selection.machine, frame.selection.run
-    return Wanted(table=table, measure=measure.name, phase=measure.phase, machine=machine, run=run), measure, boxes
+    return (
+        WantedMeasure(table=table, measure=measure.name, phase=measure.phase, machine=machine, run=run),
+        measure,
+        boxes,
+    )
 
 
 def _name_measure(measure: Measure) -> str:

@@ -18,7 +18,7 @@ from pages.ui.pin import pin
 from pages.ui.states import no_rows
 from runner.results import ExploredCell
 from runner.schema.titles import describe_status, title
-from runner.store.queries.explore import Measure, Wanted, load_explored
+from runner.store.queries.explore import Measure, WantedMeasure, load_explored
 
 
 def page(frame: Frame) -> None:
@@ -44,7 +44,7 @@ def page(frame: Frame) -> None:
     draw_pinned(frame, wanted.table, asked.rows)
 
 
-def _draw(frame: Frame, asked: Plotted, measure: Measure, wanted: Wanted, words: str) -> None:
+def _draw(frame: Frame, asked: Plotted, measure: Measure, wanted: WantedMeasure, words: str) -> None:
     choice, table = asked.choice, wanted.table
     fixed = " · ".join(f"{label_of(table, name).lower()} {value}" for name, value in asked.fixed.items())
     draw(

@@ -17,7 +17,7 @@ from pages.figures.colors import QUIET, color_of
 from pages.figures.frame import escape_text, layout
 from pages.figures.ink import ink_on
 from pages.figures.marks import color_failures, hover_cells, write_ends
-from pages.figures.rows import BAR, STACKED, Rows, chart_pixels, under_headings, wrap_label
+from pages.figures.rows import BAR, STACKED, ChartRows, chart_pixels, under_headings, wrap_label
 from runner.formats import cut_text, format_calls, format_number
 from runner.results.kernels import CLASS_WORDS
 from runner.schema import KernelClass
@@ -99,7 +99,7 @@ def class_bars(bars: Sequence[ClassBar], *, view: View, state: str) -> go.Figure
     return figure
 
 
-def _write_times(figure: go.Figure, bars: Sequence[ClassBar], rows: Rows, *, view: View) -> None:
+def _write_times(figure: go.Figure, bars: Sequence[ClassBar], rows: ChartRows, *, view: View) -> None:
     """Writes the time of every bar; for a failed cell, how it ended."""
     shown = [(at, bar) for at, bar in zip(rows.at, bars, strict=True) if view == "time" or bar.failure]
     write_ends(

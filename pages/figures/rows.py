@@ -29,7 +29,7 @@ _MIN_ROW = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class ChartRows:
     """`at[i]` is where the `i`th row stands, counted from the top; `headings` are the places and texts above them."""
 
     at: tuple[int, ...]
@@ -54,7 +54,7 @@ class Rows:
         )  # fmt: skip
 
 
-def under_headings(groups: Sequence[str], places: Sequence[str]) -> Rows:
+def under_headings(groups: Sequence[str], places: Sequence[str]) -> ChartRows:
     """Returns a row for each place, in order, and above the first of a group its name, if any. Line breaks in names
     become dots."""
     at: list[int] = []
@@ -63,7 +63,7 @@ def under_headings(groups: Sequence[str], places: Sequence[str]) -> Rows:
         if group and (index == 0 or group != groups[index - 1]):
             headings.append((index + len(headings), group.replace("<br>", " · ")))
         at.append(index + len(headings))
-    return Rows(at=tuple(at), places=tuple(places), headings=tuple(headings))
+    return ChartRows(at=tuple(at), places=tuple(places), headings=tuple(headings))
 
 
 def label_rows(figure: go.Figure, labels: Sequence[str], *, edge: float = 0.4, **style: Any) -> None:

@@ -18,7 +18,7 @@ from pages.mixed_precision.answers import (
     place_of,
     sum_of,
 )
-from pages.mixed_precision.figures import Drift, drift_lines
+from pages.mixed_precision.figures import SumDrift, drift_lines
 from pages.mixed_precision.format_figures import Sensitivity, dtype_grid, sensitivity_lines
 from pages.mixed_precision.prices import Priced, draw_price, price_precisions
 from pages.ui.card import Card, draw
@@ -86,13 +86,13 @@ def _draw_sums(frame: Frame, sums: Sequence[AccumulationResult]) -> None:
     draw(frame, card, lambda: drift_lines(_group_drifts(sums), value=row.value))
 
 
-def _group_drifts(sums: Sequence[AccumulationResult]) -> list[Drift]:
+def _group_drifts(sums: Sequence[AccumulationResult]) -> list[SumDrift]:
     """Returns one line for each different course of a sum; sums that agree at every point share one."""
     lines: dict[tuple[tuple[int, float], ...], list[AccumulationResult]] = {}
     for one in sums:
         lines.setdefault(one.on_the_way, []).append(one)
     return [
-        Drift(
+        SumDrift(
             line="; ".join(sum_of(one.row) for one in same),
             entity=same[0].row.accumulator,
             points=[(addend, total - addend * same[0].row.value) for addend, total in points],

@@ -127,7 +127,7 @@ def _draw_ratios(figure: go.Figure, timed: Sequence[Price], lines: Sequence[tupl
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drift:
+class SumDrift:
     """A running sum less the exact one, by number of addends. From addend `slips_at` on it grows wrongly."""
 
     line: str
@@ -137,7 +137,7 @@ class Drift:
     slips_at: int | None = None
 
 
-def drift_lines(drifts: Sequence[Drift], *, value: float) -> go.Figure:
+def drift_lines(drifts: Sequence[SumDrift], *, value: float) -> go.Figure:
     """Draws the drifts; 0 is the exact line."""
     figure = go.Figure()
     for drift in drifts:

@@ -26,7 +26,7 @@ _SYMBOLS: dict[Phase, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class RatioDot:
+class PublishedDot:
     """One published time over the measured one. `grade` is what the audit says of the published row."""
 
     place: str
@@ -40,7 +40,7 @@ class RatioDot:
     grade: str | None
 
 
-def ratio_dots(dots: Sequence[RatioDot], *, state: str) -> go.Figure:
+def ratio_dots(dots: Sequence[PublishedDot], *, state: str) -> go.Figure:
     """Draws one line a cell, one dot a phase: filled where the row stands, hollow where the audit is against it."""
     places = list(dict.fromkeys(dot.place for dot in dots))
     figure = go.Figure()
@@ -70,7 +70,7 @@ def ratio_dots(dots: Sequence[RatioDot], *, state: str) -> go.Figure:
     return figure
 
 
-def _describe(dot: RatioDot) -> str:
+def _describe(dot: PublishedDot) -> str:
     judged = f"grade {dot.grade}" if dot.grade else "no grade"
     return (
         f"<b>{escape_text(dot.place)}</b><br>{WORDS[dot.phase]}: published {format_ms(dot.published_ms)}, measured "

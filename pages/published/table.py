@@ -12,7 +12,7 @@ import streamlit as st
 
 from pages.figures.frame import WORDS, format_interval
 from pages.published.answers import name_code, say_beside, say_claim, say_peaks, say_verdict
-from pages.published.figures import RatioDot, ratio_dots
+from pages.published.figures import PublishedDot, ratio_dots
 from pages.published.loading import AuditedTables
 from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of
@@ -214,7 +214,7 @@ def _measured(pairs: Sequence[PublishedPair]) -> set[Any]:
 def _draw_pairs(frame: Frame, loaded: AuditedTables, pairs: Sequence[PublishedPair]) -> None:
     grades = loaded.grades(pairs[0].reading.table)
     dots = [
-        RatioDot(
+        PublishedDot(
             place=_name_place(pair),
             phase=pair.phase,
             cell_id=str(pair.cell_id),
@@ -247,7 +247,7 @@ def _name_place(pair: PublishedPair) -> str:
     return " · ".join([f"line {pair.reading.row.line}", pair.reading.words, *rest])
 
 
-def _list_pair(pair: PublishedPair, dot: RatioDot) -> dict[str, Any]:
+def _list_pair(pair: PublishedPair, dot: PublishedDot) -> dict[str, Any]:
     return {
         "Line": pair.reading.row.line,
         "Cell": pair.reading.words,

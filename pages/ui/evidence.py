@@ -24,9 +24,9 @@ from runner.analysis.compare.verdict import Verdict
 from runner.results import StepResult
 from runner.schema import Row, RunRow, table_of
 from runner.store.queries import details, evidence
-from runner.store.queries.console import Answer
+from runner.store.queries.console import QueryAnswer
 from runner.store.queries.details import Kind
-from runner.store.queries.evidence import MAX_ROWS, Evidence, Scope
+from runner.store.queries.evidence import MAX_ROWS, Evidence, EvidenceScope
 
 #: The label of a sentence's evidence: `page.css` draws it as a mark whose tooltip has these words.
 WHY = "How do we know?"
@@ -102,7 +102,7 @@ def of_rows(frame: Frame, rows: Sequence[Row]) -> LoadEvidence | None:
 def _load_table(
     frame: Frame, table: str, cells: Sequence[CellRow | Row], *, among: Among = "own", run: UUID | None = None
 ) -> LoadEvidence:
-    scope = Scope(table=table, run=run, latest=among != "all")
+    scope = EvidenceScope(table=table, run=run, latest=among != "all")
     if among == "own" and run is None:
         of = frame.selection
         scope = replace(scope, machine=of.machine, run=of.run, hidden=of.hidden)
@@ -170,7 +170,7 @@ def _draw(frame: Frame, shown: Evidence, *, key: str) -> None:
         _draw_link(frame, shown.left_out_sql, "Each row is counted once, under the first reason that applies.")
 
 
-def of_answer(query: str, answer: Answer) -> LoadEvidence:
+def of_answer(query: str, answer: QueryAnswer) -> LoadEvidence:
     """Returns what a reader's own query brought back."""
     columns, shown = columns_of(answer), answer.rows[:MAX_ROWS]
     return lambda: Evidence(about="the query above", sql=query, columns=tuple(columns), rows=shown)

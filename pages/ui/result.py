@@ -21,7 +21,7 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import literal, quoted, restrict
 from runner.errors import StepscopeError
 from runner.formats import format_count
-from runner.store.queries.console import MAX_ROWS, Answer, RunningQuery, run_query
+from runner.store.queries.console import MAX_ROWS, QueryAnswer, RunningQuery, run_query
 
 _DONE = "_sql-done"
 #: A query that takes less shows no "Cancel".
@@ -34,7 +34,7 @@ class _Outcome:
 
     query: str
     state: str
-    answer: Answer | None = None
+    answer: QueryAnswer | None = None
     refusal: str = ""
     canceled: bool = False
 
@@ -44,7 +44,7 @@ def forget() -> None:
     st.session_state.pop(_DONE, None)
 
 
-def ask(frame: Frame, query: str) -> Answer | None:
+def ask(frame: Frame, query: str) -> QueryAnswer | None:
     """Returns the answer; None after writing why there is none."""
     done = st.session_state.get(_DONE)
     if not isinstance(done, _Outcome) or done.query != query:
@@ -73,7 +73,7 @@ def _run(frame: Frame, query: str) -> _Outcome:
     return _Outcome(query=query, state=frame.state, answer=answer)
 
 
-def _wait(question: RunningQuery, query: str, state: str, place: Any) -> Answer:
+def _wait(question: RunningQuery, query: str, state: str, place: Any) -> QueryAnswer:
     """Shows how long it has taken, and "Cancel". Writing to the page also lets Streamlit end this script when the
     reader does something else, which ends the query."""
 
@@ -88,7 +88,7 @@ def _wait(question: RunningQuery, query: str, state: str, place: Any) -> Answer:
     return answer
 
 
-def columns_of(answer: Answer) -> dict[str, list[Any]]:
+def columns_of(answer: QueryAnswer) -> dict[str, list[Any]]:
     """Returns the answer by column. Later columns of the same name get a number; integers beyond 64 bits become floats;
     times become times, unless a table cannot hold one of them (infinity, year 20000): then all stay text."""
     columns: dict[str, list[Any]] = {}
@@ -111,7 +111,7 @@ def _parse_times(values: Sequence[Any]) -> list[Any]:
         return list(values)
 
 
-def sentence(answer: Answer) -> str:
+def sentence(answer: QueryAnswer) -> str:
     """Says how many rows and columns came back, and whether that is all."""
     rows, width = len(answer.rows), len(answer.columns)
     size = f"**{format_count(rows, 'row')}** of {format_count(width, 'column')}"
@@ -120,7 +120,7 @@ def sentence(answer: Answer) -> str:
     return f"The answer has {size}."
 
 
-def show(columns: dict[str, list[Any]], answer: Answer) -> None:
+def show(columns: dict[str, list[Any]], answer: QueryAnswer) -> None:
     """Draws the rows as a table under headings with units, and offers them as files under their own names."""
     rows = pd.DataFrame(columns)
     cut = shorten(rows)

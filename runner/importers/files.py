@@ -30,14 +30,14 @@ _PICKLES, _REPORTS = (".pickle", ".pkl"), (".nsys-rep", ".qdrep", ".qdstrm")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class ImportReport:
     """What was added, one line each, and a warning about the file."""
 
     lines: tuple[str, ...]
     warning: str | None = None
 
 
-def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None) -> Report:
+def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None) -> ImportReport:
     """Adds what the file holds to `db`; `mapping` says what the columns of published tables mean. Raises UsageError for
     a file of another kind; then nothing was added."""
     if path.is_dir():
@@ -70,16 +70,16 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
     )
 
 
-def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path | None) -> Report:
+def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path | None) -> ImportReport:
     if label:
         raise UsageError(f"--label got {label!r}.", expected="none: the tables of a folder keep their titles")
     imported = import_folder(folder, db=db, mapping=mapping)
-    return Report(lines=tuple(one.summary for one in imported))
+    return ImportReport(lines=tuple(one.summary for one in imported))
 
 
-def _report_tables(imported: ImportedTables) -> Report:
+def _report_tables(imported: ImportedTables) -> ImportReport:
     details = [line for table in imported.tables for line in describe_table(table)]
-    return Report(lines=(imported.summary, *details))
+    return ImportReport(lines=(imported.summary, *details))
 
 
 def _read_beginning(path: Path) -> bytes:
@@ -92,11 +92,11 @@ def _read_beginning(path: Path) -> bytes:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", do="Name a file to import.") from None
 
 
-def _merge(path: Path, *, db: Path, label: str | None) -> Report:
+def _merge(path: Path, *, db: Path, label: str | None) -> ImportReport:
     if label:
         raise UsageError(f"--label got {label!r}.", expected="none: runs of a results file keep the labels they have")
     added = merge(path, into=db)
-    return Report(lines=(describe_added(added) if added else f"Nothing new: {db} has every row of {path}.",))
+    return ImportReport(lines=(describe_added(added) if added else f"Nothing new: {db} has every row of {path}.",))
 
 
 def describe_added(added: Mapping[str, int]) -> str:
@@ -109,7 +109,7 @@ def describe_added(added: Mapping[str, int]) -> str:
     return f"{runs}, cells: {cells}; {sum(added.values()):,} rows in all."
 
 
-def _report_timelines(timelines: Sequence[TimelineRow]) -> Report:
+def _report_timelines(timelines: Sequence[TimelineRow]) -> ImportReport:
     lines = []
     for row in timelines:
         early = ""
@@ -119,10 +119,10 @@ def _report_timelines(timelines: Sequence[TimelineRow]) -> Report:
         blocks = f", in the allocator's blocks {format_bytes(row.peak_block_bytes)}" if row.peak_block_bytes else ""
         peak = f"peak {format_bytes(row.peak_bytes)} asked for{blocks}"
         lines.append(f"{row.title}: {row.allocations:,} allocations{early}; {peak}.")
-    return Report(lines=tuple(lines))
+    return ImportReport(lines=tuple(lines))
 
 
-def _report_traces(imported: nsys.ImportedTraces, path: Path) -> Report:
+def _report_traces(imported: nsys.ImportedTraces, path: Path) -> ImportReport:
     lines = []
     for trace in imported.traces:
         row = trace.row
@@ -130,7 +130,7 @@ def _report_traces(imported: nsys.ImportedTraces, path: Path) -> Report:
         known = f"; {trace.attributed_share:.0%} of it in a known phase" if trace.attributed_share else ""
         twice = "; its ranges count a kernel in each range around it" if trace.overlapping else ""
         lines.append(f"{row.title}: {row.kernels:,} different kernels, {row.kernel_ms:,.3f} ms{per}{known}{twice}.")
-    return Report(
+    return ImportReport(
         lines=tuple(lines), warning=_warn_of_private(imported.private, path.name) if imported.private else None
     )
 

@@ -24,7 +24,7 @@ _UNIT_OF_TITLE = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class PublishedColumn:
     """One column: its place from 0, its heading and what that means."""
 
     place: int
@@ -33,14 +33,14 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Columns:
+class PublishedColumns:
     """The columns of a table, the assumptions about them, and the meaning of commas in its numbers."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[PublishedColumn, ...]
     remarks: tuple[str, ...]
     commas: Commas
 
-    def of(self, role: str) -> list[Column]:
+    def of(self, role: str) -> list[PublishedColumn]:
         return [column for column in self.columns if column.meaning.role == role]
 
     @property
@@ -58,14 +58,16 @@ class Columns:
         return any(setting in column.meaning.variant for column in self.of("figure"))
 
 
-def understand_columns(table: TextTable, given: Mapping[str, Meaning] | None = None, *, decimal: str = ".") -> Columns:
+def understand_columns(
+    table: TextTable, given: Mapping[str, Meaning] | None = None, *, decimal: str = "."
+) -> PublishedColumns:
     """Returns the meaning of each column. A mapping gives those that it states, by heading, and says whether the comma
     is the decimal point."""
     given = given or {}
     meanings = [given.get(heading) or _understand(table, place) for place, heading in enumerate(table.headings)]
     _settle_open_ones(table, meanings, given)
     columns = tuple(
-        Column(place=place, heading=heading, meaning=meaning)
+        PublishedColumn(place=place, heading=heading, meaning=meaning)
         for place, (heading, meaning) in enumerate(zip(table.headings, meanings, strict=True))
     )
     doubtful = decimal != "," and any(is_decimal_comma(cell) for row in table.rows for cell in row.cells)
@@ -73,7 +75,7 @@ def understand_columns(table: TextTable, given: Mapping[str, Meaning] | None = N
     if doubtful:
         remarks.append("Some numbers have a comma for a decimal point; none with a comma was read.")
     commas: Commas = "doubtful" if doubtful else "decimal" if decimal == "," else "thousands"
-    return Columns(columns=columns, remarks=tuple(remarks), commas=commas)
+    return PublishedColumns(columns=columns, remarks=tuple(remarks), commas=commas)
 
 
 def _understand(table: TextTable, place: int) -> Meaning:

@@ -8,7 +8,7 @@ Reading the file with the draft gives the same rows as reading it without. Stand
 import json
 from collections.abc import Iterator, Sequence
 
-from runner.published.columns import Column, understand_columns
+from runner.published.columns import PublishedColumn, understand_columns
 from runner.published.headings import Meaning
 from runner.published.tables import TextTable
 from runner.visible import visible
@@ -46,7 +46,7 @@ def draft_mapping(name: str, tables: Sequence[TextTable]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _draft_column(column: Column, table: TextTable) -> Iterator[str]:
+def _draft_column(column: PublishedColumn, table: TextTable) -> Iterator[str]:
     cells = [*dict.fromkeys(cell for cell in table.column(column.place) if cell)][:_EXAMPLES]
     examples = ", ".join(f"“{cell[:40]}”" for cell in cells) or "nothing"
     key = json.dumps(column.heading, ensure_ascii=False)

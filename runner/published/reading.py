@@ -16,10 +16,10 @@ from typing import NamedTuple
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from runner.errors import UsageError
-from runner.published.columns import Columns, understand_columns
+from runner.published.columns import PublishedColumns, understand_columns
 from runner.published.formats import parse_tables
 from runner.published.mapping import TableMapping
-from runner.published.rows import About, build_rows
+from runner.published.rows import AboutTable, build_rows
 from runner.published.tables import FILE_BYTES, FORMATS, TableRefused, TextTable
 from runner.published.titles import find_subject
 from runner.results import PublishedRow, PublishedTable
@@ -125,10 +125,10 @@ def content_digest(content: bytes) -> str:
     return f"{READER}:{hashlib.sha256(content).hexdigest()}"
 
 
-def _build_table(table: TextTable, columns: Columns, mapping: TableMapping, origin: _Origin) -> PublishedTable:
+def _build_table(table: TextTable, columns: PublishedColumns, mapping: TableMapping, origin: _Origin) -> PublishedTable:
     titles = _list_origins(table, columns, "title")
     title = visible(mapping.title or "; ".join(titles) or table.title or origin.path.stem)
-    about = About(table_id=origin.table_id, title=title, settings=mapping.settings)
+    about = AboutTable(table_id=origin.table_id, title=title, settings=mapping.settings)
     rows = build_rows(table.rows, columns, about)
     machines = _list_origins(table, columns, "machine")
     quantities = {figure.quantity for row in rows for figure in row.figures}
@@ -146,7 +146,7 @@ def _build_table(table: TextTable, columns: Columns, mapping: TableMapping, orig
     )
 
 
-def _list_origins(table: TextTable, columns: Columns, name: str) -> list[str]:
+def _list_origins(table: TextTable, columns: PublishedColumns, name: str) -> list[str]:
     """Returns the different texts of a column of origin, in their order."""
     places = [column.place for column in columns.of("origin") if column.meaning.setting == name]
     return [*dict.fromkeys(cell for place in places for cell in table.column(place) if cell)]

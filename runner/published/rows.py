@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 from uuid import UUID, uuid5
 
-from runner.published.columns import Column, Columns
+from runner.published.columns import PublishedColumn, PublishedColumns
 from runner.published.headings import TIME, Meaning, parse_heading, parse_pass
 from runner.published.settings import parse_setting
 from runner.published.tables import TextRow
@@ -32,7 +32,7 @@ OUT_OF_MEMORY = "Out of memory."
 
 
 @dataclass(frozen=True, kw_only=True)
-class About:
+class AboutTable:
     """The facts that hold for every row: the table's id, its title, and the settings that a mapping states."""
 
     table_id: UUID
@@ -54,7 +54,7 @@ class _Reading:
     is_oom: bool = False
 
 
-def build_rows(rows: Sequence[TextRow], columns: Columns, about: About) -> list[PublishedRow]:
+def build_rows(rows: Sequence[TextRow], columns: PublishedColumns, about: AboutTable) -> list[PublishedRow]:
     """Returns the rows with everything that their cells say. An id follows from the table's and from the line, on which
     several rows may stand in LaTeX and Typst."""
     seen: Counter[int] = Counter()
@@ -66,7 +66,7 @@ def build_rows(rows: Sequence[TextRow], columns: Columns, about: About) -> list[
     return built
 
 
-def _build_row(row: TextRow, columns: Columns, about: About, *, row_id: UUID) -> PublishedRow:
+def _build_row(row: TextRow, columns: PublishedColumns, about: AboutTable, *, row_id: UUID) -> PublishedRow:
     reading = _Reading()
     for column in columns.columns:
         if column.meaning.role not in ("figure", "value"):
@@ -94,7 +94,7 @@ def _build_row(row: TextRow, columns: Columns, about: About, *, row_id: UUID) ->
     )
 
 
-def _read_text(column: Column, text: str, reading: _Reading) -> None:
+def _read_text(column: PublishedColumn, text: str, reading: _Reading) -> None:
     """Reads a cell that is no figure."""
     if not text:
         return
@@ -128,7 +128,7 @@ def _read_status(text: str, reading: _Reading) -> None:
         reading.remarks.append(f"The status “{text[:40]}” is not known: taken as ok.")
 
 
-def _settle_settings(reading: _Reading, title: TitleSays, columns: Columns, about: About) -> None:
+def _settle_settings(reading: _Reading, title: TitleSays, columns: PublishedColumns, about: AboutTable) -> None:
     """Adds what the command, the title and the mapping say to what the row's own cells say."""
     for name, value in reading.of_command.items():
         own = reading.settings.setdefault(name, value)
@@ -142,20 +142,20 @@ def _settle_settings(reading: _Reading, title: TitleSays, columns: Columns, abou
             reading.remarks.append(f"{name} {str(value).lower()} was taken from the title.")
 
 
-def _find_timed(row: TextRow, columns: Columns, title: TitleSays) -> Quantity:
+def _find_timed(row: TextRow, columns: PublishedColumns, title: TitleSays) -> Quantity:
     """Returns what a time without a phase is of: the row's pass, else the title's, else "duration"."""
     passes = [row.cells[column.place] for column in columns.of("setting") if column.meaning.setting == "mode"]
     return (parse_pass(passes[0]) if passes else None) or title.timed or "duration"
 
 
-def _find_value_meaning(row: TextRow, columns: Columns) -> Meaning:
+def _find_value_meaning(row: TextRow, columns: PublishedColumns) -> Meaning:
     """Returns what the value of this row means, by the name of its quantity in another column."""
     names = [row.cells[column.place] for column in columns.of("quantity")]
     meaning = parse_heading(names[0]) if names else Meaning(role="unknown")
     return meaning if meaning.role == "figure" else Meaning(role="figure", quantity="other", understood=False)
 
 
-def _build_figures(heading: str, text: str, meaning: Meaning, columns: Columns) -> list[PublishedFigure]:
+def _build_figures(heading: str, text: str, meaning: Meaning, columns: PublishedColumns) -> list[PublishedFigure]:
     """Returns the figures of a cell: one, or a mean and its standard deviation."""
     quantity = meaning.quantity
     assert quantity != TIME

@@ -43,7 +43,7 @@ class RecordedBlock:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recorded:
+class RecordedTimeline:
     """A timeline: its blocks, the highest total of requested bytes, and when that was."""
 
     blocks: Sequence[RecordedBlock]
@@ -51,10 +51,10 @@ class Recorded:
     peak_at_us: int
 
 
-TimelineRule = Callable[[Recorded], Finding | None]
+TimelineRule = Callable[[RecordedTimeline], Finding | None]
 
 
-def _find_new_state(recorded: Recorded) -> list[RecordedBlock]:
+def _find_new_state(recorded: RecordedTimeline) -> list[RecordedBlock]:
     """Returns the blocks of state that the recording itself made; none where the total did not grow by them."""
     lasting = [block for block in recorded.blocks if block.born_us > 0 and block.died_us is None]
     state = [block for block in lasting if block.category == STATE or _STEP.search(block.frames)]
@@ -64,7 +64,7 @@ def _find_new_state(recorded: Recorded) -> list[RecordedBlock]:
     return state if size >= SHARE * recorded.peak_bytes and grown >= GROWN * size else []
 
 
-def no_optimizer_state(recorded: Recorded) -> Finding | None:
+def no_optimizer_state(recorded: RecordedTimeline) -> Finding | None:
     state = _find_new_state(recorded)
     if not state or any(block.born_us <= recorded.peak_at_us for block in state):
         return None
@@ -77,7 +77,7 @@ def no_optimizer_state(recorded: Recorded) -> Finding | None:
     return fault("no_optimizer_state", sentence, state_bytes=size, peak_bytes=recorded.peak_bytes)
 
 
-def first_step_recorded(recorded: Recorded) -> Finding | None:
+def first_step_recorded(recorded: RecordedTimeline) -> Finding | None:
     state = _find_new_state(recorded)
     if not any(block.born_us <= recorded.peak_at_us for block in state):
         return None
@@ -89,7 +89,7 @@ def first_step_recorded(recorded: Recorded) -> Finding | None:
     return doubt("first_step_recorded", sentence, state_bytes=size, peak_bytes=recorded.peak_bytes)
 
 
-def half_precision_copies(recorded: Recorded) -> Finding | None:
+def half_precision_copies(recorded: RecordedTimeline) -> Finding | None:
     """Finds blocks half as large as every large block that existed before, one for each weight."""
     held = Counter(b.size for b in recorded.blocks if b.born_us == 0 and b.died_us is None and b.size >= LARGE)
     at_peak = Counter(b.size for b in recorded.blocks if b.born_us > 0 and b.is_alive(recorded.peak_at_us))
@@ -121,6 +121,6 @@ TIMELINE_REMEDIES = {
 }
 
 
-def judge_timeline(recorded: Recorded) -> list[Finding]:
+def judge_timeline(recorded: RecordedTimeline) -> list[Finding]:
     """Returns the findings of a timeline."""
     return [finding for rule in TIMELINE_RULES if (finding := rule(recorded))]

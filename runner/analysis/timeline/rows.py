@@ -16,7 +16,7 @@ from runner.schema import AllocationRow, MarkRow, StackRow, TimelineOrigin, Time
 
 
 @dataclass(frozen=True, kw_only=True)
-class About:
+class AboutTimeline:
     """The title of a timeline, and the run and the cell that it belongs to."""
 
     run_id: UUID
@@ -60,7 +60,7 @@ def columns_of(
     }
 
 
-def timeline_rows(columns: Mapping[str, Any], about: About) -> dict[str, list[object]]:
+def timeline_rows(columns: Mapping[str, Any], about: AboutTimeline) -> dict[str, list[object]]:
     """Returns the rows of `timelines`, `allocations`, `stacks` and `marks`. Raises TypeError or ValueError for columns
     that `columns_of` cannot have made."""
     ids: dict[str, Any] = {"run_id": about.run_id, "cell_id": about.cell_id}

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runner.analysis.timeline.rows import About, timeline_rows
+from runner.analysis.timeline.rows import AboutTimeline, timeline_rows
 from runner.errors import UsageError
 from runner.importers.runs import INGEST_SECONDS, new_run, write_run
 from runner.schema import TimelineRow, new_id
@@ -34,7 +34,7 @@ def import_snapshot(path: Path, *, db: Path, label: str | None = None) -> list[T
     while timelines:  # each is freed when its rows are made: there may be hundreds of thousands
         columns = timelines.pop(0)
         title = path.name if is_single else f"{path.name} · cuda:{columns['device']}"
-        about = About(run_id=run.run_id, cell_id=new_id(), origin="imported", title=title)
+        about = AboutTimeline(run_id=run.run_id, cell_id=new_id(), origin="imported", title=title)
         for table, table_rows in timeline_rows(columns, about).items():
             rows.setdefault(table, []).extend(table_rows)
     write_run(rows, run=run, db=db, where=path)

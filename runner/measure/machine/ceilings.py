@@ -39,7 +39,7 @@ WARMUP, MIN_SAMPLES, MAX_SAMPLES = 2, 6, 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rate:
+class CeilingRate:
     """The best rate of one ceiling, in operations or bytes per second, and the size at which it was reached."""
 
     size: int
@@ -67,10 +67,10 @@ def measure_ceilings(job: CeilingJob) -> Ceilings:
     return Ceilings(rows=tuple(rows), missing=missing)
 
 
-def _measure_product(dtype: torch.dtype, device: Device) -> Rate:
+def _measure_product(dtype: torch.dtype, device: Device) -> CeilingRate:
     """Returns the best rate over growing matrices: 2 n³ operations over the median time (FLOP/s). Stops before a size
     that would exceed the time."""
-    rates: list[Rate] = []
+    rates: list[CeilingRate] = []
     ends = 0.0
     for n in SIZES[device.type]:
         a, b = (torch.randn(n, n, device=device.torch, dtype=dtype) for _ in range(2))
@@ -87,7 +87,7 @@ def _measure_product(dtype: torch.dtype, device: Device) -> Rate:
     return max(rates, key=lambda rate: rate.per_s)
 
 
-def _measure_copy(size: int, device: Device) -> Rate:
+def _measure_copy(size: int, device: Device) -> CeilingRate:
     """Returns the rate of copying `size` bytes to another buffer of the device: bytes read and written per second."""
     source = torch.ones(size // 4, device=device.torch)
     target = torch.zeros_like(source)
@@ -95,10 +95,10 @@ def _measure_copy(size: int, device: Device) -> Rate:
     return _rate(2 * size, samples, size=size)
 
 
-def _rate(work: int, samples: Sequence[float], *, size: int) -> Rate:
+def _rate(work: int, samples: Sequence[float], *, size: int) -> CeilingRate:
     """Returns the work, in operations or bytes, over the median of its times (ms)."""
     summary = statistics.summarize(samples)
-    return Rate(size=size, per_s=work / summary.median * 1e3, interval_share=interval_share(summary))
+    return CeilingRate(size=size, per_s=work / summary.median * 1e3, interval_share=interval_share(summary))
 
 
 def _timed(work: Callable[[], object], device: Device, *, ends: float) -> list[float]:
@@ -115,7 +115,7 @@ def _timed(work: Callable[[], object], device: Device, *, ends: float) -> list[f
     return samples[WARMUP:]
 
 
-def _row(job: CeilingJob, rate: Rate, *, precision: Precision | None = None) -> CeilingRow:
+def _row(job: CeilingJob, rate: CeilingRate, *, precision: Precision | None = None) -> CeilingRow:
     """Returns the row of a product in `precision`, or of the copy without one."""
     name = job.device_name
     peak = hardware.peak_flops(name, precision) if precision else hardware.peak_bandwidth(name)

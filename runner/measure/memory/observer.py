@@ -53,7 +53,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class CategoryNote:
     """The storage at `address` was `category` at this time."""
 
     at_ns: int
@@ -93,7 +93,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, model: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[Call] = []
-        self.notes: list[Note] = []
+        self.notes: list[CategoryNote] = []
         self.saved: list[Saved] = []
         self.stacks = Stacks()
         self.forward_places: dict[tuple[int, int], AllocationPlace] = {}
@@ -105,7 +105,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def note(self, tensors: Iterable[Tensor], category: Category) -> None:
         """Notes the category of these tensors now."""
         now = time.time_ns()
-        self.notes += [Note(now, address(tensor), category) for tensor in tensors]
+        self.notes += [CategoryNote(now, address(tensor), category) for tensor in tensors]
 
     def operation_of(self, saved: Saved) -> str:
         """Returns the operation whose backward needs a saved tensor."""
@@ -188,7 +188,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def record_saved(self, tensor: Tensor) -> None:
         """Records a tensor that autograd saves."""
         saved = Saved.of(tensor, module=self._module)
-        self.notes.append(Note(saved.at_ns, saved.address, "activation"))
+        self.notes.append(CategoryNote(saved.at_ns, saved.address, "activation"))
         self.saved.append(saved)
 
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 import psutil
 import torch
 
-from runner.analysis.timeline.rows import About, columns_of, timeline_rows
+from runner.analysis.timeline.rows import AboutTimeline, columns_of, timeline_rows
 from runner.job import Job
 from runner.measure.machine.device import Device
 from runner.measure.memory.observer import Observer, Saved
@@ -174,7 +174,7 @@ def timeline_details(step: RecordedStep, job: Job, *, device: Device) -> dict[st
     if cuda:
         peak = max((mark.peak_allocated or 0 for mark in step.marks[1:]), default=0)
         columns["timeline"] |= {"baseline_block_bytes": step.marks[0].allocated, "peak_block_bytes": peak or None}
-    about = About(
+    about = AboutTimeline(
         run_id=job.run_id,
         cell_id=job.cell_id,
         origin="cuda-allocator" if cuda else "cpu-profiler",

@@ -40,7 +40,7 @@ _turns = threading.BoundedSemaphore(AT_ONCE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class QueryAnswer:
     """The result of a query. `columns` are names and DuckDB's types. Times are ISO texts, decimals are floats, and all
     values but numbers and truth values are texts. `cut` says that there are more rows. `seconds` does not count the
     start of the process."""
@@ -63,7 +63,7 @@ class RunningQuery:
     def elapsed_s(self) -> float:
         return time.monotonic() - self._begun
 
-    def answer(self, *, wait_s: float) -> Answer | None:
+    def answer(self, *, wait_s: float) -> QueryAnswer | None:
         """Returns the answer if it comes within `wait_s`, else None. Raises UsageError where the query is refused or
         takes too long."""
         try:
@@ -79,7 +79,7 @@ class RunningQuery:
             got, expected, do = reply["refused"]
             raise UsageError(got, expected=expected, do=do)
         columns, rows = (tuple(map(tuple, reply[name])) for name in ("columns", "rows"))
-        return Answer(columns=columns, rows=rows, cut=reply["cut"], seconds=reply["seconds"])
+        return QueryAnswer(columns=columns, rows=rows, cut=reply["cut"], seconds=reply["seconds"])
 
     def _check_time(self) -> None:
         if self._open_since is None:

@@ -27,7 +27,7 @@ MAX_ROWS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scope:
+class EvidenceScope:
     """The rows of a table from which cells come: those that count on a machine or in a run, or all with `latest`
     off."""
 
@@ -54,7 +54,7 @@ class Evidence:
     left_out_sql: str = ""
 
 
-def of_cells(path: Path, scope: Scope, cells: Sequence[UUID]) -> Evidence:
+def of_cells(path: Path, scope: EvidenceScope, cells: Sequence[UUID]) -> Evidence:
     """Returns the rows behind these cells, with their other rounds and their times."""
     with open_reader(path) as reader:
         base = _fill_counted(reader, scope, cells)
@@ -76,7 +76,7 @@ def of_cells(path: Path, scope: Scope, cells: Sequence[UUID]) -> Evidence:
     return replace(found, cells=count[0], total=count[1], left_out=left_out, left_out_sql=left_out_sql)
 
 
-def _fill_counted(reader: duckdb.DuckDBPyConnection, scope: Scope, cells: Sequence[UUID]) -> str:
+def _fill_counted(reader: duckdb.DuckDBPyConnection, scope: EvidenceScope, cells: Sequence[UUID]) -> str:
     """Fills the table `counted` with the rows that count, and returns its query. Rows of every effort count where some
     of the cells were not measured with the preferred effort."""
     own = Selection(machine=scope.machine, run=scope.run, hidden=scope.hidden)
@@ -183,7 +183,7 @@ def _count(reader: duckdb.DuckDBPyConnection, what: str, table: str, names: Sequ
     return dict(found[0])
 
 
-def _write_left_out_sql(scope: Scope, base: str, conditions: Sequence[_Condition]) -> str:
+def _write_left_out_sql(scope: EvidenceScope, base: str, conditions: Sequence[_Condition]) -> str:
     """Returns the query that counts every other row of the table under the first reason that holds."""
     machine = "coalesce(s.machine, 'unknown')"
     reasons = []

@@ -41,7 +41,7 @@ class Measure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class WantedMeasure:
     """One measure of the rows of a table. With `run`, only rows of that run count on its machine."""
 
     table: str
@@ -77,7 +77,7 @@ def load_measures(path: Path, table: str) -> list[Measure]:
     ]
 
 
-def load_explored(path: Path, wanted: Wanted) -> list[ExploredCell]:
+def load_explored(path: Path, wanted: WantedMeasure) -> list[ExploredCell]:
     """Returns every cell that counts, with its value; smaller models and shorter sequences first."""
     table, key = wanted.table, TABLES[wanted.table].key
     # On the run's machine only its rows count; on other machines the latest do.

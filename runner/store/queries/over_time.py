@@ -26,7 +26,7 @@ MAX_RUNS = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class RepeatedCell:
+class RemeasuredCell:
     """A cell of whole steps, and how many runs have measured it."""
 
     cell: StepCell
@@ -41,11 +41,11 @@ _REPEATED = f"""
     GROUP BY ALL HAVING runs > 1 ORDER BY runs DESC, arg_max(t.median_ms, s.cell_id) DESC, s.cell_key"""
 
 
-def load_repeated_cells(path: Path, machine: str | None) -> list[RepeatedCell]:
+def load_repeated_cells(path: Path, machine: str | None) -> list[RemeasuredCell]:
     """Returns each cell that at least two runs have measured: those of most runs first, then the longest."""
     runs = [run.run_id for run in _load_machine_runs(path, machine)]
     with open_reader(path) as reader:
-        found = fetch(reader, _REPEATED, {"runs": runs}, kind=RepeatedCell)
+        found = fetch(reader, _REPEATED, {"runs": runs}, kind=RemeasuredCell)
     return [one for one in found if not describe_unusual_effort(one.cell)]
 
 

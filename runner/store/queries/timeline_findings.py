@@ -7,7 +7,7 @@ from pathlib import Path
 from uuid import UUID
 
 from runner.analysis.audit.findings import Finding
-from runner.analysis.audit.timeline_rules import Recorded, RecordedBlock, judge_timeline
+from runner.analysis.audit.timeline_rules import RecordedBlock, RecordedTimeline, judge_timeline
 from runner.store.database import open_reader
 
 _BLOCKS = """
@@ -30,4 +30,4 @@ def load_timeline_findings(path: Path, cell_id: UUID) -> list[Finding]:
         RecordedBlock(size=size, born_us=born, died_us=died, category=category, frames=frames)
         for size, born, died, category, frames in rows
     ]
-    return judge_timeline(Recorded(blocks=blocks, peak_bytes=about[0], peak_at_us=about[1]))
+    return judge_timeline(RecordedTimeline(blocks=blocks, peak_bytes=about[0], peak_at_us=about[1]))

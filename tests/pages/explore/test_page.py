@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 
 from pages.explore.figures import Axes, PlotMark, color_for, explore_chart
 from pages.explore.magnitude import SHARE, fitting_unit, format_in_unit
-from runner.store.queries.explore import KINDS, Wanted, load_explored, load_measures
+from runner.store.queries.explore import KINDS, WantedMeasure, load_explored, load_measures
 from tests.browser import Site, opened, settled
 from tests.synthetic import memory_rows, rows, traces
 from tests.synthetic.rows import asked, step_ms
@@ -47,7 +47,7 @@ def address(file: Path, site: Site) -> Iterator[str]:
 
 
 def test_rounds_are_pooled_and_machines_are_not(file: Path) -> None:
-    found = load_explored(file, Wanted(table="steps", measure="median_ms", phase="step"))
+    found = load_explored(file, WantedMeasure(table="steps", measure="median_ms", phase="step"))
     own = {(row.cell.precision, row.cell.context, row.cell.batch): row for row in found if row.machine == HERE}
     assert (len(found), len(own)) == (10, 7)
     for (precision, context, batch), row in own.items():
@@ -59,7 +59,7 @@ def test_rounds_are_pooled_and_machines_are_not(file: Path) -> None:
         assert low < value < high
         assert row.rounds == (1 if batch == 8 else 2)
     # a column of the row itself has no interval
-    tokens = load_explored(file, Wanted(table="steps", measure="tokens_per_s"))
+    tokens = load_explored(file, WantedMeasure(table="steps", measure="tokens_per_s"))
     first = next(row for row in tokens if row.status == "ok")
     assert first.value == pytest.approx(first.cell.batch * first.cell.context / step_ms(first.cell) * 1e3, rel=1e-3)
     assert first.low is None
@@ -67,9 +67,11 @@ def test_rounds_are_pooled_and_machines_are_not(file: Path) -> None:
 
 def test_choosing_a_run_keeps_the_other_machines(file: Path) -> None:
     other = UUID(int=7)
-    found = load_explored(file, Wanted(table="steps", measure="median_ms", phase="step", machine=THERE, run=other))
+    found = load_explored(
+        file, WantedMeasure(table="steps", measure="median_ms", phase="step", machine=THERE, run=other)
+    )
     assert len(found) == 10
-    none = load_explored(file, Wanted(table="steps", measure="median_ms", phase="step", machine=HERE, run=other))
+    none = load_explored(file, WantedMeasure(table="steps", measure="median_ms", phase="step", machine=HERE, run=other))
     assert {row.machine for row in none} == {THERE}
 
 

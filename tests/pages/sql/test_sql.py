@@ -20,7 +20,7 @@ from pages.ui.formats import MAX_LETTERS, shorten
 from pages.ui.result import columns_of
 from runner.errors import UsageError
 from runner.store.database import ingest
-from runner.store.queries.console import BESIDE_A_SWEEP_S, Answer, run_query
+from runner.store.queries.console import BESIDE_A_SWEEP_S, QueryAnswer, run_query
 from runner.store.spool import Spool
 from tests.browser import Site, opened
 from tests.some import some
@@ -38,7 +38,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def ask(db: Path, query: str, *, seconds: float = 100.0, most_rows: int = 1000) -> Answer:
+def ask(db: Path, query: str, *, seconds: float = 100.0, most_rows: int = 1000) -> QueryAnswer:
     with run_query(db, query, seconds=seconds, most_rows=most_rows) as question:
         while (answer := question.answer(wait_s=0.1)) is None:
             pass

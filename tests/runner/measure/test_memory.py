@@ -14,7 +14,7 @@ from runner.analysis.costs.tensors import MeasuredTensor, beside
 from runner.analysis.timeline.allocations import MemoryEvent
 from runner.engines.local import LocalEngine
 from runner.job import Job, Outcome
-from runner.measure.memory.observer import Note, Observer
+from runner.measure.memory.observer import CategoryNote, Observer
 from runner.measure.memory.rows import RecordedStep, peak_values, phase_peaks
 from runner.measure.memory.step import step_cell
 from runner.measure.memory.timeline import PhaseMark, Recorded, step_timeline
@@ -246,7 +246,7 @@ def test_cudas_counters_and_segments_computed_by_hand() -> None:
         ),
     ]
     observer = Observer(torch.nn.Module())
-    observer.notes = [Note(begin, 64, "parameter"), Note(begin + 15_000, 2000, "activation")]
+    observer.notes = [CategoryNote(begin, 64, "parameter"), CategoryNote(begin + 15_000, 2000, "activation")]
     found = RecordedStep(
         observer=observer,
         recorded=recorded,

@@ -9,7 +9,7 @@ import pytest
 from runner.store.database import open_reader
 from runner.store.queries.attention import load_attention
 from runner.store.queries.counted import inline_parameters
-from runner.store.queries.evidence import Evidence, Scope, of_cells
+from runner.store.queries.evidence import Evidence, EvidenceScope, of_cells
 from runner.store.queries.kernels import load_traces as traces_of
 from runner.store.queries.memory import load_peaks
 from runner.store.queries.selection import Selection
@@ -37,7 +37,7 @@ def test_omitted_rows_are_counted_under_their_reason(file: Path) -> None:
     another machine."""
     shown = [cell for cell in load_steps(file, Selection(machine=HERE, mode="train")) if cell.cell.precision == "fp32"]
     plain = [cell for cell in shown if cell.cell.backend == "eager"]
-    found = of_cells(file, Scope(table="steps", machine=HERE), tuple(cell.cell_id for cell in plain))
+    found = of_cells(file, EvidenceScope(table="steps", machine=HERE), tuple(cell.cell_id for cell in plain))
     check_sums(file, found)
     # 9 cells of 3 sizes × 3 contexts, one of them in two rounds
     assert (found.cells, len({row[-1] for row in found.rows})) == (10, 10)
@@ -54,10 +54,10 @@ def test_omitted_rows_are_counted_under_their_reason(file: Path) -> None:
 def test_the_query_counts_what_the_pages_count(file: Path, table: str) -> None:
     query: Any = {"attention": load_attention, "memory": load_peaks, "profiles": traces_of}[table]
     cells = [cell for cell in query(file, Selection(machine=HERE)) if cell.cell is not None]
-    found = of_cells(file, Scope(table=table, machine=HERE), tuple(cell.cell_id for cell in cells))
+    found = of_cells(file, EvidenceScope(table=table, machine=HERE), tuple(cell.cell_id for cell in cells))
     assert {row[found.columns.index("cell_id")] for row in found.rows} == {cell.cell_id for cell in cells}
     check_sums(file, found)
-    one = of_cells(file, Scope(table=table, machine=HERE), (cells[0].cell_id,))
+    one = of_cells(file, EvidenceScope(table=table, machine=HERE), (cells[0].cell_id,))
     assert {row[one.columns.index("cell_id")] for row in one.rows} == {cells[0].cell_id}
     check_sums(file, one)
 
@@ -68,7 +68,7 @@ def test_cells_of_any_run_and_machine(file: Path) -> None:
         ids = reader.execute("SELECT cell_id, machine FROM (SELECT s.cell_id, r.device_name AS machine FROM steps s "
                              "JOIN runs r USING (run_id) WHERE d_model = 64 AND context = 128 AND precision = 'fp32' "
                              "AND mode = 'train')").fetchall()  # fmt: skip
-    found = of_cells(file, Scope(table="steps", latest=False), tuple(cell_id for cell_id, _ in ids))
+    found = of_cells(file, EvidenceScope(table="steps", latest=False), tuple(cell_id for cell_id, _ in ids))
     assert {row[found.columns.index("cell_id")] for row in found.rows} == {cell_id for cell_id, _ in ids}
     assert len(ids) == 4
     check_sums(file, found)

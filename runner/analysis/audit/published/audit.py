@@ -18,13 +18,13 @@ from runner.analysis.audit.published.numerics import NUMERIC_RULES
 from runner.analysis.audit.published.options import OPTION_RULES
 from runner.analysis.audit.published.phases import PHASE_RULES
 from runner.analysis.audit.published.rates import RATE_RULES
-from runner.analysis.audit.published.readings import Report, by_report, read_report
+from runner.analysis.audit.published.readings import PublishedReport, by_report, read_report
 from runner.analysis.audit.published.repeats import REPEAT_RULES
 from runner.analysis.audit.published.spreads import SPREAD_RULES
 from runner.analysis.audit.published.subtraction import subtraction
 from runner.results.published import PublishedTable
 
-PUBLISHED_RULES: tuple[Callable[[Report], Found], ...] = (
+PUBLISHED_RULES: tuple[Callable[[PublishedReport], Found], ...] = (
     *RATE_RULES,
     subtraction,
     *PHASE_RULES,
@@ -43,5 +43,5 @@ def audit_published(tables: Sequence[PublishedTable]) -> list[PublishedFinding]:
     return [found for own in by_report(tables) for found in _judge(read_report(own))]
 
 
-def _judge(report: Report) -> list[PublishedFinding]:
+def _judge(report: PublishedReport) -> list[PublishedFinding]:
     return [found for rule in PUBLISHED_RULES for found in rule(report)]

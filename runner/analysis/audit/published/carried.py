@@ -14,7 +14,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from runner.analysis.audit.memory_rules import FOREIGN, OWN_SCRATCH
-from runner.analysis.audit.published.readings import Reading, Report
+from runner.analysis.audit.published.readings import PublishedReport, Reading
 from runner.results.published import Quantity
 
 #: The most squares that naive attention holds at its peak, and the most tensors of B S d.
@@ -54,7 +54,7 @@ def _square_bytes(reading: Reading) -> int:
 
 
 @lru_cache(maxsize=1)
-def carried_rows(report: Report) -> Mapping[UUID, Carried]:
+def carried_rows(report: PublishedReport) -> Mapping[UUID, Carried]:
     """Returns what the rows of attention tables kept of the row before, for rows that did."""
     found: dict[UUID, Carried] = {}
     for readings in (group for group in report.groups if group[0].table.subject == "attention"):

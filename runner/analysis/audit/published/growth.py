@@ -17,7 +17,7 @@ from runner.analysis.audit.published.carried import carried_rows
 from runner.analysis.audit.published.findings import Found, touching
 from runner.analysis.audit.published.limits import find_projected, limit_of
 from runner.analysis.audit.published.phases import has_impossible_ratio
-from runner.analysis.audit.published.readings import Reading, Report, name_time
+from runner.analysis.audit.published.readings import PublishedReport, Reading, name_time
 from runner.analysis.audit.published.sizes import parameters_of
 from runner.analysis.audit.published.spreads import is_cold, is_uneven
 from runner.analysis.audit.published.subtraction import is_subtracted
@@ -38,7 +38,7 @@ _AXES = ("length", "width", "batch")
 
 
 @lru_cache(maxsize=3)
-def _group_by_axis(report: Report, axis: str) -> list[list[Reading]]:
+def _group_by_axis(report: PublishedReport, axis: str) -> list[list[Reading]]:
     """Returns readings of one table that differ in one axis alone, smallest first."""
     families = []
     for readings in report.groups:
@@ -58,7 +58,7 @@ def _list_phases(reading: Reading) -> list[Quantity]:
     return [name for name in ("forward", backward) if name in reading.times]
 
 
-def launch_bound(report: Report) -> Found:
+def launch_bound(report: PublishedReport) -> Found:
     """Finds twice the context with the same time in both passes, while neither products nor weights can set it."""
     projected = find_projected(report)
     for family in _group_by_axis(report, "length"):
@@ -111,7 +111,7 @@ def _is_short(reading: Reading, *, projected: bool) -> bool:
     return whole <= most and (not bandwidth or weights / bandwidth * 1e3 < TRAFFIC * reading.times["forward"].mean)
 
 
-def time_not_monotonic(report: Report) -> Found:
+def time_not_monotonic(report: PublishedReport) -> Found:
     for axis in _AXES:
         for family in _group_by_axis(report, axis):
             quantity: Quantity
@@ -137,7 +137,7 @@ def _is_disturbed(small: Reading, large: Reading, axis: str, quantity: Quantity)
     return is_larger and not has_impossible_ratio(small) and not has_impossible_ratio(large)
 
 
-def bytes_not_monotonic(report: Report) -> Found:
+def bytes_not_monotonic(report: PublishedReport) -> Found:
     """Finds less work with more bytes. Columns of a table with negative bytes are differences, which need not grow."""
     differences = {
         (r.table.table_id, name) for r in report.readings for name, f in r.memory.items() if f.value and f.value < 0

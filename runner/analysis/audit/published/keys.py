@@ -7,7 +7,7 @@ Each rule's name is its findings' code.
 
 from runner.analysis.audit.findings import doubt, fault, note
 from runner.analysis.audit.published.findings import Found, touching
-from runner.analysis.audit.published.readings import Reading, Report
+from runner.analysis.audit.published.readings import PublishedReport, Reading
 from runner.analysis.audit.published.sizes import CLOSE, count_in_name, fits_known_size, parameters_of
 
 #: The fields of the shape that a row that ran out of memory must state where the other rows of its table do.
@@ -15,7 +15,7 @@ _SHAPE = ("d_model", "d_ff", "layers", "heads", "context", "seq_len", "d_head", 
 _CONTRADICTION = " in its command: "
 
 
-def unstated_key(report: Report) -> Found:
+def unstated_key(report: PublishedReport) -> Found:
     """Finds a table of steps without the model or the context, which its provenance does not state either."""
     for readings in report.groups:
         timed = [r for r in readings if r.times] if readings[0].table.subject == "steps" else []
@@ -26,7 +26,7 @@ def unstated_key(report: Report) -> Found:
                 yield touching(found, note("unstated_key", sentence, missing=missing))
 
 
-def lost_key(report: Report) -> Found:
+def lost_key(report: PublishedReport) -> Found:
     """Finds a failed row that lost the numbers that say what failed."""
     for readings in report.by_table:
         failed = [r for r in readings if not r.is_ok]
@@ -41,7 +41,7 @@ def lost_key(report: Report) -> Found:
                 yield touching([reading], doubt("lost_key", sentence, lost=", ".join(lost)))
 
 
-def wrong_parameters(report: Report) -> Found:
+def wrong_parameters(report: PublishedReport) -> Found:
     """Finds a count that is not that of the stated shape, or of the size that the row is named after."""
     for reading in report.readings:
         stated, shape = reading.setting.parameters, reading.shape
@@ -54,7 +54,7 @@ def wrong_parameters(report: Report) -> Found:
             yield touching([reading], fault("wrong_parameters", sentence, **evidence))
 
 
-def unknown_size(report: Report) -> Found:
+def unknown_size(report: PublishedReport) -> Found:
     """Finds a model whose parameters fit no size of the assignment, and whose shape the row does not state."""
     for reading in (r for r in report.of("steps") if r.shape is None):
         count = reading.setting.parameters or count_in_name(reading.setting.name)
@@ -66,7 +66,7 @@ def unknown_size(report: Report) -> Found:
             yield touching([reading], note("unknown_size", sentence, parameters=count))
 
 
-def ambiguous_size(report: Report) -> Found:
+def ambiguous_size(report: PublishedReport) -> Found:
     """Finds `xl` alone, which is 1,600 wide in one edition and 2,560 in the other."""
     for readings in report.groups:
         found = [
@@ -81,7 +81,7 @@ def ambiguous_size(report: Report) -> Found:
             yield touching(found, note("ambiguous_size", sentence, name="xl"))
 
 
-def contradicting_settings(report: Report) -> Found:
+def contradicting_settings(report: PublishedReport) -> Found:
     for reading in report.readings:
         for remark in (text for text in reading.row.remarks if _CONTRADICTION in text):
             sentence = f"Its row and its command disagree: {remark}"

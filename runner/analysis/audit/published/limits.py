@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from runner.analysis.audit.published.readings import Reading, Report
+from runner.analysis.audit.published.readings import PublishedReport, Reading
 from runner.analysis.audit.published.sizes import shape_of, step_cell
 from runner.analysis.costs import hardware, steps
 
@@ -90,7 +90,7 @@ def forward_flops(reading: Reading, *, projected: bool = False) -> int | None:
 
 
 @lru_cache(maxsize=1)
-def find_projected(report: Report) -> frozenset[str]:
+def find_projected(report: PublishedReport) -> frozenset[str]:
     """Returns the files of attention tables whose bytes are those of four projections of d² float32 weights.
 
     The least memory that the row of the widest head states holds 16 d² bytes, more than its tensors need: queries, keys

@@ -9,7 +9,7 @@ the row before. Each rule's name is its findings' code.
 from runner.analysis.audit.findings import doubt, fault, note
 from runner.analysis.audit.published.carried import carried_rows, needed_bytes, peak_of
 from runner.analysis.audit.published.findings import Found, touching
-from runner.analysis.audit.published.readings import Reading, Report
+from runner.analysis.audit.published.readings import PublishedReport, Reading
 from runner.analysis.audit.published.sizes import parameters_of
 from runner.formats import format_bytes
 
@@ -19,7 +19,7 @@ PARAMETER, MOMENTS, TRAINED = 4, 8, 16
 CLOSE = 0.02
 
 
-def peak_carried_over(report: Report) -> Found:
+def peak_carried_over(report: PublishedReport) -> Found:
     carried = carried_rows(report)
     for reading in report.of("attention") if carried else ():
         peak, over = peak_of(reading), carried.get(reading.row.row_id)
@@ -41,7 +41,7 @@ def peak_carried_over(report: Report) -> Found:
             yield touching([reading], doubt("peak_carried_over", sentence, **evidence))
 
 
-def zero_bytes(report: Report) -> Found:
+def zero_bytes(report: PublishedReport) -> Found:
     """Finds models with no bytes, where a counter that does not exist was printed as 0."""
     for readings in report.groups:
         zero = [r for r in readings if r.memory and all(figure.value == 0 for figure in r.memory.values())]
@@ -51,7 +51,7 @@ def zero_bytes(report: Report) -> Found:
             yield touching(zero, fault("zero_bytes", sentence, bytes=0, columns=columns))
 
 
-def negative_bytes(report: Report) -> Found:
+def negative_bytes(report: PublishedReport) -> Found:
     for readings in report.groups:
         found = [(r, figure) for r in readings for figure in r.memory.values() if figure.value and figure.value < 0]
         if found:
@@ -64,7 +64,7 @@ def negative_bytes(report: Report) -> Found:
             yield touching([reading for reading, _ in found], doubt("negative_bytes", sentence, **evidence))
 
 
-def below_parameters(report: Report) -> Found:
+def below_parameters(report: PublishedReport) -> Found:
     for reading in report.readings:
         peak, shape = peak_of(reading), reading.shape
         if peak is None or shape is None or peak >= (least := parameters_of(shape) * PARAMETER * _float_share(reading)):
@@ -81,7 +81,7 @@ def _float_share(reading: Reading) -> float:
     return 0.5 if reading.setting.precision in ("bf16", "fp16") else 1.0
 
 
-def no_optimizer_state(report: Report) -> Found:
+def no_optimizer_state(report: PublishedReport) -> Found:
     """Finds training without AdamW's state. Parameters, gradients and two moments are 16 bytes a parameter, alive
     together when it steps."""
     for reading in report.readings:
@@ -99,7 +99,7 @@ def no_optimizer_state(report: Report) -> Found:
             yield touching([reading], fault("no_optimizer_state", sentence, **evidence))
 
 
-def first_step_recorded(report: Report) -> Found:
+def first_step_recorded(report: PublishedReport) -> Found:
     """Finds peaks of a first step. From the second step on the moments are alive beside the activations: the peak is
     that of forward and backward, and 8 bytes a parameter. The first step makes them only when the activations are
     gone."""
@@ -120,7 +120,7 @@ def first_step_recorded(report: Report) -> Found:
             yield touching([reading], doubt("first_step_recorded", sentence, **evidence))
 
 
-def unstated_memory(report: Report) -> Found:
+def unstated_memory(report: PublishedReport) -> Found:
     """Finds a column that says only “memory”. Allocated, reserved and the driver's bytes are three numbers."""
     for readings in report.groups:
         found = [reading for reading in readings if ("memory", "") in reading.memory]

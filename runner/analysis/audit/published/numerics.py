@@ -12,7 +12,7 @@ import re
 
 from runner.analysis.audit.findings import fault
 from runner.analysis.audit.published.findings import Found, touching
-from runner.analysis.audit.published.readings import Report
+from runner.analysis.audit.published.readings import PublishedReport
 
 #: The sums by the words of their case: the dtype of the accumulator, and that of the addends.
 _FP32, _FP16, _BOTH = 10.0001335, 9.953125, 10.0021362
@@ -28,7 +28,7 @@ _COMPONENTS = (
 )
 
 
-def wrong_accumulation(report: Report) -> Found:
+def wrong_accumulation(report: PublishedReport) -> Found:
     for reading in report.of("accumulation"):
         figure = next((f for f in reading.figures if f.quantity == "result"), None)
         case = (reading.key.part or reading.setting.name or "").lower()
@@ -48,7 +48,7 @@ def _expected_sum(case: str) -> float | None:
     return _FP32 if has_full else None
 
 
-def wrong_dtype(report: Report) -> Found:
+def wrong_dtype(report: PublishedReport) -> Found:
     for reading in report.of("dtypes"):
         figure = next((f for f in reading.figures if f.quantity == "dtype"), None)
         part = (reading.key.part or "").lower()

@@ -16,7 +16,7 @@ from runner.analysis.audit.pair_rules import HALF, SAME_BYTES
 from runner.analysis.audit.published.findings import Found, touching
 from runner.analysis.audit.published.limits import find_projected, forward_flops, limit_of
 from runner.analysis.audit.published.phases import has_impossible_ratio
-from runner.analysis.audit.published.readings import MEMORY, Reading, Report, name_time
+from runner.analysis.audit.published.readings import MEMORY, PublishedReport, Reading, name_time
 from runner.analysis.audit.published.spreads import is_cold, is_uneven
 from runner.formats import format_bytes, format_ms
 from runner.results.published import Quantity
@@ -33,7 +33,7 @@ _PASSES: tuple[Quantity, ...] = ("forward", "backward", "forward_backward", "ste
 
 
 @lru_cache(maxsize=2)
-def option_pairs(report: Report, option: Option) -> Sequence[tuple[Reading, Reading]]:
+def option_pairs(report: PublishedReport, option: Option) -> Sequence[tuple[Reading, Reading]]:
     """Returns (baseline, variant) of each pair that differs in this option alone."""
     groups: dict[object, list[Reading]] = defaultdict(list)
     pairs: list[tuple[Reading, Reading]] = []
@@ -48,7 +48,7 @@ def option_pairs(report: Report, option: Option) -> Sequence[tuple[Reading, Read
     return pairs
 
 
-def no_effect(report: Report) -> Found:
+def no_effect(report: PublishedReport) -> Found:
     """Finds half precision with the bytes of float32, or a compiled model with eager's times."""
     yield from _find_ineffective_half(report)
     times: dict[str, list[tuple[Reading, Reading]]] = defaultdict(list)
@@ -69,7 +69,7 @@ def no_effect(report: Report) -> Found:
         yield touching([reading for _, reading in pairs], note("no_effect", sentence, pairs=len(pairs)))
 
 
-def _find_ineffective_half(report: Report) -> Found:
+def _find_ineffective_half(report: PublishedReport) -> Found:
     by_file: dict[str, list[tuple[Reading, Reading, str]]] = defaultdict(list)
     for base, other in option_pairs(report, "precision"):
         same = _same_bytes(base, other)
@@ -119,7 +119,7 @@ def _is_same(base: Reading, other: Reading, name: Quantity) -> bool:
     return abs(second.mean / first.mean - 1) <= allowed
 
 
-def compiler_fallback(report: Report) -> Found:
+def compiler_fallback(report: PublishedReport) -> Found:
     """Finds cells that gain nothing from the compiler although their products leave room, after others that gain: the
     compiler gave up after too many recompilations."""
     projected = find_projected(report)
@@ -166,7 +166,7 @@ def _is_bound(reading: Reading, *, projected: bool) -> bool:
     return max(flops / peak, weights) * 1e3 >= BOUND * forward.mean
 
 
-def cold_beside_warm(report: Report) -> Found:
+def cold_beside_warm(report: PublishedReport) -> Found:
     """Finds a comparison of two options, one of which has the mean of a cold step."""
     options: tuple[Option, ...] = ("backend", "precision")
     said: set[tuple[object, Quantity]] = set()

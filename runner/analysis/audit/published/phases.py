@@ -13,7 +13,7 @@ from typing import NamedTuple
 from runner.analysis.audit.findings import doubt, fault
 from runner.analysis.audit.published.findings import Found, touching
 from runner.analysis.audit.published.limits import limit_of
-from runner.analysis.audit.published.readings import CellKey, Reading, Report
+from runner.analysis.audit.published.readings import CellKey, PublishedReport, Reading
 from runner.analysis.audit.published.sizes import parameters_of
 from runner.analysis.audit.published.subtraction import is_subtracted
 from runner.analysis.audit.published.times import Time
@@ -35,7 +35,7 @@ class Passes(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _find_impossible_passes(report: Report) -> Sequence[Passes]:
+def _find_impossible_passes(report: PublishedReport) -> Sequence[Passes]:
     """Returns forward and backward of each cell where they cannot be of one warm step, though they may stand on lines
     of their own."""
     found = []
@@ -71,7 +71,7 @@ def has_impossible_ratio(reading: Reading) -> bool:
     return reading.ratio is not None and not _is_possible(reading.ratio)
 
 
-def impossible_ratio(report: Report) -> Found:
+def impossible_ratio(report: PublishedReport) -> Found:
     for readings, forward, backward, ratio in _find_impossible_passes(report):
         if ratio >= MAX_RATIO and _may_spill(readings[0]):
             continue
@@ -95,7 +95,7 @@ def _compute_left_over(reading: Reading) -> dict[str, float]:
     return {"backward_steady_ms": (whole.steady if whole else both.mean) - cold["forward"].steady}
 
 
-def spilled(report: Report) -> Found:
+def spilled(report: PublishedReport) -> Found:
     """Finds a backward pass that is tens to hundreds of times slower, as where a driver moves memory to the host."""
     for readings, forward, backward, ratio in _find_impossible_passes(report):
         if ratio >= MAX_RATIO and _may_spill(readings[0]):
@@ -118,7 +118,7 @@ def _may_spill(reading: Reading) -> bool:
     return True
 
 
-def unsynchronized(report: Report) -> Found:
+def unsynchronized(report: PublishedReport) -> Found:
     for readings in report.groups:
         words = readings[0].provenance.unsynchronized
         timed = [reading for reading in readings if "backward" in reading.times]
@@ -130,7 +130,7 @@ def unsynchronized(report: Report) -> Found:
             yield touching(timed, doubt("unsynchronized", sentence, clock=words))
 
 
-def range_ended_early(report: Report) -> Found:
+def range_ended_early(report: PublishedReport) -> Found:
     """Finds a range on the host's clock that ended when its kernels were launched: they cannot take longer than a range
     that waited for them. The kernels' whole time is that of one of them over its share."""
     kernels = report.of("kernels")

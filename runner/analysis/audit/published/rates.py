@@ -15,7 +15,7 @@ from runner.analysis.audit.findings import Severity, doubt, fault
 from runner.analysis.audit.published.findings import Found, touching
 from runner.analysis.audit.published.limits import HIGHEST, Limit, find_projected, forward_flops, limit_of
 from runner.analysis.audit.published.phases import has_impossible_ratio
-from runner.analysis.audit.published.readings import Reading, Report, name_time
+from runner.analysis.audit.published.readings import PublishedReport, Reading, name_time
 from runner.formats import format_ms, format_quantity
 from runner.results.published import Quantity
 
@@ -55,7 +55,7 @@ def rate_of(reading: Reading, *, projected: bool) -> Rate | None:
 
 
 @lru_cache(maxsize=1)
-def _list_rates(report: Report) -> Sequence[tuple[Reading, Rate, bool]]:
+def _list_rates(report: PublishedReport) -> Sequence[tuple[Reading, Rate, bool]]:
     projected, found = find_projected(report), []
     for reading in report.timed:
         with_projections = reading.table.file in projected
@@ -64,7 +64,7 @@ def _list_rates(report: Report) -> Sequence[tuple[Reading, Rate, bool]]:
     return found
 
 
-def tf32_as_fp32(report: Report) -> Found:
+def tf32_as_fp32(report: PublishedReport) -> Found:
     """Finds float32 that is faster than float32 can be, and not faster than TF32."""
     for reading, rate, projected in _list_rates(report):
         if reading.setting.precision != "fp32" or (limit := limit_of(reading)) is None:
@@ -80,7 +80,7 @@ def tf32_as_fp32(report: Report) -> Found:
         yield touching([reading], make("tf32_as_fp32", sentence, **_make_evidence(rate, peak)))
 
 
-def above_peak(report: Report) -> Found:
+def above_peak(report: PublishedReport) -> Found:
     for reading, rate, projected in _list_rates(report):
         limit, precision = limit_of(reading), reading.setting.precision or "bf16"
         peak = limit.peak("tf32" if precision == "fp32" else precision) if limit else None
@@ -94,7 +94,7 @@ def above_peak(report: Report) -> Found:
         yield touching([reading], fault("above_peak", sentence, **_make_evidence(rate, peak)))
 
 
-def wrong_unit(report: Report) -> Found:
+def wrong_unit(report: PublishedReport) -> Found:
     """Finds rows whose times were all read in a unit a thousand times too small."""
     for reading, rate, projected in _list_rates(report):
         if rate.flops_per_s > UNIT * HIGHEST:
@@ -106,7 +106,7 @@ def wrong_unit(report: Report) -> Found:
             yield touching([reading], fault("wrong_unit", sentence, **_make_evidence(rate, HIGHEST)))
 
 
-def swapped_axes(report: Report) -> Found:
+def swapped_axes(report: PublishedReport) -> Found:
     """Finds heads wider than their sequences are long, in most rows of a table. Its bytes tell whether the headings
     were swapped, or another grid was run."""
     projected = find_projected(report)

@@ -92,7 +92,7 @@ class Reading:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Report:
+class PublishedReport:
     """All tables of one report in the order of their files, each with the readings of all its rows."""
 
     by_table: Sequence[Sequence[Reading]]
@@ -123,7 +123,7 @@ def name_time(quantity: Quantity) -> str:
     return quantity.replace("_", " + ")
 
 
-def read_report(tables: Sequence[PublishedTable]) -> Report:
+def read_report(tables: Sequence[PublishedTable]) -> PublishedReport:
     """Returns the readings of the tables of one report. Their order is that of their files."""
     ordered = sorted(tables, key=lambda table: table.file)
     edition = find_edition(row.setting for table in ordered for row in table.rows)
@@ -131,7 +131,7 @@ def read_report(tables: Sequence[PublishedTable]) -> Report:
     for position, table in enumerate(ordered):
         provenance = read_provenance(table, position=position)
         found.append([reading for row in table.rows for reading in _read(table, row, provenance, edition)])
-    return Report(by_table=found)
+    return PublishedReport(by_table=found)
 
 
 def read_tables(tables: Sequence[PublishedTable]) -> dict[UUID, list[Reading]]:

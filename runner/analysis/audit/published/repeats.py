@@ -14,7 +14,7 @@ from typing import NamedTuple
 from runner.analysis.audit.findings import doubt, note
 from runner.analysis.audit.published.findings import Found, PublishedFinding, touching
 from runner.analysis.audit.published.phases import has_impossible_ratio
-from runner.analysis.audit.published.readings import CellKey, Reading, Report, name_time
+from runner.analysis.audit.published.readings import CellKey, PublishedReport, Reading, name_time
 from runner.analysis.audit.published.spreads import is_uneven
 from runner.formats import format_ms
 from runner.results.published import PublishedFigure, Quantity
@@ -26,7 +26,7 @@ REPEATED, AGAIN = 0.05, 0.20
 _PASSES: tuple[Quantity, ...] = ("forward", "backward", "forward_backward", "step")
 
 
-def profiled_beside_unprofiled(report: Report) -> Found:
+def profiled_beside_unprofiled(report: PublishedReport) -> Found:
     groups: dict[object, list[Reading]] = defaultdict(list)
     cells = report.of("steps", "attention")
     for reading in cells if any(reading.key.is_profiled for reading in cells) else ():
@@ -47,7 +47,7 @@ def profiled_beside_unprofiled(report: Report) -> Found:
             yield touching([reading], make("profiled_beside_unprofiled", sentence, **evidence))
 
 
-def duplicate_key(report: Report) -> Found:
+def duplicate_key(report: PublishedReport) -> Found:
     """Finds one cell twice in a table, with different figures."""
     for readings in _find_repeated(report):
         different = _differ(readings, REPEATED)
@@ -62,7 +62,7 @@ def duplicate_key(report: Report) -> Found:
             yield touching([first, last], doubt("duplicate_key", sentence, **evidence))
 
 
-def _find_repeated(report: Report) -> Iterator[Sequence[Reading]]:
+def _find_repeated(report: PublishedReport) -> Iterator[Sequence[Reading]]:
     """Yields the timed readings of each cell that stands more than once in one table."""
     for readings in report.groups:
         timed = [r for r in readings if r.times] if readings[0].table.subject in ("steps", "attention") else []
@@ -72,7 +72,7 @@ def _find_repeated(report: Report) -> Iterator[Sequence[Reading]]:
         yield from (found for found in groups.values() if len(found) > 1)
 
 
-def not_reproducible(report: Report) -> Found:
+def not_reproducible(report: PublishedReport) -> Found:
     """Finds the same cell in two tables, or after another warm-up, with another time, although neither is cold."""
     groups: dict[object, list[Reading]] = defaultdict(list)
     for reading in report.readings:
@@ -110,7 +110,7 @@ def _differ(found: Sequence[Reading], share: float) -> tuple[Reading, Reading, Q
     return None
 
 
-def ratio_off(report: Report) -> Found:
+def ratio_off(report: PublishedReport) -> Found:
     """Finds a stated speedup or ratio that no two times of its row have."""
     for reading in report.readings:
         stated = [f for f in reading.figures if f.quantity in ("speedup", "ratio") and f.value]

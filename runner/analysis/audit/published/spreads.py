@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from runner.analysis.audit.findings import doubt
 from runner.analysis.audit.published.findings import Found, touching
-from runner.analysis.audit.published.readings import Reading, Report, name_time
+from runner.analysis.audit.published.readings import PublishedReport, Reading, name_time
 from runner.analysis.audit.published.subtraction import is_subtracted
 from runner.analysis.audit.published.times import Time
 from runner.formats import format_ms
@@ -39,7 +39,7 @@ def is_uneven(reading: Reading, quantity: Quantity) -> bool:
     return time is not None and (is_cold(reading, quantity) or (time.std or 0.0) > SPREAD * abs(time.mean))
 
 
-def cold_step(report: Report) -> Found:
+def cold_step(report: PublishedReport) -> Found:
     for reading in report.timed:
         cold = reading.cold
         parts = [(quantity, cold[quantity]) for quantity, _ in judged(reading) if quantity in cold] if cold else []
@@ -58,7 +58,7 @@ def cold_step(report: Report) -> Found:
         yield touching([reading], doubt("cold_step", sentence, **evidence))
 
 
-def wide_spread(report: Report) -> Found:
+def wide_spread(report: PublishedReport) -> Found:
     """Finds a wide spread that one cold step does not explain."""
     for reading in report.timed:
         wide = [
@@ -76,7 +76,7 @@ def wide_spread(report: Report) -> Found:
             yield touching([reading], doubt("wide_spread", sentence, **evidence))
 
 
-def rounded_std(report: Report) -> Found:
+def rounded_std(report: PublishedReport) -> Found:
     """Finds a standard deviation of 0, which is smaller than the last printed digit, or was never computed."""
     for readings in report.groups:
         zero = [

@@ -7,7 +7,7 @@
 
 from runner.analysis.audit.findings import doubt
 from runner.analysis.audit.published.findings import Found, touching
-from runner.analysis.audit.published.readings import Reading, Report
+from runner.analysis.audit.published.readings import PublishedReport, Reading
 from runner.analysis.audit.published.times import EXACT
 from runner.formats import format_ms
 
@@ -22,7 +22,7 @@ def is_subtracted(reading: Reading) -> bool:
     return reading.misfit <= EXACT
 
 
-def subtraction(report: Report) -> Found:
+def subtraction(report: PublishedReport) -> Found:
     for readings in report.groups:
         close = [reading for reading in readings if reading.misfit <= ROUNDED]
         found = close if len(close) >= MANY and len(close) == len(readings) else [r for r in close if is_subtracted(r)]

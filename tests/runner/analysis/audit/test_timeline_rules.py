@@ -10,8 +10,8 @@ from pages.ui.markdown import plain
 from runner.analysis.audit.timeline_rules import (
     TIMELINE_REMEDIES,
     TIMELINE_RULES,
-    Recorded,
     RecordedBlock,
+    RecordedTimeline,
     judge_timeline,
 )
 from runner.importers.snapshots.importing import import_snapshot
@@ -26,15 +26,15 @@ def at(size: int, born: int, died: int | None = None, frames: str = "") -> Recor
     return RecordedBlock(size=size, born_us=born, died_us=died, category="unknown", frames=frames)
 
 
-def recorded(*blocks: RecordedBlock) -> Recorded:
+def recorded(*blocks: RecordedBlock) -> RecordedTimeline:
     moments = sorted({one.born_us for one in blocks})
     totals = {moment: sum(one.size for one in blocks if one.is_alive(moment)) for moment in moments}
     peak_at = max(totals, key=lambda moment: totals[moment])
     held = [at(size, 0) for size in WEIGHTS]
-    return Recorded(blocks=[*held, *blocks], peak_bytes=totals[peak_at] + sum(WEIGHTS), peak_at_us=peak_at)
+    return RecordedTimeline(blocks=[*held, *blocks], peak_bytes=totals[peak_at] + sum(WEIGHTS), peak_at_us=peak_at)
 
 
-def codes(of: Recorded) -> list[str]:
+def codes(of: RecordedTimeline) -> list[str]:
     return [finding.code for finding in judge_timeline(of)]
 
 
