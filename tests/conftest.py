@@ -136,7 +136,7 @@ def browser() -> "Iterator[Browser]":
     """Yields a headless browser for all tests of a process, which keeps the dashboard's compiled scripts."""
     from tests.browser import chromium
 
-    with chromium(one_process=True) as found:
+    with chromium(for_tests=True) as found:
         yield found
 
 
