@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runner.engines.local import ADJUSTABLE
+from runner.engines.environment import ADJUSTABLE
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -37,10 +37,12 @@ class PlaceLost(StepscopeError):
     """The place is gone, such as with its machine; what it was measuring may be measured elsewhere."""
 
 
-def open_engine(name: str, *, on: Sequence[str]) -> AbstractContextManager[Sequence[Engine]]:
-    """Returns the places of an engine, as a context that ends them; `on` names the types of device to use. Raises
-    UsageError for an engine that there is not, or that has no such device."""
+def open_engine(name: str, *, on: Sequence[str], compiles: bool = False) -> AbstractContextManager[Sequence[Engine]]:
+    """Returns the places of an engine, as a context that ends them; `on` names the types of device to use, and
+    `compiles` says whether cells will be compiled. Raises UsageError for an engine that there is not, or that has no
+    such device."""
     if name not in ENGINES:
         raise UsageError(f"--engine got {name!r}.", expected=f"one of {', '.join(ENGINES)}")
-    places: AbstractContextManager[Sequence[Engine]] = pkgutil.resolve_name(f"runner.engines.{name}:open_places")(on)
-    return places
+    open_places: Callable[..., AbstractContextManager[Sequence[Engine]]]
+    open_places = pkgutil.resolve_name(f"runner.engines.{name}:open_places")
+    return open_places(on, compiles=compiles)

@@ -4,18 +4,6 @@
 
 On Linux the processes come from a fork server that has imported torch and never ran an operator or touched CUDA: 0.1 s
 each instead of 1.4 s, with the same step times. On macOS, where forking is not safe, each is spawned.
-
-Two settings of OpenMP are made before torch is imported, unless the environment has its own. One core is left to the
-runner, its sampler and the system (`OMP_NUM_THREADS`), because a step waits for the slowest of its threads: on two
-cores with other work, medians of equal steps in fresh processes had a standard deviation of 4 to 7% with one thread,
-14 to 23% with two that sleep when idle, and 12 to 64% with two that spin. Idle threads sleep
-(`OMP_WAIT_POLICY=PASSIVE`): beside one busy process, steps of 124 ms took 447 ms with spinning threads and 203 ms with
-sleeping ones.
-
-On Linux glibc keeps freed memory in the process (`MALLOC_MMAP_THRESHOLD_`, `MALLOC_TRIM_THRESHOLD_`), as jemalloc and
-tcmalloc do, unless the environment has settings of its own. By default it returns a block of some MiB to the system and
-takes fresh pages in the next step: in the demo of two sweeps each, 41 of 104 cells had a wide interval or drifted
-without these settings and 26 with them, and steps of toy-64 in bf16 took 13.4 and 11.9 ms without and 8.4 and 9.7 with.
 """
 
 import contextlib
@@ -35,12 +23,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import psutil
-
 from runner.engines.compiling import BEAT_SECONDS, Worker, compile_at_once
+from runner.engines.environment import COMPILER, ENVIRONMENT, PRELOADED, count_compilers
 from runner.engines.telemetry import Telemetry, gpu_handle
 from runner.errors import BadModel, StepscopeError, UsageError
-from runner.experiments import KINDS, TRIAL
 from runner.job import CeilingJob, Ceilings, Compiled, CompileJob, Job, Measurement, Outcome, OwnModelJob
 from runner.schema.own import OwnModel
 from runner.temporary import mark, temporary_folder, unusable_error
@@ -51,62 +37,32 @@ CEILINGS_SECONDS = 60.0
 #: The limit for building an own model once (s).
 MODEL_SECONDS = 300.0
 
-
-#: The cores that are left to the sweep and the system while cells are compiled.
-FREE_CORES = 2
-
-
-def count_cores() -> int:
-    """Returns how many cores this process may use; two hardware threads of one core count once."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(allowed, psutil.cpu_count(logical=False) or allowed)
-
-
-def count_compilers(device: str) -> int:
-    """Returns how many cells are compiled at the same time, each by one thread; 0 where it is not worth it or where the
-    cores are what is measured."""
-    at_once = count_cores() - FREE_CORES if device.startswith("cuda") else 0
-    return at_once if at_once > 1 else 0
-
-
-#: The environment of every worker, set before torch is imported.
-ENVIRONMENT = {
-    "OMP_NUM_THREADS": str(max(1, count_cores() - 1)),
-    "OMP_WAIT_POLICY": "PASSIVE",
-    "MALLOC_MMAP_THRESHOLD_": str(2**25),  # the most that every version of glibc takes
-    "MALLOC_TRIM_THRESHOLD_": str(2**30),
-    "KINETO_LOG_LEVEL": "99",
-    "TORCHINDUCTOR_COMPILE_THREADS": "1",  # compile in the worker itself: no pool of processes that outlives it
-    "PYTHONUNBUFFERED": "1",
-    # A worker is killed once it has answered, so the compiler's locks are always cleaned up after it.
-    "PYTHONWARNINGS": "ignore::UserWarning:multiprocessing.resource_tracker",
-}
-
-#: What of it the user's own environment may set otherwise.
-ADJUSTABLE = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
-
 _Message = tuple[Any, ...]
 #: What a worker is given; a text names the device of a machine to describe.
 AnyJob = Job | CeilingJob | CompileJob | OwnModelJob | str
 
 
 class LocalEngine:
-    """Fresh processes on this machine, one at a time."""
+    """Fresh processes on this machine, one at a time. With `compiles` and an NVIDIA GPU, the fork server imports the
+    compiler, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, compiles: bool = False) -> None:
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         self.context: ForkServerContext | SpawnContext
         if sys.platform == "linux":
             self.context = multiprocessing.get_context("forkserver")
-            measuring = {measure.partition(":")[0] for measure in (*(kind.measure for kind in KINDS), TRIAL)}
-            self.context.set_forkserver_preload(["runner.engines.worker", *sorted(measuring)])
+            compiler = [COMPILER] if compiles and gpu_handle("cuda:0") else []
+            self.context.set_forkserver_preload([*PRELOADED, *compiler])
         else:
             self.context = multiprocessing.get_context("spawn")
 
     def describe(self, device: str) -> dict[str, Any]:
         """Returns the machine's columns of `runs`. Raises UsageError for a device that is missing."""
         message, _, text = self._run(device, timeout_s=300.0)
+        if "forked subprocess" in text:  # something that the fork server imports has used CUDA, and no child may then
+            self.context = multiprocessing.get_context("spawn")
+            message, _, text = self._run(device, timeout_s=300.0)
         if message is None or message[0] != "described":
             how = "it took longer than 300 s" if message is None else f"{message[1]}"
             raise StepscopeError(
@@ -223,13 +179,13 @@ class LocalEngine:
 
 
 @contextlib.contextmanager
-def open_places(on: Sequence[str]) -> Iterator[Sequence[LocalEngine]]:
+def open_places(on: Sequence[str], *, compiles: bool) -> Iterator[Sequence[LocalEngine]]:
     """Yields this machine as the one place. Raises UsageError where types of device are named."""
     if on:
         raise UsageError(
             f"--on got {', '.join(on)}.", expected="none: this machine is the only place", do="Name --engine ray."
         )
-    yield [LocalEngine()]
+    yield [LocalEngine(compiles=compiles)]
 
 
 @contextlib.contextmanager

@@ -27,7 +27,8 @@ from uuid import UUID
 
 from runner.engines.compiling import BEAT_SECONDS
 from runner.engines.engine import PlaceLost
-from runner.engines.local import ADJUSTABLE, CEILINGS_SECONDS, ENVIRONMENT, MODEL_SECONDS, LocalEngine
+from runner.engines.environment import ADJUSTABLE, ENVIRONMENT
+from runner.engines.local import CEILINGS_SECONDS, MODEL_SECONDS, LocalEngine
 from runner.errors import StepscopeError, UsageError
 from runner.job import CeilingJob, Ceilings, Compiled, CompileJob, Job, Outcome, OwnModelJob
 from runner.schema.own import OwnModel
@@ -249,9 +250,9 @@ def _start(spot: Spot) -> Any:
 
 
 @contextlib.contextmanager
-def open_places(on: Sequence[str]) -> Iterator[Sequence[RayEngine]]:
-    """Yields a place for each GPU of the cluster. Raises UsageError where Ray is not installed, or no node has what
-    `on` names."""
+def open_places(on: Sequence[str], *, compiles: bool) -> Iterator[Sequence[RayEngine]]:
+    """Yields a place for each GPU of the cluster, whose engine starts before it is known what will be measured. Raises
+    UsageError where Ray is not installed, or no node has what `on` names."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:

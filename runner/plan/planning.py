@@ -42,6 +42,15 @@ class Request:
         """Returns the preset that this request starts from on such a device; None for given cells."""
         return None if self.cells else self.preset or preset_for(device)
 
+    @property
+    def may_compile(self) -> bool:
+        """Whether cells of this request use torch.compile, as far as is known before the machine is."""
+        if "backends" in self.axes and not self.cells:
+            return any(backend.startswith("compiled") for backend in self.axes["backends"])
+        grids = {} if self.cells else PRESETS[self.preset or preset_for("cuda")].grids
+        cells = (cell for name in self.experiments if name in grids for grid in grids[name] for cell in grid.cells())
+        return any(getattr(cell, "backend", "eager").startswith("compiled") for cell in (*self.cells, *cells))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:

@@ -61,7 +61,8 @@ def sweep(request: Request, settings: Settings, *, watcher: Watcher) -> int:
 
         with open_engine(settings.engine, on=settings.on) as places:
             return spread(request, settings, places, watcher=watcher)
-    with open_engine("local", on=settings.on) as (engine,), lock_machine(watcher.waiting):
+    opened = open_engine("local", on=settings.on, compiles=request.may_compile)
+    with opened as (engine,), lock_machine(watcher.waiting):
         return run_sweep(prepare(request, settings, engine), settings, engine=engine, watcher=watcher)
 
 

@@ -1,6 +1,6 @@
 """Is the device time true? Compares it with replays of the same step as CUDA graphs, and with Triton's `do_bench`.
 
-    python -m tests.bench.clocks                # on CUDA, in about two minutes
+    python -m tests.bench.clocks                # on CUDA, in about four minutes
     python -m tests.bench.clocks --inside 3     # one cell in this very process; prints its times as JSON
 
 Of each cell, in a fresh process: the device time as the runner gives it for an eager step; the median of replays that
@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
-from runner.engines.local import ENVIRONMENT
+from runner.engines.environment import ENVIRONMENT
 from runner.formats import format_number
 from runner.measure.machine import precision
 from runner.measure.machine.device import Device
@@ -277,9 +277,9 @@ def run() -> list[Result]:
     if not torch.cuda.is_available():
         return [Result(name="device time / replay", figure="not measured: only CUDA has a device time and replays")]
     times = []
-    for place, name in enumerate(CELLS):
-        print(f"{name} …", file=sys.stderr, flush=True)
+    for place in range(len(CELLS)):
         times.append(run_inside(place))
+        print(json.dumps(asdict(times[-1])), file=sys.stderr, flush=True)
     show_table(times, Console(width=None if sys.stdout.isatty() else 180))
     return [judge(times)]
 

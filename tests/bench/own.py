@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from runner.analysis.statistics import summarize
-from runner.engines.local import ENVIRONMENT
+from runner.engines.environment import ENVIRONMENT
 from runner.measure.machine import precision
 from runner.measure.machine.device import Device
 from runner.measure.timing import timing

@@ -20,7 +20,7 @@ import torch
 from torch.nn import functional
 
 from runner.analysis.statistics import summarize
-from runner.engines.local import ENVIRONMENT
+from runner.engines.environment import ENVIRONMENT
 from runner.measure.machine.device import Device
 from runner.measure.timing import timing
 from runner.measure.timing.step import ModelStep

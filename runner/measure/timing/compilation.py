@@ -5,8 +5,8 @@
 
 A row says if graphs were compiled again after the warm-up, or if the compiler fell back to eager, because either would
 pass for a missing speedup. It also has the difference between compiled and eager gradients, because a step that leaves
-out work is faster, too. Compile times are those of one thread (`runner.engines.local.ENVIRONMENT`), without the second
-that importing the compiler takes.
+out work is faster, too. Compile times are those of one thread (`runner.engines.environment`), without the seconds that
+importing the compiler takes.
 """
 
 import hashlib

@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from runner.engines.local import LocalEngine, count_cores
+from runner.engines.environment import count_cores
+from runner.engines.local import LocalEngine
 from runner.errors import UsageError
 from runner.job import Job, Outcome
 from runner.schema import RunRow, StepCell, new_id
@@ -231,3 +232,36 @@ def test_an_interrupt_waits_until_the_worker_has_started(engine: LocalEngine, mo
     with pytest.raises(KeyboardInterrupt):
         measure(engine, ENDLESS)
     assert requested, "the request was completed"
+
+
+#: Whether the fork server's children have imported the compiler, on a machine that is said to have an NVIDIA GPU.
+PRELOADING = """
+from runner.engines import local
+local.gpu_handle = lambda device: object()
+engine = local.LocalEngine(compiles=COMPILES)
+with engine.context.Pool(1) as pool:
+    print(pool.apply(eval, ("'torch._inductor.compile_fx' in __import__('sys').modules",)))
+"""
+#: A fork server that imports something that has used CUDA, so that CUDA refuses to work in its children.
+POISONED = """
+from multiprocessing import context
+from runner.engines import local
+local.PRELOADED.append("tests.own.poisoned")
+engine = local.LocalEngine()
+print(engine.describe("cpu")["device"], isinstance(engine.context, context.SpawnContext))
+"""
+
+
+def run_program(text: str) -> str:
+    """Runs a program in a process of its own, with a fork server of its own, and returns what it printed last."""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=100, check=True)
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+def test_the_compiler_is_imported_once_for_a_sweep_that_compiles(compiles: bool) -> None:
+    assert run_program(PRELOADING.replace("COMPILES", str(compiles))) == str(compiles)
+
+
+def test_processes_are_spawned_where_forked_ones_cannot_use_cuda() -> None:
+    assert run_program(POISONED) == "cpu True"

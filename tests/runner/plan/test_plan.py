@@ -32,6 +32,22 @@ def short(cells: Iterable[Any]) -> list[Short]:
     )
 
 
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (Request(), True),
+        (Request(preset="cs336-2025"), True),
+        (Request(experiments=("memory", "mixed-precision")), False),
+        (Request(axes={"backends": ("eager", "cuda-graphs")}), False),
+        (Request(axes={"backends": ("eager", "compiled-block")}), True),
+        (Request(cells=(tiny(), tiny(backend="compiled"))), True),
+        (Request(cells=(tiny(),)), False),
+    ],
+)
+def test_it_is_known_beforehand_whether_a_sweep_compiles(request_: Request, expected: bool) -> None:
+    assert request_.may_compile is expected
+
+
 def test_laptop_has_these_22_cells() -> None:
     trained = [
         (width, context, "train", precision, "eager", 5, False)
