@@ -118,17 +118,18 @@ def estimate(rounds: Sequence[RoundTime], noise: Noise | None = None) -> Estimat
     error = std / math.sqrt(count)
     if student_quantile(SHOWN, dof) * error >= math.log(MAX_RESOLVABLE):
         return Estimate(ms=ms, rounds=count)
-    reach = _reach(error, dof)
+    reach, shift = _reach(error, dof), statistics.fmean(found.shift for found in rounds)
     return Estimate(
         ms=ms,
         rounds=count,
         low_ms=ms / reach,
-        high_ms=ms * reach,
+        high_ms=ms * reach * math.exp(shift),
         std=std,
         dof=dof,
         noise=noise,
         medians={found.id: found.median_ms for found in rounds if found.id},
         within=within,
+        shift=shift,
     )
 
 
@@ -156,7 +157,7 @@ def next_process_interval(time: Estimate) -> tuple[float, float] | None:
     if time.std is None:
         return None
     reach = _reach(time.std * math.sqrt(1 + 1 / time.rounds), time.dof)
-    return time.ms / reach, time.ms * reach
+    return time.ms / reach, time.ms * reach * math.exp(time.shift)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,14 +184,17 @@ def ratio(a: Estimate, b: Estimate) -> Ratio:
 
     Times that were measured in the same rounds are compared round by round, so that what makes a whole round slower
     counts for neither (`_paired_error`). Otherwise the interval is Welch's for a difference of two means, of ln(time),
-    whose variances differ (Welch 1947, "The generalization of Student's problem")."""
+    whose variances differ (Welch 1947, "The generalization of Student's problem"). The interval allows for
+    a side that the device computed faster than it may in another process (`find_shift`)."""
     value = a.ms / b.ms
     if a.std is None or b.std is None:
         return Ratio(ratio=value)
     error, dof = _paired_error(a, b) or _unpaired_error(a, b)
     reach = _reach(error, dof)
-    decided = abs(math.log(value)) > student_quantile(DECIDED, dof) * error
-    return Ratio(ratio=value, low=value / reach, high=value * reach, decided=decided)
+    apart = abs(math.log(value)) - (a.shift if value < 1 else b.shift)
+    decided = apart > student_quantile(DECIDED, dof) * error
+    low, high = value / reach / math.exp(b.shift), value * reach * math.exp(a.shift)
+    return Ratio(ratio=value, low=low, high=high, decided=decided)
 
 
 def _paired_error(a: Estimate, b: Estimate) -> tuple[float, float] | None:

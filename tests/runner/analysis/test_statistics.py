@@ -21,6 +21,7 @@ from runner.analysis.statistics import (
 from runner.analysis.student import student_quantile
 from runner.errors import UsageError
 from runner.results import Noise, RoundTime
+from runner.results.times import find_shift
 from tests.some import some
 
 
@@ -130,6 +131,28 @@ def test_few_samples_have_no_interval() -> None:
     assert found.low_ms is found.std is None
     with pytest.raises(UsageError, match="no rounds"):
         estimate([])
+
+
+def test_a_time_shorter_than_the_devices_work_may_be_as_long_in_the_next_process() -> None:
+    """One process took 10.6 ms for what the device needs 11.2 ms, another 11.2 ms: the interval of the first reaches up
+    by another 11.2 / 10.6, and the two are not different, in neither order. To 20 ms both are."""
+    noise = Noise(std=0.001, dof=4, cells=4)
+    shift = find_shift(10.6, 11.2)
+    fast = estimate([RoundTime(median_ms=10.6, n=20, shift=shift)], noise)
+    usual, slow = (estimate([RoundTime(median_ms=ms, n=20)], noise) for ms in (11.2, 20.0))
+    reach = math.exp(2.7764 * 0.001)
+    assert (fast.low_ms, fast.high_ms) == pytest.approx((10.6 / reach, 11.2 * reach))
+    assert [ratio(*pair).outcome for pair in ((usual, fast), (fast, usual))] == ["same", "same"]
+    assert [ratio(*pair).outcome for pair in ((slow, fast), (fast, slow))] == ["better", "worse"]
+    found = ratio(slow, fast)
+    error = math.exp(2.7764 * 0.001 * math.sqrt(2))
+    assert (found.low, found.high) == pytest.approx((20 / 11.2 / error, 20 / 10.6 * error))
+    assert next_process_interval(fast) == pytest.approx((10.6 / error, 11.2 * error))
+
+
+def test_a_time_within_the_accuracy_of_the_device_time_is_of_the_same_speed() -> None:
+    assert find_shift(10.0, 10.19) == find_shift(10.0, None) == find_shift(None, 10.0) == find_shift(10.0, 4.0) == 0
+    assert find_shift(10.0, 10.21) == pytest.approx(math.log(1.021))
 
 
 def test_a_difference_under_one_percent_is_not_significant() -> None:
