@@ -165,7 +165,9 @@ def _judge_one(pair: Pair[T], *, baseline: str, variant: str) -> str:
         return f"{variant} against {baseline}: {format_number(pair.ratio)}× in the only pair; {known}."
     interval = f"95% interval {format_number(pair.low)}–{format_number(pair.high)}×; one pair"
     if pair.outcome == "same":
-        return f"{variant} and {baseline} cannot be told apart: {format_number(pair.ratio)}× ({interval})."
+        undecided = "" if pair.low <= 1 <= pair.high else ": the 99% interval includes 1×"
+        verdict = "the same within 1%" if pair.decided else f"undecided{undecided}"
+        return f"{variant} against {baseline}: {format_number(pair.ratio)}× ({interval}), {verdict}."
     ratio = pair.ratio if pair.outcome == "better" else 1 / pair.ratio
     return f"{variant} is {format_number(ratio)}× {TIMED[pair.outcome]} than {baseline} (ratio {interval})."
 

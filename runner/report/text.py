@@ -7,9 +7,10 @@ Standard library, the schema and the read model only.
 """
 
 import math
+import re
 from collections.abc import Iterable
 
-from runner.formats import format_number
+from runner.formats import cut_text, format_number
 from runner.results import Result
 from runner.schema.titles import describe_status, title
 
@@ -19,6 +20,8 @@ NONE = "–"
 MAX_LINES = 200
 #: The most digits behind the point.
 _MAX_DECIMALS = 4
+#: The letters of a failed cell's message that are shown, as far as whole sentences fit.
+_REASON = 80
 #: The most titles that a sentence lists.
 _NAMED = 3
 
@@ -62,15 +65,27 @@ def format_mib(size: float | None) -> str:
     return f"{mib:,.1f}" if mib >= 100 else format_number(mib)
 
 
+def shorten_reason(message: str) -> str:
+    """Returns the first sentences of a failed cell's message, as many as fit into _REASON letters. CUDA's goes on with
+    the state of the allocator, which differs from cell to cell."""
+    kept = ""
+    for sentence in re.split(r"(?<=\.)\s+(?=[A-Z])", message.strip()):
+        if kept and len(kept) + len(sentence) > _REASON:
+            break
+        kept = f"{kept} {sentence}".strip()
+    return cut_text(kept.rstrip("."), longest=2 * _REASON)
+
+
 def describe_failures(results: Iterable[Result]) -> str:
     """Says why cells have no result, those with one reason together; empty where all have one."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for result in results:
         if result.status != "ok":
-            reasons.setdefault((describe_status(result), result.message or ""), []).append(title(result.cell))
+            reason = shorten_reason(result.message or "")
+            reasons.setdefault((describe_status(result), reason), []).append(title(result.cell))
     sentences = []
     for (status, message), titles in reasons.items():
         more = f" and {len(titles) - _NAMED} more" if len(titles) > _NAMED else ""
-        why = f" ({message.strip().rstrip('.')})" if message else ""
+        why = f" ({message})" if message else ""
         sentences.append(f"{status[0].upper()}{status[1:]}{why}: {'; '.join(titles[:_NAMED])}{more}.")
     return " ".join(sentences)

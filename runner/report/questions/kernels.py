@@ -19,6 +19,8 @@ from runner.store.queries.kernels import load_kernels
 _TOP, _LONGEST = 5, 100
 #: The phases of a step.
 ORDER = ("forward", "loss", "backward", "optimizer")
+#: The share of a step's kernel time that must belong to a known phase, for the sum of a phase to be its time.
+ATTRIBUTED = 0.99
 OPEN = "no profiled step has a result"
 
 
@@ -84,17 +86,19 @@ def _answer_clock(rows: Rows) -> Answer:
         forward, clock = _sum_ms(rows, trace, "forward"), _find_clock(rows, cell)
         bare, profiled = trace.unprofiled_step_ms, trace.profiled_step_ms
         timed = format_estimate(clock.median_ms, clock.low_ms, clock.high_ms) if clock else NONE
-        near = format_optional(forward / clock.median_ms if clock else None)
+        least = "" if trace.attributed_share is None or trace.attributed_share >= ATTRIBUTED else "≥ "
+        near = least + format_number(forward / clock.median_ms) if clock else NONE
         over = profiled / bare if profiled and bare else None
         rest = map(format_optional, (_sum_ms(rows, trace), profiled, bare, over))
-        lines.append(Line(values=(*keys.values(cell), format_number(forward), timed, near, *rest)))
+        lines.append(Line(values=(*keys.values(cell), least + format_number(forward), timed, near, *rest)))
     table = ReportTable(
         caption=f"Times in the profiler and by the clock: {keys.shared}",
         headings=(*keys.headings, *headings),
         lines=(*lines, *_make_failed(rows, keys, len(headings))),
         note=f"Sums of the {noun}' own times per step. Clock: median forward pass of the same cell in processes "
         "without a "
-        "profiler, with its 95% interval, where it was timed. Profiled and unprofiled steps ran in one process.",
+        "profiler, with its 95% interval, where it was timed. Profiled and unprofiled steps ran in one process. "
+        f"≥: more than {1 - ATTRIBUTED:.0%} of the {noun}' time belongs to no known phase.",
     )
     return Answer(sentence=_describe_clock(rows, traces), tables=(table,), behind=behind(trace for trace, _ in traces))
 

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from uuid import UUID
 
+import duckdb
 import pytest
 
 from pages.navigation import PAGES
@@ -14,7 +15,7 @@ from runner.report.questions import QUESTIONS
 from runner.report.report import load_report
 from runner.report.rows import Rows, Scope
 from runner.report.speedups import describe_speedups, describe_trend
-from runner.report.text import format_estimate, format_spread
+from runner.report.text import format_estimate, format_spread, shorten_reason
 from runner.results import StepResult
 from runner.schema import StepCell, new_id
 from tests.synthetic import memory_rows, rows, timelines, traces
@@ -121,6 +122,18 @@ def test_the_memory_of_the_smallest_cell_that_ran_out_is_explained(report: Repor
     assert parts["There is"] == f"{2**32:,}"
 
 
+def test_a_sum_that_lacks_kernels_is_a_lower_bound(tmp_path: Path, file: Path) -> None:
+    """Where a tenth of the kernels' time belongs to no phase, the forward pass takes at least what belongs to it."""
+    path = tmp_path / "copy.duckdb"
+    path.write_bytes(file.read_bytes())
+    with duckdb.connect(str(path)) as con:
+        con.execute("UPDATE profiles SET attributed_share = if(mode = 'train', 0.9, 0.99)")
+    (table,) = answer_of(load_report(path, Scope(machine="Example CPU · bench1")), "K1").answer.tables
+    column = next(place for place, heading in enumerate(table.headings) if heading.startswith("Forward: "))
+    by_mode = {line.values[table.headings.index("Mode")]: line.values[column].startswith("≥ ") for line in table.lines}
+    assert by_mode == {"train": True, "inference": False}
+
+
 def test_sums_are_shown_with_expected_values(tmp_path: Path, report: Report) -> None:
     p1 = answer_of(report, "P1").answer
     assert {line.values[4] for line in p1.tables[0].lines} <= {"yes", "no", "–"}
@@ -180,7 +193,9 @@ def _pair(
 @pytest.mark.parametrize(
     ("pairs", "words"),
     [
-        ([_pair(1.3, 0.9, 1.9, decided=False)], "cannot be told apart"),
+        ([_pair(1.3, 0.9, 1.9, decided=False)], "1.30× (95% interval 0.900–1.90×; one pair), undecided."),
+        ([_pair(5.9, 3.4, 9.9, decided=False)], "undecided: the 99% interval includes 1×."),
+        ([_pair(1.005, 1.003, 1.007, decided=True)], "the same within 1%."),
         ([_pair(1.3, None, None, decided=False)], "decides nothing"),
         ([_pair(1.3, 1.2, 1.4, decided=True)], "bf16 is 1.30× faster than fp32"),
         ([_pair(0.5, 0.4, 0.6, decided=True)], "bf16 is 2.00× slower than fp32"),
@@ -210,3 +225,20 @@ def test_numbers_show_two_digits_of_their_uncertainty() -> None:
     assert format_spread(3.0, 0.0) == "3.0000 ± 0.0000"
     assert format_estimate(12.0512, 11.9, 12.3) == "12.05 [11.90, 12.30]"
     assert format_estimate(5.0, None, None) == "5.00 [unknown]"
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("", ""),
+        ("tried to allocate 2.5 GiB; 1.1 GiB are free", "tried to allocate 2.5 GiB; 1.1 GiB are free"),
+        (
+            "OutOfMemoryError: CUDA out of memory. Tried to allocate 216.00 MiB. GPU 0 has a total capacity of 139.80 "
+            "GiB of which 173.12 MiB is free. Including non-PyTorch memory, this process has 139.62 GiB in use.",
+            "OutOfMemoryError: CUDA out of memory. Tried to allocate 216.00 MiB",
+        ),
+        ("A" * 300 + ". More.", "A" * 159 + "…"),
+    ],
+)
+def test_a_failed_cells_reason_is_its_first_sentences(message: str, shown: str) -> None:
+    assert shorten_reason(message) == shown
