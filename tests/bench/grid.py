@@ -15,6 +15,7 @@ import duckdb
 from runner.schema import TABLES
 from runner.store.attached import default_value
 from runner.store.database import look_through
+from runner.store.queries.overview import load_run_details, load_runs
 from tests.synthetic import rows
 
 MACHINES = 4
@@ -86,3 +87,10 @@ def fill(path: Path, *, cells: int) -> int:
     assert found[0] == cells, found
     assert not look_through(path).left_out, "a page would leave out some rows"
     return int(found[1])
+
+
+def add_cell(path: Path) -> None:
+    """Adds a measured cell to the newest run of the file, as a sweep does."""
+    newest = load_runs(path)[0].run_id
+    (of,) = load_run_details(path, [newest])
+    rows.store(path, of, [rows.ok(of, rows.asked())])

@@ -8,7 +8,6 @@ also draw the pages. Reports whether any of them saw an error, how long the slow
 and its highest memory use until all had their page and while all kept it open.
 """
 
-import os
 import sys
 import threading
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 import psutil
 from playwright.sync_api import Browser, Page, TimeoutError
 
+from tests.bench.grid import add_cell
 from tests.bench.result import Result
 from tests.bench.visitor import Visitor
 from tests.browser import chromium, served
@@ -36,14 +36,14 @@ def measure(path: Path) -> list[Result]:
     """Opens all pages at once, waits for all of them, and checks what they show and how much memory the server uses."""
     with served(path) as address:
         visit_all(address)  # the first visitor waits for the server's imports
-        os.utime(path)
+        add_cell(path)
         results = [visit_all(address, "after new rows"), visit_all(address, "again")]
     with served(path) as address, chromium() as browser, _watched_bytes(find_server(address)) as held:
         started, worked = time.perf_counter(), _worked_s(find_server(address))
         visits = [_arrive(browser, f"{address}/{name}") for name in PAGES]
         wrong = [name or "overview" for name, page in zip(PAGES, visits, strict=True) if not _drawn(page)]
         waited, worked = time.perf_counter() - started, _worked_s(find_server(address)) - worked
-        os.utime(path)
+        add_cell(path)
         time.sleep(5)
         wrong += [name or "overview" for name, page in zip(PAGES, visits, strict=True) if not _drawn(page)]
     count, said = len(PAGES), f" ({', '.join(wrong)})" if wrong else ""
