@@ -27,6 +27,12 @@ def _record_timelines(grid: Grid) -> Grid:
     return grid.change(modes=("inference", "train"), precisions=("fp32",), contexts=contexts, timeline=(True,))
 
 
+def _checkpoint(grid: Grid) -> Grid:
+    """Returns the training step of each size at its longest context, with each block computed again in backward."""
+    contexts = grid.value("contexts")[-1:]
+    return grid.change(modes=("train",), precisions=("fp32",), contexts=contexts, checkpoint=(1,))
+
+
 def _predict(cell: MemoryCell, on: On) -> Prediction:
     return predict_model(cell, on, steps_run=STEPS_RUN, more_seconds=EXTRA_SECONDS)
 
@@ -50,14 +56,19 @@ EXPERIMENT = Experiment(
     question="What fills the memory, and when?",
     kinds=(MEMORY,),
     grids={
-        "laptop": (TOY, TOY.change(contexts=(128,), modes=("train",)), _record_timelines(TOY)),
+        "laptop": (TOY, TOY.change(contexts=(128,), modes=("train",)), _record_timelines(TOY), _checkpoint(TOY)),
         "standard": (
             GRID.change(sizes=SIZES, contexts=(512,)),
             GRID.change(sizes=SIZES, contexts=(128, 1024), modes=("train",)),
             _record_timelines(GRID.change(sizes=SIZES, contexts=(512,))),
+            _checkpoint(GRID.change(sizes=SIZES, contexts=(512,))),
         ),
         **{
-            name: (GRID.change(**axes, modes=("forward", "train")), _record_timelines(GRID.change(**axes)))
+            name: (
+                GRID.change(**axes, modes=("forward", "train")),
+                _record_timelines(GRID.change(**axes)),
+                _checkpoint(GRID.change(**axes)),
+            )
             for name, axes in EDITIONS.items()
         },
     },
