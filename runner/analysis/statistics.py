@@ -184,8 +184,8 @@ def ratio(a: Estimate, b: Estimate) -> Ratio:
 
     Times that were measured in the same rounds are compared round by round, so that what makes a whole round slower
     counts for neither (`_paired_error`). Otherwise the interval is Welch's for a difference of two means, of ln(time),
-    whose variances differ (Welch 1947, "The generalization of Student's problem"). The interval allows for
-    a side that the device computed faster than it may in another process (`find_shift`)."""
+    whose variances differ (Welch 1947, "The generalization of Student's problem"). The interval allows for a
+    side that the device computed faster than it may in another process (`find_shift`)."""
     value = a.ms / b.ms
     if a.std is None or b.std is None:
         return Ratio(ratio=value)

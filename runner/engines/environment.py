@@ -13,8 +13,9 @@ takes fresh pages in the next step: in the demo of two sweeps each, 41 of 104 ce
 without these settings and 26 with them, and steps of toy-64 in bf16 took 13.4 and 11.9 ms without and 8.4 and 9.7 with.
 
 Nothing else that was tried made equal steps differ less: a core of their own, no sampler, addresses and hash seeds that
-are new in each process or fixed in all, huge pages, one arena. Their medians had a standard deviation of 1 to 3% on a
-quiet CPU, and of 7 to 25% where the host bounds steps of an H200 (`python -m tests.bench.sources`).
+are new in each process or fixed in all, huge pages, one arena. Medians had a standard deviation of 1 to 3% on a quiet
+CPU (12 to 16 processes each), and of 7 to 25% where the host bounds steps of an H200 (four processes each;
+`python -m tests.bench.sources`).
 """
 
 import os

@@ -43,8 +43,8 @@ CELL_SECONDS, TIMEOUT = 1.0, 120.0
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is changed: variables of the environment, a command before Python's, or something that the process does
-    itself before it starts its fork server (`applied`)."""
+    """What is changed before the process starts: variables of its environment, and the command that starts Python. What
+    changes afterwards is in `apply` and `serve`."""
 
     environment: Mapping[str, str] | None = None
     before: tuple[str, ...] = ()
