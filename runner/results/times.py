@@ -76,15 +76,20 @@ RoundId = tuple[UUID, int]
 @dataclass(frozen=True, kw_only=True)
 class RoundTime:
     """The time of one phase in one process, in ms: its median, the 95% interval of that within the process (None for
-    fewer than 6 samples), the number of samples, and the round in which it was measured, where that is known. `shift`
-    is how much longer it would have been at the speed at which the device was traced (`find_shift`)."""
+    fewer than 6 samples), the number of samples, and the round in which it was measured, where that is known.
+    `device_ms` is the device's own work in that process, where it was traced."""
 
     median_ms: float
     low_ms: float | None = None
     high_ms: float | None = None
     n: int | None = None
     id: RoundId | None = None
-    shift: float = 0.0
+    device_ms: float | None = None
+
+    @property
+    def shift(self) -> float:
+        """How much longer it would have been at the speed at which the device was traced (`find_shift`)."""
+        return find_shift(self.median_ms, self.device_ms)
 
 
 @dataclass(frozen=True, kw_only=True)

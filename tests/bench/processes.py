@@ -11,7 +11,7 @@ from pathlib import Path
 from runner.analysis.noise import estimate_within_rounds
 from runner.analysis.statistics import estimate, ratio
 from runner.plan.repeats import ROUNDS
-from runner.results.times import Clock, Noise, RoundId, RoundTime, find_bound, find_shift, pool_bounds
+from runner.results.times import Clock, Noise, RoundId, RoundTime, find_bound, pool_bounds
 from runner.schema import Bound
 from runner.store.database import open_reader
 from runner.sweep.rounds import ENOUGH, MAX_ROUNDS, TimedCell, half_width, measure_noise
@@ -61,8 +61,7 @@ def load_kinds(db: Path) -> list[Kind]:
                 known = [(clock, ms) for clock, ms in zip(CLOCKS, values, strict=True) if ms]
                 device_ms = dict(known).get("device")
                 times = {
-                    clock: RoundTime(median_ms=ms, n=n, id=(run, number), shift=find_shift(ms, device_ms))
-                    for clock, ms in known
+                    clock: RoundTime(median_ms=ms, n=n, id=(run, number), device_ms=device_ms) for clock, ms in known
                 }
                 if "step" in times:
                     times["step"] = replace(times["step"], low_ms=low, high_ms=high)

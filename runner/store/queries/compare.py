@@ -30,7 +30,7 @@ from runner.analysis.compare.verdict import (
 from runner.analysis.statistics import estimate
 from runner.errors import UsageError
 from runner.results import Estimate, Noise, RoundTime
-from runner.results.times import find_bound, find_shift, pool_bounds
+from runner.results.times import find_bound, pool_bounds
 from runner.schema import TABLES, AttentionCell, Bound, MemoryCell, Model, RunRow, StepCell
 from runner.schema.axes import SHAPE
 from runner.store.database import open_reader
@@ -211,14 +211,7 @@ class _Times:
 def _pool_times(rows: Sequence[_CountedRow], request: ComparisonRequest, noise: Mapping[NoiseKind, Noise]) -> _Times:
     """Returns the times of one cell over its rounds, None for a cell without the phase."""
     measured = [
-        (
-            row,
-            replace(
-                row.round_time,
-                id=(row.run_id, row.round),
-                shift=find_shift(row.round_time.median_ms, row.device_ms),
-            ),
-        )
+        (row, replace(row.round_time, id=(row.run_id, row.round), device_ms=row.device_ms))
         for row in rows
         if row.status == "ok" and row.round_time
     ]

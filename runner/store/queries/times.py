@@ -22,7 +22,7 @@ import duckdb
 from runner.analysis.noise import MIN_STD, Repeats, pool_changes, pool_noise
 from runner.analysis.statistics import estimate
 from runner.results import Clock, Estimate, Noise, PhaseTime, RoundTime, TimedResult
-from runner.results.times import COLUMNS, DEVICE_BOUND, RoundId, find_bound, find_shift, pool_bounds
+from runner.results.times import COLUMNS, DEVICE_BOUND, RoundId, find_bound, pool_bounds
 from runner.schema import Bound, Phase
 from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import MACHINE
@@ -141,7 +141,7 @@ class _PhaseRounds:
         """Returns the rounds by the step's clock."""
         columns = zip(self.medians, self.lows, self.highs, self.counts, self.ids, self.devices, strict=True)
         return [
-            RoundTime(median_ms=ms, low_ms=low, high_ms=high, n=n, id=id, shift=find_shift(ms, device_ms))
+            RoundTime(median_ms=ms, low_ms=low, high_ms=high, n=n, id=id, device_ms=device_ms)
             for ms, low, high, n, id, device_ms in columns
         ]
 
@@ -151,9 +151,7 @@ class _PhaseRounds:
         taken: Mapping[Clock, tuple[float | None, ...]] = {"loop": self.loops, "device": self.devices}
         for clock, values in taken.items():
             columns = zip(values, self.counts, self.ids, self.devices, strict=True)
-            known = [
-                RoundTime(median_ms=ms, n=n, id=id, shift=find_shift(ms, device)) for ms, n, id, device in columns if ms
-            ]
+            known = [RoundTime(median_ms=ms, n=n, id=id, device_ms=device) for ms, n, id, device in columns if ms]
             if known:
                 others[clock] = estimate(known, noise.get(self._kind(clock, values)))
         step = estimate(self.by_step(), noise.get(self._kind("step", self.medians)))

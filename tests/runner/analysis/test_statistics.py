@@ -137,8 +137,7 @@ def test_a_time_shorter_than_the_devices_work_may_be_as_long_in_the_next_process
     """One process took 10.6 ms for what the device needs 11.2 ms, another 11.2 ms: the interval of the first reaches up
     by another 11.2 / 10.6, and the two are not different, in neither order. To 20 ms both are."""
     noise = Noise(std=0.001, dof=4, cells=4)
-    shift = find_shift(10.6, 11.2)
-    fast = estimate([RoundTime(median_ms=10.6, n=20, shift=shift)], noise)
+    fast = estimate([RoundTime(median_ms=10.6, n=20, device_ms=11.2)], noise)
     usual, slow = (estimate([RoundTime(median_ms=ms, n=20)], noise) for ms in (11.2, 20.0))
     reach = math.exp(2.7764 * 0.001)
     assert (fast.low_ms, fast.high_ms) == pytest.approx((10.6 / reach, 11.2 * reach))
