@@ -33,7 +33,8 @@ def answer(frame: Frame, items: Sequence[CompileSpeedup]) -> str:
     parts += [text] if text else []
     if slower:
         cells = "cells" if compiled is items else "compiled cells"
-        parts.append(f"{slower} of all {len(compiled)} {cells} are significantly slower than eager.")
+        verb = "is" if slower == 1 else "are"
+        parts.append(f"{slower} of all {len(compiled)} {cells} {verb} significantly slower than eager.")
     return " ".join([*parts, paid_answer(frame, most)])
 
 

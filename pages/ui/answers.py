@@ -163,7 +163,9 @@ def count_certain(ratios: Sequence[Ratio]) -> str:
         return "all are significantly faster"
     if outcomes["same"] == len(ratios):
         return "none is significantly faster or slower"
-    return f"{outcomes['better']} are significantly faster, {outcomes['worse']} slower, {outcomes['same']} undecided"
+    verb = "is" if outcomes["better"] == 1 else "are"
+    counts = f"{outcomes['worse']} slower, {outcomes['same']} undecided"
+    return f"{outcomes['better']} {verb} significantly faster, {counts}"
 
 
 def trend_answer(speedups: Sequence[Pair[StepResult]]) -> str:
