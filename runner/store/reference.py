@@ -114,7 +114,8 @@ def _has_rows(path: Path, state: str) -> bool:
 def _build(folder: Path) -> Path:
     """Returns the results file of a packed folder, and makes it where this content has none yet."""
     files = tuple(sorted(folder.glob(f"*{ENDING}")))
-    name = f"reference-{_hash(files, tuple((file.stat().st_size, file.stat().st_mtime_ns) for file in files))}"
+    states = tuple((file.stat().st_size, file.stat().st_mtime_ns) for file in files)
+    name = f"reference-{_hash(folder.name, files, states)}"
     with _building:
         cache = _find_cache()
         path = cache / name / f"reference-{folder.name}.duckdb"
@@ -129,9 +130,9 @@ def _build(folder: Path) -> Path:
 
 
 @lru_cache(maxsize=4)
-def _hash(files: tuple[Path, ...], states: tuple[tuple[int, int], ...]) -> str:
-    """Returns 16 hex digits of the content, read once for each of its `states`."""
-    found = hashlib.sha256(_SCHEMA.encode())
+def _hash(name: str, files: tuple[Path, ...], states: tuple[tuple[int, int], ...]) -> str:
+    """Returns 16 hex digits of the folder's name and content, read once for each of its `states`."""
+    found = hashlib.sha256(f"{_SCHEMA} {name} ".encode())
     for file in files:
         found.update(f"{file.name} {file.stat().st_size} ".encode() + file.read_bytes())
     return found.hexdigest()[:16]

@@ -53,9 +53,12 @@ def steps(swept: Path) -> dict[tuple[str, str], tuple[dict[str, Any], Timings]]:
 
 @pytest.mark.parametrize("mode", ["inference", "train"])
 def test_device_time_equals_that_of_the_replayed_graph(steps: Any, mode: str) -> None:
-    replayed = steps[mode, "cuda-graphs"][1]["step"]["median_ms"]
+    """Replays that nobody waits for take the device time, or up to 6% less where they reach the card's second speed
+    (`python -m tests.bench.clocks`)."""
+    replayed = steps[mode, "cuda-graphs"][1]["step"]["loop_ms"]
     for backend in ("eager", "cuda-graphs"):
-        assert steps[mode, backend][1]["step"]["device_ms"] == pytest.approx(replayed, rel=0.03), backend
+        ratio = steps[mode, backend][1]["step"]["device_ms"] / replayed
+        assert 0.97 <= ratio <= 1.06, (backend, ratio)
 
 
 def test_loop_time_is_between_device_time_and_step_time(steps: Any) -> None:

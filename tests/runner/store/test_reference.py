@@ -1,6 +1,7 @@
 """Which file the app reads: the reader's own, or the shipped reference rows as long as there is none."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +108,12 @@ def test_the_reference_is_built_once_for_each_content(
     monkeypatch.setenv("STEPSCOPE_REFERENCE", str(other))
     assert choose_file().parent != built.parent
     assert {path.name for path in packed.iterdir()} == {path.name for path in other.iterdir()}, "and nothing more"
+
+
+def test_the_same_rows_open_from_a_folder_of_another_name(packed: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(packed, tmp_path / "copy"))
+    names = [find_file(folder).name for folder in (packed, copy, packed)]
+    assert names == ["reference-gpu.duckdb", "reference-copy.duckdb", "reference-gpu.duckdb"]
 
 
 def test_without_a_cache_folder_the_reference_is_kept_for_the_process(
