@@ -37,6 +37,9 @@ MIN_DIFFERENCE = 0.01
 SHOWN, DECIDED = 0.95, 0.99
 #: A noise that resolves only a difference of this many times or more resolves none.
 MAX_RESOLVABLE = 100.0
+#: So many rounds of a cell say themselves how much its processes differ. Other cells, whose noise may be another, count
+#: only where there are fewer.
+OWN_ROUNDS = 6
 Outcome = Literal["better", "worse", "same"]
 
 
@@ -102,19 +105,20 @@ def summarize_round(samples: Sequence[float]) -> RoundTime:
 def estimate(rounds: Sequence[RoundTime], noise: Noise | None = None) -> Estimate:
     """Returns the time of one cell over its rounds, each a process of its own.
 
-    The variance between processes is that of the rounds' ln(median) and that of the machine's noise, each weighted by
-    its degrees of freedom (as in Smyth 2004, "Linear models and empirical Bayes methods", equation 4), and no less than
-    what the samples within a process account for. An interval to a hundred times the time says nothing, and is left
-    out. Raises UsageError without rounds."""
+    The variance between processes is that of the rounds' ln(median), and for fewer than OWN_ROUNDS also that of the
+    machine's noise, each weighted by its degrees of freedom (as in Smyth 2004, "Linear models and empirical Bayes
+    methods", equation 4); it is no less than what the samples within a process account for. An interval to a hundred
+    times the time says nothing, and is left out. Raises UsageError without rounds."""
     if not rounds:
         raise UsageError("There are no rounds to sum up.", expected="at least one")
     logs, count = [math.log(found.median_ms) for found in rounds], len(rounds)
     ms = rounds[0].median_ms if count == 1 else math.exp(statistics.fmean(logs))
-    dof = count - 1 + (noise.dof if noise else 0.0)
+    known = noise if count < OWN_ROUNDS else None
+    dof = count - 1 + (known.dof if known else 0.0)
     if dof == 0 or sum(found.n or 0 for found in rounds) < MIN_SAMPLES:
         return Estimate(ms=ms, rounds=count)
     within = math.sqrt(statistics.fmean(map(_variance_within, rounds)))
-    std = max(_pool_std(logs, noise), within, MIN_STD)
+    std = max(_pool_std(logs, known), within, MIN_STD)
     error = std / math.sqrt(count)
     if student_quantile(SHOWN, dof) * error >= math.log(MAX_RESOLVABLE):
         return Estimate(ms=ms, rounds=count)
@@ -207,16 +211,17 @@ def _paired_error(a: Estimate, b: Estimate) -> tuple[float, float] | None:
     if known is None or not 2 <= len(shared) == a.rounds == b.rounds:
         return None
     logs = [math.log(a.medians[one] / b.medians[one]) for one in shared]
-    std = max(_pool_std(logs, Spread(std=known.std * math.sqrt(2), dof=known.dof)), math.hypot(a.within, b.within))
-    return std / math.sqrt(len(logs)), len(logs) - 1 + known.dof
+    prior = Spread(std=known.std * math.sqrt(2), dof=known.dof) if len(logs) < OWN_ROUNDS else None
+    std = max(_pool_std(logs, prior), math.hypot(a.within, b.within))
+    return std / math.sqrt(len(logs)), len(logs) - 1 + (prior.dof if prior else 0.0)
 
 
 def _unpaired_error(a: Estimate, b: Estimate) -> tuple[float, float]:
     """Returns the standard error of ln(a / b) and its degrees of freedom: Satterthwaite's and, where both rest on the
-    same noise, no more than those of either."""
+    same noise (with few rounds), no more than those of either."""
     parts = [(side.std or 0.0) ** 2 / side.rounds for side in (a, b)]
     dof = sum(parts) ** 2 / sum(part**2 / side.dof for part, side in zip(parts, (a, b), strict=True))
-    if a.noise and a.noise == b.noise:
+    if a.noise and a.noise == b.noise and min(a.rounds, b.rounds) < OWN_ROUNDS:
         dof = min(dof, a.dof, b.dof)
     return math.sqrt(sum(parts)), dof
 
@@ -224,7 +229,8 @@ def _unpaired_error(a: Estimate, b: Estimate) -> tuple[float, float]:
 def resolvable(noise: Noise, *, rounds: int = 1) -> float:
     """Returns the smallest difference that one pair of cells can resolve, each measured in so many processes (0.05 is
     5%): exp(t s √(2 / rounds)) - 1 with s of the noise and t for 99% confidence, as `ratio` decides. As there, each
-    cell's rounds add rounds - 1 degrees of freedom. The result is infinite where even MAX_RESOLVABLE would not be
-    enough."""
-    reach = student_quantile(DECIDED, noise.dof + rounds - 1) * noise.std * math.sqrt(2 / rounds)
+    cell's rounds add rounds - 1 degrees of freedom to those of the noise, and from OWN_ROUNDS on those of both cells
+    are all. The result is infinite where even MAX_RESOLVABLE would not be enough."""
+    dof = rounds - 1 + noise.dof if rounds < OWN_ROUNDS else 2 * (rounds - 1)
+    reach = student_quantile(DECIDED, dof) * noise.std * math.sqrt(2 / rounds)
     return math.expm1(reach) if reach < math.log(MAX_RESOLVABLE) else math.inf

@@ -9,9 +9,9 @@ sweep's own repeated cells of the same kind. Steps and attention are separate ki
 device-bound cells. Where a kind's noise is not known well yet, only its PROBES cheapest undecided cells are measured
 again at first, since what they show may decide the others.
 
-All further rounds together take no longer than MAX_SHARE of what the timed cells took in the first round. Compiled
-cells do not count, because their time is mostly the compiler's. So the cells decide how long a sweep takes, and not how
-noisy the machine is; `--rounds 5` measures more.
+All further rounds together take no longer than MAX_SHARE of what the timed cells took in the first round, or than
+SHORT_SECONDS, which a small sweep may take to be decided. Compiled cells do not count, because their time is mostly the
+compiler's. So the cells decide how long a sweep takes, and not how noisy the machine is; `--rounds 5` measures more.
 """
 
 import math
@@ -33,8 +33,14 @@ from runner.sweep.prepare import Expected, Prepared
 ENOUGH = 0.02
 #: No cell is measured more often than this, but for the canary.
 MAX_ROUNDS = 5
+#: Nor on a CPU more often than this. Its rounds are short, and what disturbs them comes and goes within seconds: on a
+#: virtual machine with two cores equal steps differed by 4% from process to process, and 15 rounds found a step that
+#: took 8% longer in 98 of 100 cases, 5 rounds in 8 (`python -m tests.bench noise`).
+MAX_CPU_ROUNDS = 15
 #: The time that all further rounds may take together, as a share of what timed cells took in the first.
 MAX_SHARE = 0.5
+#: The time (s) that they may take even if that is a larger share.
+SHORT_SECONDS = 120.0
 #: How many cells of a kind are measured again while little is known of its noise.
 PROBES = 4
 
@@ -74,11 +80,16 @@ def half_width(cell: TimedCell, noise: Noise | None) -> float:
     return math.inf if time.high_ms is None else time.high_ms / time.ms - 1
 
 
-def choose_cells(cells: Sequence[TimedCell], *, seconds_left: float) -> list[TimedCell]:
-    """Returns the cells that get another round, which together take no longer than `seconds_left`: those of the widest
-    intervals where there is not time for all."""
+def most_rounds(device: str) -> int:
+    """Returns how often a cell is measured at most on `cuda`, `cpu` or `mps`."""
+    return MAX_CPU_ROUNDS if device == "cpu" else MAX_ROUNDS
+
+
+def choose_cells(cells: Sequence[TimedCell], *, seconds_left: float, most: int = MAX_ROUNDS) -> list[TimedCell]:
+    """Returns the cells that get another round, of fewer than `most` each, which together take no longer than
+    `seconds_left`: those of the widest intervals where there is not time for all."""
     noise = measure_noise(cells)
-    widths = {cell.key: half_width(cell, noise.get(cell.kind)) for cell in cells if len(cell.times) < MAX_ROUNDS}
+    widths = {cell.key: half_width(cell, noise.get(cell.kind)) for cell in cells if len(cell.times) < most}
     undecided = [cell for cell in cells if widths.get(cell.key, 0.0) > ENOUGH]
     kinds = {kind: [cell for cell in undecided if cell.kind == kind] for kind in {cell.kind for cell in undecided}}
     chosen = [cell for kind, of_kind in kinds.items() for cell in _probe(of_kind, noise.get(kind))]
@@ -102,6 +113,7 @@ class FurtherRounds:
 
     def __init__(self, prepared: Prepared) -> None:
         self._prepared = prepared
+        self._most = most_rounds(prepared.machine["device"])
         self._planned = {item.id: item for item in prepared.cells}
         self._added: dict[CellRound, Expected] = {}
         self._rounds: dict[str, dict[int, MeasuredRound]] = {key: {} for key, _ in self._planned}
@@ -119,9 +131,10 @@ class FurtherRounds:
 
     def next_round(self) -> list[Expected]:
         """Returns the cells to measure once more, in the order of measuring; none once all are decided, have
-        MAX_ROUNDS, or took their share of time. The canary comes last, if not earlier too."""
+        the most rounds, or took their share of time. The canary comes last, if not earlier too."""
         cells = self._repeated_cells()
-        chosen = choose_cells(list(cells.values()), seconds_left=self._share_seconds() - self._spent_seconds())
+        left = self._share_seconds() - self._spent_seconds()
+        chosen = choose_cells(list(cells.values()), most=self._most, seconds_left=left)
         if not chosen:
             return []
         order = random.Random(f"{self._prepared.machine['host']} {sum(map(len, self._rounds.values()))}")
@@ -134,17 +147,17 @@ class FurtherRounds:
         return items
 
     def seconds_left(self) -> float:
-        """Estimates the seconds of the rounds that are not decided on yet: once more the time of each cell that is
-        host-bound or runs on a CPU, whose times differ between processes."""
+        """Estimates the seconds of the rounds that are not decided on yet: a quarter of those that a cell may get, for
+        each that is host-bound or runs on a CPU, whose times differ between processes."""
         noisy = (item for key, item in self._repeatable.items() if self._is_noisy(key))
-        expected = min(self._share_seconds(), sum(map(self._seconds, noisy)))
+        expected = min(self._share_seconds(), (self._most - 1) // 4 * sum(map(self._seconds, noisy)))
         owed = (item for (key, number), item in self._added.items() if number not in self._rounds[key])
         return max(0.0, expected - self._spent_seconds() - sum(map(self._seconds, owed)))
 
     def most_seconds(self) -> float:
         """Returns how long they can take at most (s)."""
         counts = Counter(key for key, _ in self._planned)
-        more = sum(max(0, MAX_ROUNDS - counts[key]) * self._seconds(item) for key, item in self._repeatable.items())
+        more = sum(max(0, self._most - counts[key]) * self._seconds(item) for key, item in self._repeatable.items())
         return max(0.0, min(self._share_seconds(), more) - self._spent_seconds())
 
     def _repeated_cells(self) -> dict[str, TimedCell]:
@@ -181,7 +194,7 @@ class FurtherRounds:
         """Returns how long all further rounds may take (s)."""
         timed = (item for (key, _), item in self._planned.items() if key in self._repeatable)
         steady = (item for item in timed if not getattr(item.planned.cell, "backend", "").startswith("compiled"))
-        return MAX_SHARE * sum(map(self._seconds, steady))
+        return max(SHORT_SECONDS, MAX_SHARE * sum(map(self._seconds, steady)))
 
     def _spent_seconds(self) -> float:
         """Returns how long they took so far (s), in earlier sweeps too."""

@@ -17,6 +17,7 @@ not independent.
 """
 
 import itertools
+import math
 import random
 import sys
 import tempfile
@@ -53,8 +54,11 @@ from tests.bench.processes import (
 )
 from tests.bench.result import Result
 
-PROCESSES = 8
-SECONDS = 240.0
+#: How many processes measure a cell: on a CPU enough to draw the rounds of `--rounds auto` from them.
+PROCESSES = {"cuda": 8, "cpu": 24, "mps": 8}
+SECONDS = 400.0
+#: Of so many processes every pair of sides is compared.
+MOST = 8
 #: How much more work the wider step has.
 MORE = 0.05
 BOTH = ("fp32", "bf16")
@@ -138,7 +142,14 @@ def widen(cell: StepCell, *, multiple: int = 64) -> StepCell:
 
 
 def split_evenly(processes: Sequence[Process], size: int) -> Iterator[Sides]:
-    """Yields all disjoint pairs of sides with `size` processes each, every pair once."""
+    """Yields all disjoint pairs of sides with `size` processes each, every pair once; of more than MOST processes pairs
+    that are drawn at random, as many as there are of MOST."""
+    if len(processes) > MOST:
+        order, count = random.Random(size), math.comb(MOST, 2 * size) * math.comb(2 * size, size) // 2
+        for _ in range(count):
+            drawn = order.sample(processes, 2 * size)
+            yield drawn[:size], drawn[size:]
+        return
     for chosen in itertools.combinations(range(len(processes)), 2 * size):
         for first in itertools.combinations(chosen[1:], size - 1):
             a = {chosen[0], *first}
@@ -152,7 +163,8 @@ def split_by_default(kind: Kind, kinds: Sequence[Kind]) -> Iterator[Sides]:
     half = len(kind.processes) // 2
     for _ in range(REPETITIONS // 4):
         drawn = order.sample(kind.processes, len(kind.processes))
-        yield take_default(drawn[:half], noises), take_default(drawn[half:], noises)
+        a, b = (take_default(side, noises, device=kind.device) for side in (drawn[:half], drawn[half:]))
+        yield a, b
 
 
 def judge_equal(kinds: Sequence[Kind], clock: Clock) -> Iterator[Result]:
@@ -186,8 +198,8 @@ def run(seconds: float = SECONDS, db: Path | None = None) -> list[Result]:
     console = Terminal(stderr=True)
     path = db or Path(tempfile.mkdtemp(prefix="stepscope-noise-"), "noise.duckdb")
     if seconds > 0:
-        planned = plan_cells(LocalEngine().describe("auto")["device"])
-        request = Request(cells=planned.measured, rounds=PROCESSES)
+        device = LocalEngine().describe("auto")["device"]
+        request = Request(cells=plan_cells(device).measured, rounds=PROCESSES[device])
         command = f"python -m tests.bench noise --seconds {seconds:g}"
         settings = Settings(db=path, label="noise", budget_s=seconds, ceilings=False, command=command)
         sweep(request, settings, watcher=PlainLines(console, db=path))

@@ -50,8 +50,8 @@ def _compare(one: Kind, other: Kind, rest: Sequence[Kind], clock: Clock, *, apar
     for _ in range(REPETITIONS):
         rounds = order.sample(shared, len(shared))
         others = order.sample(shared, len(shared)) if apart else rounds
-        a = take_default([by_round[0][number] for number in rounds], noises)
-        b = take_default([by_round[1][number] for number in others], noises)
+        a = take_default([by_round[0][number] for number in rounds], noises, device=one.device)
+        b = take_default([by_round[1][number] for number in others], noises, device=one.device)
         found += bool(is_decided((a, b), noise_beside(one, rest, (a, b), clock), clock))
         used += [len(a), len(b)]
     medians = [statistics.median(time.median_ms for time in times_of(kind.processes, clock)) for kind in (one, other)]

@@ -14,7 +14,7 @@ from runner.plan.repeats import ROUNDS
 from runner.results.times import Clock, Noise, RoundId, RoundTime, find_bound, pool_bounds
 from runner.schema import Bound
 from runner.store.database import open_reader
-from runner.sweep.rounds import ENOUGH, MAX_ROUNDS, TimedCell, half_width, measure_noise
+from runner.sweep.rounds import ENOUGH, TimedCell, half_width, measure_noise, most_rounds
 
 CLOCKS: Mapping[Clock, str] = {"step": "waited for", "loop": "in a loop", "device": "device time"}
 
@@ -34,9 +34,10 @@ class Process:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One cell of one run; its processes are in the order of their rounds."""
+    """One cell of one run, measured on `cuda`, `cpu` or `mps`; its processes are in the order of their rounds."""
 
     run: str
+    device: str
     table: str
     key: str
     processes: tuple[Process, ...]
@@ -49,15 +50,17 @@ def bound_of(processes: Sequence[Process], clock: Clock) -> Bound | None:
 
 def load_kinds(db: Path) -> list[Kind]:
     """Returns every timed cell of the file with status ok in at least two processes."""
-    found: dict[tuple[str, str, str], list[Process]] = {}
+    found: dict[tuple[str, str, str, str], list[Process]] = {}
     with open_reader(db) as reader:
         for table in ("steps", "attention"):
             rows = reader.execute(
-                f"SELECT c.run_id, c.cell_key, c.round, t.n, t.low_ms, t.high_ms, t.median_ms, t.loop_ms, t.device_ms "
-                f"FROM {table} c JOIN timings t USING (cell_id) WHERE c.status = 'ok' AND t.phase = 'step' "
+                "SELECT c.run_id, r.device, c.cell_key, c.round, "
+                "t.n, t.low_ms, t.high_ms, t.median_ms, t.loop_ms, t.device_ms "
+                f"FROM {table} c JOIN timings t USING (cell_id) JOIN runs r ON r.run_id = c.run_id "
+                "WHERE c.status = 'ok' AND t.phase = 'step' "
                 "ORDER BY c.run_id, c.round, c.cell_id"
             ).fetchall()
-            for run, key, number, n, low, high, *values in rows:
+            for run, device, key, number, n, low, high, *values in rows:
                 known = [(clock, ms) for clock, ms in zip(CLOCKS, values, strict=True) if ms]
                 device_ms = dict(known).get("device")
                 times = {
@@ -65,10 +68,10 @@ def load_kinds(db: Path) -> list[Kind]:
                 }
                 if "step" in times:
                     times["step"] = replace(times["step"], low_ms=low, high_ms=high)
-                found.setdefault((str(run), table, key), []).append(Process(id=(run, number), times=times))
+                found.setdefault((str(run), device, table, key), []).append(Process(id=(run, number), times=times))
     return [
-        Kind(run=run, table=table, key=key, processes=tuple(processes))
-        for (run, table, key), processes in found.items()
+        Kind(run=run, device=device, table=table, key=key, processes=tuple(processes))
+        for (run, device, table, key), processes in found.items()
         if len(processes) > 1
     ]
 
@@ -105,11 +108,13 @@ def is_decided(sides: Sides, noises: Noises, clock: Clock) -> bool | None:
     return ratio(a, b).outcome != "same"
 
 
-def take_default(processes: Sequence[Process], noises: Noises) -> Sequence[Process]:
-    """Returns as many of the first processes as `--rounds auto` measures: until the interval is narrow enough."""
-    for count in range(1, min(MAX_ROUNDS, len(processes))):
+def take_default(processes: Sequence[Process], noises: Noises, *, device: str) -> Sequence[Process]:
+    """Returns as many of the first processes as `--rounds auto` measures where it has the time: until the interval is
+    narrow enough."""
+    most = most_rounds(device)
+    for count in range(1, min(most, len(processes))):
         bound, times = bound_of(processes[:count], "step"), times_of(processes[:count], "step")
         cell = TimedCell(key="", table="steps", bound=bound, times=times, seconds=0)
         if half_width(cell, noises.get(bound)) <= ENOUGH:
             return processes[:count]
-    return processes[:MAX_ROUNDS]
+    return processes[:most]

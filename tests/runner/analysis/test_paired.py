@@ -43,6 +43,14 @@ def test_what_makes_a_round_slower_counts_for_neither_side() -> None:
     assert found.outcome == "better", "99% needs 3.499 times the error, 2.1%"
 
 
+def test_six_pairs_say_themselves_how_much_they_differ() -> None:
+    """Differences of 5% ± 1%: their variance is 6/5 of 1e-4, whatever the other cells' is."""
+    drift = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
+    logs = [x + 0.05 + sign * 0.01 for x, sign in zip(drift, (1, -1, 1, -1, 1, -1), strict=True)]
+    found = ratio(estimate(rounds_of(logs), NOISE), estimate(rounds_of(drift), NOISE))
+    assert math.log((found.high or 0) / found.ratio) == pytest.approx(2.5706 * math.sqrt(1.2e-4 / 6), rel=1e-4)
+
+
 @pytest.mark.parametrize(
     ("a", "b"),
     [

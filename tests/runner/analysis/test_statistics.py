@@ -126,6 +126,22 @@ def test_variation_within_a_process_is_never_ignored() -> None:
     assert found.std == pytest.approx(math.log(11 / 9) / (2 * 1.959964))
 
 
+def test_six_rounds_say_themselves_how_much_they_differ() -> None:
+    """Whose medians are e^±0.01: their variance is 6/5 of 1e-4, and other cells differ ten times as much. With five
+    rounds, whose variance is 4/5 · 6/5 of 1e-4, those count for 2 degrees of freedom in 6. Two cells of six rounds have
+    10 degrees of freedom together."""
+    noise = Noise(std=0.1, dof=2, cells=5)
+    rounds = [RoundTime(median_ms=math.exp(sign * 0.01), n=20) for sign in (1, -1, 1, -1, 1, -1)]
+    own, pooled = estimate(rounds, noise), estimate(rounds[:5], noise)
+    assert (own.dof, pooled.dof) == (5, 6)
+    assert own.std == pytest.approx(math.sqrt(1.2e-4))
+    assert pooled.std == pytest.approx(math.sqrt((4.8e-4 + 2 * 0.01) / 6))
+    longer = estimate([RoundTime(median_ms=1.03 * one.median_ms, n=20) for one in rounds], noise)
+    found = ratio(longer, own)
+    assert math.log((found.high or 0) / found.ratio) == pytest.approx(2.2281 * math.sqrt(2 * 1.2e-4 / 6), rel=1e-4)
+    assert found.outcome == "better", "99% needs 3.169 times the error, 2.0%"
+
+
 def test_few_samples_have_no_interval() -> None:
     found = estimate([summarize_round([1.0] * 5)], Noise(std=0.01, dof=4, cells=8))
     assert found.low_ms is found.std is None
@@ -170,12 +186,14 @@ def test_the_smallest_difference_that_can_be_detected() -> None:
     assert resolvable(Noise(std=0.07, dof=0.5, cells=1)) == math.inf  # one cell in two processes says very little
 
 
-@pytest.mark.parametrize("rounds", [1, 5])
+@pytest.mark.parametrize("rounds", [1, 5, 6])
 def test_the_detectable_difference_agrees_with_the_verdict(rounds: int) -> None:
     """The rounds differ as much as the noise. A slightly larger difference gives a verdict, and a slightly smaller one
     does not."""
     noise = Noise(std=0.02, dof=4, cells=5)
-    logs = [0.02 * place / math.sqrt(2.5) for place in range(-2, 3)] if rounds == 5 else [0.0]  # their std is 0.02
+    places = [place - (rounds - 1) / 2 for place in range(rounds)]
+    scale = 0.02 / math.sqrt(variance(places)) if rounds > 1 else 0.0
+    logs = [scale * place for place in places]
     for hair in (0.99, 1.01):
         factor = 1 + hair * resolvable(noise, rounds=rounds)
         a, b = (estimate([RoundTime(median_ms=ms * math.exp(x), n=20) for x in logs], noise) for ms in (factor, 1.0))
