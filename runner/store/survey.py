@@ -4,8 +4,9 @@ tables that can no longer be read.
     >>> survey(path, deadline=time.monotonic() + 2).left_out
     {'steps': 3}
 
-A million samples take 0.1 s; of a table that has only grown since, only the new rows are examined. Limits: rows that
-somebody changes in place while a sweep adds others are noticed by the next process.
+A million samples take 0.1 s; of a table that has only grown since, only the new rows are examined. The first reader of
+a file examines all of it, on a connection that ends with that: DuckDB keeps what it has read, up to the file's size.
+Limits: rows that somebody changes in place while a sweep adds others are noticed by the next process.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ from duckdb import DuckDBPyConnection
 from runner.schema import TABLES
 from runner.store.attached import (
     attach,
+    connect,
     foreign_error,
     format_reason,
     is_damage,
@@ -32,6 +34,8 @@ from runner.store.contract import count_invalid
 from runner.store.shared import Taken, take_connection
 
 NO_RUNS = "SELECT NULL::UUID WHERE false"
+#: Enough for a file of any size, but not for one of very long texts.
+MEMORY = "SET memory_limit = '256MB'"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +71,22 @@ def survey(path: Path, *, deadline: float, taken: Taken | None = None) -> Survey
         return known
     before = known if known_state and known_state[0] == state[0] else Survey()
     damaged: dict[str, str] = {}
+    if not before.rows and (first := _examine_frugally(path, damaged, deadline=deadline)):
+        _known[path] = state, first
+        return first
     with contextlib.nullcontext(taken) if taken else take_connection(path) as used:
         while (result := _examine(path, used.con, before, damaged, deadline=deadline)) is None:
             used.reopen()
             before = Survey()
     _known[path] = state, result
     return result
+
+
+def _examine_frugally(path: Path, damaged: dict[str, str], *, deadline: float) -> Survey | None:
+    """Examines all tables within MEMORY; None where that is not enough or one is damaged, which joins `damaged`."""
+    with contextlib.suppress(duckdb.OutOfMemoryException), connect(path, limits=(MEMORY,)) as con:
+        return _examine(path, con, Survey(), damaged, deadline=deadline)
+    return None
 
 
 def _state(path: Path) -> tuple[Any, ...]:
