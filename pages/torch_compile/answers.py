@@ -105,16 +105,20 @@ def graph_answer(items: Sequence[CompileSpeedup]) -> str:
     parts = []
     if known:
         breaks = sum(cost.graph_breaks or 0 for cost in broken)
-        parts.append(
-            f"{breaks} graph breaks in {len(broken)} of the {len(known)} that count them"
-            if broken
-            else f"no graph break in the {len(known)} that count them"
-        )
+        many = "no graph break" if not breaks else f"{breaks} graph {'break' if breaks == 1 else 'breaks'}"
+        some = f"{len(broken)} of " if broken and len(known) > 1 else ""
+        parts.append(f"{many} in {some}{_those(len(known), 'count')} them")
     parts.append(f"{len(again)} compiled again inside the measured steps" if again else "none was compiled again")
     if gave_up:
         parts.append(f"in {len(gave_up)} the compiler gave up and ran a part eagerly")
     errors = [cost.compiled_gradient_error for _, cost in costs if cost.compiled_gradient_error is not None]
     if errors:
         within = f"within {format_error(max(errors))} of eager's"
-        parts.append(f"each parameter's gradient is {within} in the {len(errors)} that compare them")
-    return f"Of {len(costs)} compiled cells: {'; '.join(parts)}."
+        parts.append(f"each parameter's gradient is {within} in {_those(len(errors), 'compare')} them")
+    cells = "the one compiled cell" if len(costs) == 1 else f"{len(costs)} compiled cells"
+    return f"Of {cells}: {'; '.join(parts)}."
+
+
+def _those(count: int, verb: str) -> str:
+    """Returns `the one that counts` or `the 3 that count`."""
+    return f"the one that {verb}s" if count == 1 else f"the {count} that {verb}"
