@@ -56,29 +56,27 @@ _REPEATED = f"""
         SELECT run_id, cell_key, cell_id, round
         FROM {{table}} SEMI JOIN (FROM runs r WHERE {MACHINE} = $machine) USING (run_id)
         WHERE status = 'ok' QUALIFY count(*) OVER (PARTITION BY run_id, cell_key) > 1),
-    by_clock AS (
+    by_clock AS NOT MATERIALIZED (
         SELECT m.run_id, m.cell_key, m.cell_id, m.round, t.phase, t.device_ms, unnest($clocks) AS clock,
             unnest([{", ".join(f"t.{column}" for column in COLUMNS.values())}]) AS ms
         FROM measured m JOIN timings t USING (cell_id)),
-    rounds AS (
-        SELECT run_id, cell_key, cell_id, round, phase, clock, ln(ms) AS value,
-            max(if(device_ms < $bound * ms, 'host', 'device')) FILTER (device_ms IS NOT NULL) OVER cell AS bound
-        FROM by_clock WHERE ms > 0
-        WINDOW cell AS (PARTITION BY phase, clock, run_id, cell_key) QUALIFY count(*) OVER cell > 1),
     cells AS (
-        SELECT phase, clock, bound, count(*) AS rounds, greatest(var_samp(value), $least) AS variance
-        FROM rounds GROUP BY phase, clock, bound, run_id, cell_key),
+        SELECT phase, clock, run_id, cell_key, count(*) AS rounds, greatest(var_samp(ln(ms)), $least) AS variance,
+            max(if(device_ms < $bound * ms, 'host', 'device')) FILTER (device_ms IS NOT NULL) AS bound
+        FROM by_clock WHERE ms > 0 GROUP BY phase, clock, run_id, cell_key HAVING count(*) > 1),
     repeats AS (
         SELECT phase, clock, bound, rounds, count(*) AS cells, sum(variance) AS variances, sum(ln(variance)) AS logs,
             sum(ln(variance) * ln(variance)) AS log_squares
         FROM cells GROUP BY ALL),
     changes AS (
-        SELECT run_id, phase, clock, bound, lag(round) OVER cell AS before, round AS after,
-            value - lag(value) OVER cell AS change
-        FROM rounds WINDOW cell AS (PARTITION BY phase, clock, run_id, cell_key ORDER BY round, cell_id)),
+        SELECT run_id, cell_key, phase, clock, lag(round) OVER cell AS before, round AS after,
+            ln(ms) - lag(ln(ms)) OVER cell AS change
+        FROM by_clock WHERE ms > 0
+        WINDOW cell AS (PARTITION BY phase, clock, run_id, cell_key ORDER BY round, cell_id)),
     shared AS (
         SELECT phase, clock, bound, count(*) - 1 AS dof, var_samp(change) AS variance
-        FROM changes WHERE change IS NOT NULL GROUP BY phase, clock, bound, run_id, before, after HAVING count(*) > 1),
+        FROM changes JOIN cells USING (phase, clock, run_id, cell_key)
+        WHERE change IS NOT NULL GROUP BY phase, clock, bound, run_id, before, after HAVING count(*) > 1),
     left_over AS (
         SELECT phase, clock, bound, sum(dof * variance) AS change_squares, CAST(sum(dof) AS BIGINT) AS change_dof
         FROM shared GROUP BY ALL)
