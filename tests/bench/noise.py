@@ -158,13 +158,16 @@ def split_evenly(processes: Sequence[Process], size: int) -> Iterator[Sides]:
 
 def split_by_default(kind: Kind, kinds: Sequence[Kind]) -> Iterator[Sides]:
     """Yields pairs of sides, each with the rounds that `--rounds auto` would take from a random half of the
-    processes."""
-    noises, order = noise_beside(kind, kinds, (), "step"), random.Random(kind.key)
+    processes, and no pair twice."""
+    noises, order, known = noise_beside(kind, kinds, (), "step"), random.Random(kind.key), set[frozenset[object]]()
     half = len(kind.processes) // 2
     for _ in range(REPETITIONS // 4):
         drawn = order.sample(kind.processes, len(kind.processes))
         a, b = (take_default(side, noises, device=kind.device) for side in (drawn[:half], drawn[half:]))
-        yield a, b
+        pair = frozenset(frozenset(process.id for process in side) for side in (a, b))
+        if pair not in known:
+            known.add(pair)
+            yield a, b
 
 
 def judge_equal(kinds: Sequence[Kind], clock: Clock) -> Iterator[Result]:
