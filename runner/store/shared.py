@@ -3,14 +3,17 @@
     with take_connection(path) as taken:               # one that nobody uses just now, or a new one
         with attach(taken.con, path, access="READ_ONLY", deadline=deadline): ...
 
-A connection is attached to the file only while somebody uses it, so that a sweep gets its rows in between two readers,
-and the next one sees them. The last KEPT of a process stay open. A process that was forked opens its own: DuckDB's
-threads are not in it.
+Each takes a limited memory, and what a query needs beyond that lies in a temporary file, so that ten readers of a large
+file do not take ten times what one of them would like to. A connection is attached to the file only while somebody uses
+it, so that a sweep gets its rows in between two readers, and the next one sees them. The last KEPT of a process stay
+open. A process that was forked opens its own: DuckDB's threads are not in it.
 """
 
 import atexit
 import contextlib
 import os
+import secrets
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,16 +21,18 @@ from pathlib import Path
 
 from duckdb import DuckDBPyConnection
 
-from runner.store.attached import connect
+from runner.store.attached import CONFIG, connect, quote
 from runner.store.spool import Spool
 
 KEPT = 4
+#: The memory (MB) of a connection for each of its threads. Half of it was too little to read a million cells.
+THREAD_MB = 128
 
 
 @dataclass(kw_only=True, eq=False)
 class Taken:
     """A connection that can open `files`, its views by table, as SQL, and the state of the file that they show; None as
-    long as it has none. `folder` and `limits` are as in `connect`."""
+    long as it has none. `folder` and `limits` are as in `connect`; without limits it has those of `spilling`."""
 
     files: tuple[Path, ...]
     folder: Path | None = None
@@ -43,8 +48,19 @@ class Taken:
     def reopen(self) -> None:
         """Opens another connection in the place of one that an error has ended."""
         self.opened.close()
-        self.con = self.opened.enter_context(connect(*self.files, folder=self.folder, limits=self.limits))
+        self.con = self.opened.enter_context(connect(*self.files, folder=self.folder, limits=self.limits or spilling()))
         self.views, self.shown = {}, None
+
+
+def spilling() -> Sequence[str]:
+    """Returns the settings of a connection that takes THREAD_MB for each thread, and more in a folder of its own, which
+    DuckDB makes when it needs it, and removes; none where there is no temporary folder."""
+    try:
+        folder = Path(tempfile.gettempdir(), f"stepscope-spill-{os.getpid()}-{secrets.token_hex(4)}")
+    except OSError:
+        return ()
+    memory = THREAD_MB * int(str(CONFIG["threads"]))
+    return f"SET memory_limit = '{memory}MB'", f"SET temp_directory = {quote(str(folder))}"
 
 
 #: The one that has not been used for longest comes first.

@@ -31,11 +31,9 @@ from runner.store.attached import (
     select_stored_rows,
 )
 from runner.store.contract import count_invalid
-from runner.store.shared import Taken, take_connection
+from runner.store.shared import Taken, spilling, take_connection
 
 NO_RUNS = "SELECT NULL::UUID WHERE false"
-#: Enough for a file of any size, but not for one of very long texts.
-MEMORY = "SET memory_limit = '256MB'"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,29 +62,36 @@ _known: dict[Path, tuple[tuple[Any, ...], Survey]] = {}
 def survey(path: Path, *, deadline: float, taken: Taken | None = None) -> Survey:
     """Examines the file, unless this process has and it has not changed. Raises DatabaseBusy, DatabaseForeign.
 
-    Needs a connection with nothing attached: `taken`, which is opened anew where damage ends it, or one of its own."""
+    New rows are examined on a connection with nothing attached: `taken`, which is opened anew where damage ends it, or
+    one of its own."""
     state = _state(path)
     known_state, known = _known.get(path, (None, Survey()))
     if known_state == state:
         return known
-    before = known if known_state and known_state[0] == state[0] else Survey()
     damaged: dict[str, str] = {}
-    if not before.rows and (first := _examine_frugally(path, damaged, deadline=deadline)):
-        _known[path] = state, first
-        return first
-    with contextlib.nullcontext(taken) if taken else take_connection(path) as used:
-        while (result := _examine(path, used.con, before, damaged, deadline=deadline)) is None:
-            used.reopen()
-            before = Survey()
+    result = None
+    if known.rows and known_state and known_state[0] == state[0]:
+        with contextlib.nullcontext(taken) if taken else take_connection(path) as used:
+            result = _examine(path, used.con, known, damaged, deadline=deadline)
+            if result is None:
+                used.reopen()
+    result = result or _examine_all(path, damaged, deadline=deadline)
     _known[path] = state, result
     return result
 
 
-def _examine_frugally(path: Path, damaged: dict[str, str], *, deadline: float) -> Survey | None:
-    """Examines all tables within MEMORY; None where that is not enough or one is damaged, which joins `damaged`."""
-    with contextlib.suppress(duckdb.OutOfMemoryException), connect(path, limits=(MEMORY,)) as con:
-        return _examine(path, con, Survey(), damaged, deadline=deadline)
-    return None
+def _examine_all(path: Path, damaged: dict[str, str], *, deadline: float) -> Survey:
+    """Examines every row, within the memory of a reader or, where a long text needs more, without a limit."""
+    limits = spilling()
+    while True:
+        try:
+            with connect(path, limits=limits) as con:
+                if found := _examine(path, con, Survey(), damaged, deadline=deadline):
+                    return found
+        except duckdb.OutOfMemoryException:
+            if not limits:
+                raise
+            limits = ()
 
 
 def _state(path: Path) -> tuple[Any, ...]:
