@@ -1,12 +1,8 @@
-"""Which cells get another round, computed by hand; and what `--rounds auto` measures in real sweeps, and when."""
+"""Which cells get another round, computed by hand."""
 
 import math
-import signal
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
@@ -19,7 +15,6 @@ from runner.store.history import MeasuredRound
 from runner.sweep import rounds
 from runner.sweep.prepare import Expected, Prepared
 from runner.sweep.rounds import (
-    SHORT_SECONDS,
     FurtherRounds,
     Kind,
     TimedCell,
@@ -28,7 +23,7 @@ from runner.sweep.rounds import (
     measure_noise,
     most_rounds,
 )
-from tests.command import TINY, awaited, ended, rows, run, start, tiny
+from tests.command import tiny
 
 #: Student's t of 95% for 4 and for 6 degrees of freedom.
 T_4, T_6 = 2.7764, 2.4469
@@ -180,11 +175,10 @@ def test_further_rounds_take_no_more_than_their_share_and_end_with_the_canary(mo
     assert further.next_round() == [], "all 10 s are used"
 
 
-def test_a_small_sweep_may_take_two_minutes_to_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_sweep_may_take_two_minutes_to_decide() -> None:
     """Half of what its first 5 rounds of 2 s took are 5 s. On a CPU each cell has 15 rounds at most, of which three for
     the canary and one for the others are planned: 40 more are 80 s; on CUDA, with 5, 10 more are 20 s. Of a sweep whose
     first rounds take 10 s each half are 25 s, and 40 more would be 400 s."""
-    monkeypatch.setattr(rounds, "SHORT_SECONDS", SHORT_SECONDS)
     assert FurtherRounds(prepared(8, 16, 24)).most_seconds() == pytest.approx(80.0)
     assert FurtherRounds(prepared(8, 16, 24, device="cuda")).most_seconds() == pytest.approx(20.0)
     slow = {item.id: ok(5.0, seconds=10.0) for item in prepared(8, 16, 24).cells}
@@ -218,91 +212,3 @@ def test_on_cuda_the_forecast_counts_cells_bound_by_the_host() -> None:
     further.record(sweep.cells[-1], ok(5.0, seconds=1.5, bound="host"))
     further.record(sweep.cells[-2], ok(5.0, seconds=1.5, bound="device"))
     assert further.seconds_left() == pytest.approx(1.5)
-
-
-#: Three cells of three samples each: too few for an interval, so that each of them certainly gets a second round.
-AUTO = (*TINY, "--rounds", "auto", "--contexts", "8,16,24")
-
-
-@pytest.fixture(scope="module")
-def brief() -> Iterator[None]:
-    """Gives the further rounds of these small sweeps 2 s instead of two minutes."""
-    with patch.object(rounds, "SHORT_SECONDS", 2.0):
-        yield
-
-
-@pytest.fixture(scope="module")
-def db(brief: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the file after the sweep `AUTO`."""
-    path = tmp_path_factory.mktemp("rounds") / "results.duckdb"
-    done = run("sweep", *AUTO, db=path)
-    assert done.returncode == 0, done.stdout
-    assert "preset laptop · 5 cells" in done.stdout, "3 rounds of the canary and 1 of each other cell"
-    assert "One more round of " in done.stdout
-    return path
-
-
-def measured(db: Path) -> list[tuple[int, int]]:
-    return [(row["context"], row["round"]) for row in rows(db, "SELECT context, round FROM steps ORDER BY cell_id")]
-
-
-def test_undecided_cells_get_further_rounds_between_those_of_the_canary(db: Path) -> None:
-    found = measured(db)
-    assert (found[0], found[4]) == ((8, 0), (8, 2)), "the canary is first and last in the plan"
-    assert sorted(found[:5]) == [(8, 0), (8, 1), (8, 2), (16, 0), (24, 0)]
-    assert found[-1][0] == 8, "the canary is first and last in the sweep"
-    counts = Counter(context for context, _ in found)
-    assert set(found) == {(context, number) for context, count in counts.items() for number in range(count)}
-    assert len(found) == len(set(found))
-    assert 2 <= min(counts[16], counts[24]) <= max(counts[16], counts[24]) <= 15
-    assert rows(db, "SELECT count(DISTINCT run_id) AS runs FROM steps") == [{"runs": 1}]
-    assert rows(db, "FROM plan") == []
-
-
-def test_a_finished_sweep_has_nothing_left_to_measure(db: Path) -> None:
-    before = db.read_bytes()
-    done = run("sweep", *AUTO, db=db)
-    assert (done.returncode, "Nothing to measure" in done.stdout) == (0, True), done.stdout
-    assert db.read_bytes() == before
-
-
-@pytest.mark.usefixtures("brief")
-def test_a_sweep_of_one_round_is_continued_under_its_run(tmp_path: Path) -> None:
-    path = tmp_path / "results.duckdb"
-    assert run("sweep", *AUTO, "--rounds", "1", db=path).returncode == 0
-    done = run("sweep", *AUTO, db=path)
-    assert "5 cells, 3 of them measured before" in done.stdout
-    assert sorted(measured(path))[:3] == [(8, 0), (8, 1), (8, 2)]
-    assert rows(path, "SELECT count(*) AS runs FROM runs") == [{"runs": 1}]
-
-
-@pytest.mark.soak
-@pytest.mark.usefixtures("brief")
-def test_a_sweep_interrupted_in_its_further_rounds_continues_them(tmp_path: Path) -> None:
-    """Warm-up makes its cells long enough for the signal to arrive in time."""
-    path, words = tmp_path / "results.duckdb", (*AUTO, "--warmup", "200")
-    process = start("sweep", *words, db=path)
-    awaited(process, lambda: rows(path, "FROM plan WHERE position > 4") if path.exists() else [])
-    process.send_signal(signal.SIGINT)
-    assert "Interrupted" in ended(process)
-    kept = measured(path)
-    assert len(kept) >= 5
-    totals = rows(path, "SELECT count(*) AS cells FROM plan")
-    assert totals[0]["cells"] > 5, "the plan still shows the added rounds"
-    stopped = run("sweep", *words, "--budget", "0.000001s", db=path)
-    assert (stopped.returncode, "The budget ran out with" in stopped.stdout) == (0, True), "every cell is measured"
-    assert measured(path) == kept
-    done = run("sweep", *words, db=path)
-    assert done.returncode == 0, done.stdout
-    found = measured(path)
-    assert found[: len(kept)] == kept
-    assert len(found) == len(set(found)) > len(kept)
-    assert rows(path, "SELECT count(*) AS runs FROM runs") == [{"runs": 1}]
-    assert "Nothing to measure" in run("sweep", *words, db=path).stdout
-
-
-def test_a_dry_run_says_how_long_further_rounds_may_take(tmp_path: Path) -> None:
-    done = run("sweep", *AUTO, "--dry-run", db=tmp_path / "r.duckdb")
-    assert "5 cells" in done.stdout
-    assert "of further rounds, until intervals are within ±2%" in done.stdout
-    assert "further" not in run("sweep", *AUTO, "--rounds", "2", "--dry-run", db=tmp_path / "r.duckdb").stdout
