@@ -25,7 +25,7 @@ from runner.store.attached import CONFIG, connect, quote
 from runner.store.spool import Spool
 
 KEPT = 4
-#: The memory (MB) of a connection for each of its threads. Half of it was too little to read a million cells.
+#: The memory (MB) of a connection for each of its threads. A quarter of it was too little to read a million cells.
 THREAD_MB = 128
 
 

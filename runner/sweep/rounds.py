@@ -33,9 +33,10 @@ from runner.sweep.prepare import Expected, Prepared
 ENOUGH = 0.02
 #: No cell is measured more often than this, but for the canary.
 MAX_ROUNDS = 5
-#: Nor on a CPU more often than this. Its rounds are short, and what disturbs them comes and goes within seconds: on a
-#: virtual machine with two cores equal steps differed by 4% from process to process, and 15 rounds found a step that
-#: took 8% longer in 98 of 100 cases, 5 rounds in 8 (`python -m tests.bench noise`).
+#: Nor on a CPU more often than this. Its rounds are short, and what disturbs them comes and goes within seconds. The
+#: number comes from one recording of a virtual machine with two cores (`python -m tests.bench noise`): equal steps
+#: differed by 4%, and of comparisons with a step that took 8% longer 15 rounds decided 98%, and 5 rounds 8%. Where they
+#: differ by 10%, as beside a busy neighbor, 15 do not decide that either.
 MAX_CPU_ROUNDS = 15
 #: The time that all further rounds may take together, as a share of what timed cells took in the first.
 MAX_SHARE = 0.5
