@@ -1,11 +1,8 @@
 """The shipped report on the shipped reference rows is what the program prints for them today."""
 
-import pytest
-
 from tests.command import ROOT, run
 
 
-@pytest.mark.soak
 def test_the_shipped_report_on_the_h200_is_current() -> None:
     done = run("report", db=ROOT / "data/reference/h200")
     assert done.returncode == 0, done.stdout
