@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
+from operator import is_
 from typing import Any
 
 import plotly.graph_objects as go
@@ -52,18 +53,24 @@ _NUMBERS = {int, float, bool, type(None)}
 
 def restrict(figure: go.Figure) -> go.Figure:
     """Returns the figure with no tags in its texts but those that charts write themselves: no links."""
-    return go.Figure(_restrict_value(figure.to_dict()), skip_invalid=False)
+    drawn = figure.to_dict()
+    restricted = _restrict_value(drawn)
+    return figure if restricted is drawn else go.Figure(restricted, skip_invalid=False)
 
 
 def _restrict_value(value: Any) -> Any:
+    """Returns the value itself if it stays as it is: building a figure anew takes as long as drawing it."""
     if isinstance(value, str):
-        return "".join(_restrict_text(value)) if "<" in value else value
+        text = "".join(_restrict_text(value)) if "<" in value else value
+        return value if text == value else text
     if isinstance(value, dict):
-        return {name: _restrict_value(inner) for name, inner in value.items()}
+        inner = {name: _restrict_value(part) for name, part in value.items()}
+        return value if all(map(is_, inner.values(), value.values())) else inner
     if isinstance(value, list | tuple):
-        return value if {*map(type, value)} <= _NUMBERS else [_restrict_value(inner) for inner in value]
+        parts = value if {*map(type, value)} <= _NUMBERS else [_restrict_value(part) for part in value]
+        return value if all(map(is_, parts, value)) else parts
     if getattr(getattr(value, "dtype", None), "hasobject", False):
-        return [_restrict_value(inner) for inner in value.tolist()]
+        return [_restrict_value(part) for part in value.tolist()]
     return value
 
 

@@ -5,6 +5,7 @@ import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import plotly.graph_objects as go
 import pytest
 from playwright.sync_api import Browser, Page, Request
@@ -119,3 +120,14 @@ def test_a_figure_keeps_only_its_own_tags() -> None:
     assert list(found.data[0].x) == ["&lt;a href='http://x'>a&lt;/a><br>b"]
     assert list(found.data[0].text) == ["&lt;b&gt;&#37;{x}&lt;/b&gt;"]
     assert found.layout.title.text == "<b>t</b><span style=\"color:#fff\">s</span>&lt;span style='fill:url(http://x)'>"
+
+
+def test_a_figure_with_its_own_tags_alone_is_drawn_as_it_is() -> None:
+    figure = go.Figure(go.Bar(x=[1, 2], y=["<b>a</b>", "b<br>c"], customdata=[["a", 1.5], [None, "<i>i</i>"]]))
+    assert restrict_figure(figure) is figure
+    labels = np.array(["<b>a</b>", "<a>c</a>"], dtype=object)
+    figure.add_bar(x=[1, 2], y=labels, customdata=[["a", 1.5], [None, "<a>i</a>"]])
+    found = restrict_figure(figure)
+    assert list(found.data[0].y) == ["<b>a</b>", "b<br>c"]
+    assert list(found.data[1].y) == ["<b>a</b>", "&lt;a>c&lt;/a>"]
+    assert [list(row) for row in found.data[1].customdata] == [["a", 1.5], [None, "&lt;a>i&lt;/a>"]]
