@@ -8,7 +8,7 @@ Text from a file of somebody else is only ever quoted (`quoted`).
 from collections.abc import Iterable, Sequence
 
 from pages.figures.frame import WORDS
-from pages.ui.frame import Frame, step_of
+from pages.ui.frame import Frame
 from pages.ui.markdown import literal, quoted
 from runner.analysis.kernel_sums import sum_by_class
 from runner.formats import format_number
@@ -40,7 +40,7 @@ def name_traces(traces: Sequence[KernelTrace]) -> dict[str, KernelTrace]:
 def passes(frame: Frame, trace: KernelTrace) -> bool:
     """Returns whether a trace passes the sidebar's filters; imported ones always do, because nothing is known of
     them."""
-    return trace.cell is None or frame.selection.holds(step_of(trace.cell))
+    return trace.cell is None or frame.selection.holds(trace.cell.step)
 
 
 def rank_trace(trace: KernelTrace) -> tuple[bool, bool, float]:

@@ -18,7 +18,7 @@ from pages.figures.small import SmallBar
 from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.analysis.costs.activations import Device
 from runner.results import StepResult
-from runner.schema import MemoryCell, ProfileCell, StepCell, table_of
+from runner.schema import MemoryCell, StepCell, table_of
 from runner.schema.own import is_unread
 from runner.schema.sizes import name_models
 from runner.store.fleet import list_files
@@ -172,9 +172,3 @@ def label_size(names: Mapping[Model, str], cell: StepCell | MemoryCell) -> str:
 def device_of(kind: str | None) -> Device:
     """Returns the device by its kind; cuda where it is not known."""
     return next((device for device in get_args(Device) if device == kind), "cuda")
-
-
-def step_of(cell: ProfileCell) -> StepCell:
-    """Returns the step that was profiled, as a cell of `steps`."""
-    asked: dict[str, Any] = {name: getattr(cell, name) for name in ProfileCell.names()}
-    return StepCell(**asked)

@@ -23,12 +23,12 @@ from typing import Any
 from runner.errors import BadModel, Skipped, StepscopeError
 from runner.experiments import TRIAL, kind_of
 from runner.job import CeilingJob, CompileJob, Job, OwnModelJob, RanOut
-from runner.measure.machine.ceilings import measure_ceilings
+from runner.measure.machine import limits
+from runner.measure.machine.allocations import is_out_of_memory
 from runner.measure.machine.environment import describe
-from runner.measure.memory import limits
-from runner.measure.memory.allocations import is_out_of_memory
 from runner.measure.own.describing import describe_own
 from runner.measure.timing.ahead import run_first_step
+from runner.measure.timing.ceilings import measure_ceilings
 
 
 def work(pipe: Connection, job: Job | CeilingJob | CompileJob | OwnModelJob | str, log: str) -> None:

@@ -1,13 +1,14 @@
 """The breakdown of a step's time: a profiled pass, its traces, and their kernels (operators, on a CPU)."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from runner.schema import axes
 from runner.schema.axes import Model
 from runner.schema.cells import Cell, Detail, Row
 from runner.schema.choices import KernelClass, TraceOrigin
 from runner.schema.columns import Column
+from runner.schema.steps import StepCell
 from runner.schema.tables import Table
 
 
@@ -26,6 +27,12 @@ class ProfileCell(Model, Cell):
     attention: axes.Attention = "naive"
     optimizer: axes.Optimizer = "foreach"
     checkpoint_blocks: axes.Checkpointing = 0
+
+    @property
+    def step(self) -> StepCell:
+        """The step that is profiled, as a cell of `steps`."""
+        asked: dict[str, Any] = {name: getattr(self, name) for name in ProfileCell.names()}
+        return StepCell(**asked)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,13 +37,13 @@ from runner.engines.environment import ENVIRONMENT
 from runner.formats import format_number
 from runner.measure.machine import precision
 from runner.measure.machine.device import Device
-from runner.measure.profiling.rows import union_ns
-from runner.measure.profiling.trace import DeviceWork, device_work
-from runner.measure.timing.attention import AttentionStep
-from runner.measure.timing.cuda_graphs import CapturedStep
+from runner.measure.machine.device_work import DeviceWork, device_work, union_ns
+from runner.measure.steps.attention import AttentionStep
+from runner.measure.steps.cuda_graphs import CapturedStep
+from runner.measure.steps.model import ModelStep
+from runner.measure.steps.step import Step
 from runner.measure.timing.device_time import COPIES
-from runner.measure.timing.step import ModelStep
-from runner.measure.timing.timing import Step, StepLimits, measure
+from runner.measure.timing.timing import StepLimits, measure
 from runner.measure.timing.unwaited import measure_unwaited
 from runner.schema import PHASES, Attention, AttentionCell, Mode, Phase, Precision, StepCell
 from runner.schema.sizes import size_named

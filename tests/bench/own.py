@@ -23,8 +23,8 @@ from runner.analysis.statistics import summarize
 from runner.engines.environment import ENVIRONMENT
 from runner.measure.machine import precision
 from runner.measure.machine.device import Device
+from runner.measure.steps.model import ModelStep
 from runner.measure.timing import timing
-from runner.measure.timing.step import ModelStep
 from runner.models.own import load
 from runner.schema import PHASES, StepCell
 from runner.schema.axes import SHAPE

@@ -22,12 +22,11 @@ from torch.nn.attention.flex_attention import BlockMask
 
 from runner.analysis.costs.attention_tensors import FLEX_BLOCK, is_unfused
 from runner.job import Job, Measurement
-from runner.measure.machine import precision
+from runner.measure.machine import limits, precision
+from runner.measure.machine.allocations import CountedAllocations, storage_bytes
 from runner.measure.machine.device import Device
-from runner.measure.memory import limits
-from runner.measure.memory.allocations import CountedAllocations, storage_bytes
-from runner.measure.timing.attention import AttentionStep, check
-from runner.measure.timing.step import ModelStep
+from runner.measure.steps.attention import AttentionStep, require_runnable
+from runner.measure.steps.model import ModelStep
 from runner.models.attention import causal_blocks, flex_of_blocks
 from runner.schema import AttentionCell, StepCell
 
@@ -42,7 +41,7 @@ def measure_trial(job: Job, report: Callable[[str], None]) -> Measurement:
     report("build")
     step: AttentionStep | ModelStep
     if isinstance(cell, AttentionCell):
-        check(cell, device)
+        require_runnable(cell, device)
         step = AttentionStep(cell, device)
         held = step.held_bytes
     else:

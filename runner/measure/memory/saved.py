@@ -1,6 +1,6 @@
 """The tensors that single-head attention saves for its backward pass, recorded in a forward pass of its own.
 
-    rows = saved_tensors(step.run, step.inputs, job=job)    # step: runner.measure.timing.attention.AttentionStep
+    rows = saved_tensors(step.run, step.inputs, job=job)    # step: runner.measure.steps.attention.AttentionStep
 
 Autograd's hooks see the tensors, an `Observer` the operations that need them. Limits: compiled code is one operation,
 called `compiled`.
@@ -13,14 +13,10 @@ from torch import Tensor, nn
 
 from runner.job import Job
 from runner.measure.memory.observer import Observer, Saved, address
+from runner.measure.steps.attention import is_compiled
 from runner.schema import AttentionCell, SavedTensorRow
 
 Inputs = tuple[Tensor, Tensor, Tensor]
-
-
-def is_compiled(cell: AttentionCell) -> bool:
-    """Returns whether torch.compile makes the cell's kernels; it always does for FlexAttention."""
-    return cell.backend == "compiled" or cell.implementation == "flex"
 
 
 def saved_tensors(run: Callable[..., Tensor], inputs: Inputs, *, job: Job) -> list[SavedTensorRow]:

@@ -16,9 +16,8 @@ from torch import nn
 
 from runner.errors import Skipped
 from runner.job import Job, Measurement
-from runner.measure.machine import precision
+from runner.measure.machine import limits, precision
 from runner.measure.machine.device import Device
-from runner.measure.memory import limits
 from runner.measure.memory.observer import Observer
 from runner.measure.memory.rows import (
     RecordedStep,
@@ -29,7 +28,7 @@ from runner.measure.memory.rows import (
     timeline_details,
 )
 from runner.measure.memory.timeline import PhaseMark, recorder_for, step_timeline
-from runner.measure.timing.step import ModelStep, require_attention
+from runner.measure.steps.model import ModelStep, require_attention
 from runner.models.workload import Workload, first_tensor
 from runner.schema import MemoryCell, StepCell
 

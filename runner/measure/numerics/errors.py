@@ -21,13 +21,12 @@ from torch.overrides import TorchFunctionMode
 
 from runner.analysis.costs import steps
 from runner.job import Job, Measurement
-from runner.measure.machine import precision
+from runner.measure.machine import limits, precision
 from runner.measure.machine.device import Device
-from runner.measure.memory import limits
 from runner.measure.numerics import dtypes
 from runner.measure.numerics.dtypes import DTYPES
 from runner.measure.numerics.normalization import measure_sensitivity, record_streams, to_float64
-from runner.measure.timing.step import ModelStep, require_attention, take_gradients
+from runner.measure.steps.model import ModelStep, require_attention, take_gradients
 from runner.models.attention import implementation
 from runner.models.transformer import NORM_EPSILON, WEIGHTS_DTYPES, RMSNorm, SelfAttention, Transformer
 from runner.models.workload import Workload, first_tensor

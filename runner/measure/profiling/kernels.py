@@ -20,17 +20,17 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from runner.errors import Skipped
 from runner.job import Job, Measurement
-from runner.measure.machine import precision
+from runner.measure.machine import limits, precision
 from runner.measure.machine.device import Device
-from runner.measure.memory import limits
 from runner.measure.own.modules import named_modules
 from runner.measure.profiling.rows import break_down
 from runner.measure.profiling.trace import Trace, events_of
-from runner.measure.timing.compilation import CompilerLog, is_compiled
-from runner.measure.timing.step import ModelStep, require_attention
+from runner.measure.steps.compiling import is_compiled
+from runner.measure.steps.model import ModelStep, require_attention
+from runner.measure.timing.compilation import CompilerLog
 from runner.measure.timing.timing import StepLimits, Steps, measure, time_step
 from runner.models.ranges import is_under_nsys, listen_to_ranges
-from runner.schema import PHASES, ProfileCell, StepCell, TraceRow
+from runner.schema import PHASES, ProfileCell, TraceRow
 from runner.schema.titles import title
 
 #: The profiled steps after a first one that does not count, of a step that is short and of one that is longer than
@@ -74,7 +74,7 @@ def _run_passes(cell: ProfileCell, device: Device, *, report: Callable[[str], No
     with the median time."""
     report("build")
     began = time.perf_counter()
-    step = ModelStep(profiled_step(cell), device)
+    step = ModelStep(cell.step, device)
     device.synchronize()
     built, compiler = time.perf_counter(), CompilerLog()
     try:
@@ -97,11 +97,6 @@ def _run_passes(cell: ProfileCell, device: Device, *, report: Callable[[str], No
         "build_seconds": built - began,
         "measure_seconds": time.perf_counter() - built,
     }, trace
-
-
-def profiled_step(cell: ProfileCell) -> StepCell:
-    """Returns the step that the cell profiles."""
-    return StepCell(**{name: getattr(cell, name) for name in ProfileCell.names()})
 
 
 def _check(cell: ProfileCell, device: Device) -> None:

@@ -16,7 +16,8 @@ from runner.analysis.costs.activations import weight_bytes
 from runner.analysis.costs.operations import Arguments, flops, moved_bytes
 from runner.analysis.kernels import kernel_class
 from runner.job import Job
-from runner.measure.profiling.trace import DeviceWork, Trace
+from runner.measure.machine.device_work import DeviceWork, union_ns
+from runner.measure.profiling.trace import Trace
 from runner.schema import KernelRow, ProfileCell
 
 #: The phase, range and kernel of a row.
@@ -73,15 +74,6 @@ def kernel_sums(trace: Trace, work: Sequence[DeviceWork], *, list_bytes: int) ->
         if operator is not None:
             kernel.operators[trace.host[operator].name] += item.device_ns
     return sums
-
-
-def union_ns(work: Sequence[DeviceWork]) -> int:
-    """Returns the time in which something ran; overlapping work counts once."""
-    total = reached = 0
-    for item in sorted(work, key=lambda item: item.start_ns):
-        total += max(item.end_ns - max(item.start_ns, reached), 0)
-        reached = max(reached, item.end_ns)
-    return total
 
 
 def _row(key: Key, sums: Sum, *, job: Job) -> KernelRow:

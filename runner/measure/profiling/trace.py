@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from torch.profiler import profile
 
+from runner.measure.machine.device_work import DeviceWork, is_on_host, kineto_events
 from runner.models.ranges import MODEL_RANGES, MODULE_RANGE, PHASE_RANGES
 
 #: The range around one step.
@@ -72,55 +73,24 @@ class WorkPlace:
     scope: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceWork:
-    """Something that took the device's time. `caller` is the position of the operator that launched it (None if
-    unknown), or on a CPU its own."""
-
-    kernel: str
-    start_ns: int
-    end_ns: int
-    device_ns: int
-    caller: int | None
-
-
 def events_of(profiler: profile, *, step: int) -> list[ProfilerEvent]:
     """Returns the events of one step, counted from 0. Ranges on the device's own timeline are left out, because they
     repeat the host's. The device is synchronized at both ends of a step, so that its kernels lie within."""
-    events = _kineto_events(profiler)
+    events = kineto_events(profiler)
     ranges = {event.name() for event in events if event.is_user_annotation()}
-    steps = sorted((item.start_ns(), item.end_ns()) for item in events if item.name() == STEP and _is_on_host(item))
+    steps = sorted((item.start_ns(), item.end_ns()) for item in events if item.name() == STEP and is_on_host(item))
     first_ns, last_ns = steps[step]
     return [
         _event(event)
         for event in events
-        if first_ns <= event.start_ns() < last_ns and (_is_on_host(event) or event.name() not in ranges)
+        if first_ns <= event.start_ns() < last_ns and (is_on_host(event) or event.name() not in ranges)
     ]
-
-
-def device_work(profiler: profile) -> list[DeviceWork]:
-    """Returns what ran on the device, of a profiler that watched nothing else, so that its callers are unknown."""
-    events = [event for event in _kineto_events(profiler) if not (_is_on_host(event) or event.is_user_annotation())]
-    spans = [(event.name(), event.start_ns(), event.end_ns()) for event in events]
-    return [DeviceWork(name, start_ns, end_ns, end_ns - start_ns, None) for name, start_ns, end_ns in spans]
-
-
-def _kineto_events(profiler: profile) -> list[Any]:
-    """Returns the profiler's raw events, which are there at once; its own objects take seconds to build."""
-    assert profiler.profiler is not None
-    results = profiler.profiler.kineto_results
-    assert results is not None
-    return list(results.events())
-
-
-def _is_on_host(event: Any) -> bool:
-    return bool(event.device_type().name == "CPU")
 
 
 def _event(event: Any) -> ProfilerEvent:
     name = event.name()
     kind: Literal["kernel", "range", "node", "call"] = "call"
-    if not _is_on_host(event):
+    if not is_on_host(event):
         kind = "kernel"
     elif event.is_user_annotation():
         kind = "range"

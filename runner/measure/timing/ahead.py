@@ -15,11 +15,12 @@ from pathlib import Path
 from runner.job import CompileJob
 from runner.measure.machine import precision
 from runner.measure.machine.device import Device
-from runner.measure.profiling.kernels import profiled_step
-from runner.measure.timing import attention
-from runner.measure.timing.compilation import cache_in, count_hits
-from runner.measure.timing.step import ModelStep, require_attention
-from runner.measure.timing.timing import Step, time_step
+from runner.measure.steps.attention import AttentionStep, require_runnable
+from runner.measure.steps.compiling import cache_in
+from runner.measure.steps.model import ModelStep, require_attention
+from runner.measure.steps.step import Step
+from runner.measure.timing.compilation import count_hits
+from runner.measure.timing.timing import time_step
 from runner.models.ranges import listen_to_ranges, nsys_listener
 from runner.schema import PHASES, AttentionCell, Cell, ProfileCell, StepCell
 
@@ -42,12 +43,12 @@ def _build(cell: Cell, device: Device) -> tuple[Step, int, Callable[[], None]]:
     """Returns the step, the number of its phases, and what comes before it."""
     assert isinstance(cell, StepCell | ProfileCell | AttentionCell)
     if isinstance(cell, AttentionCell):
-        attention.check(cell, device)
+        require_runnable(cell, device)
         precision.apply(cell.precision, device)
-        return attention.AttentionStep(cell, device), 2, lambda: None
+        return AttentionStep(cell, device), 2, lambda: None
     require_attention(cell, device)
     precision.apply(cell.precision, device)
-    step = ModelStep(profiled_step(cell) if isinstance(cell, ProfileCell) else cell, device)
+    step = ModelStep(cell.step if isinstance(cell, ProfileCell) else cell, device)
     return step, len(PHASES[cell.mode]), step.between
 
 

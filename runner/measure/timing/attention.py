@@ -7,36 +7,27 @@ iteration is the implementation's forward pass, then the backward pass from a fi
 dropped between iterations, outside the clock.
 """
 
-import functools
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from runner.analysis.costs import attention as accounting
-from runner.errors import Skipped
 from runner.job import Job, Measurement, RanOut
+from runner.measure.machine import limits as memory
 from runner.measure.machine import precision
+from runner.measure.machine.allocations import CountedAllocations, LiveTensors, is_out_of_memory, parse_refusal
 from runner.measure.machine.device import Device
-from runner.measure.memory import limits as memory
-from runner.measure.memory.allocations import (
-    CountedAllocations,
-    LiveTensors,
-    is_out_of_memory,
-    parse_refusal,
-    storage_bytes,
-)
-from runner.measure.memory.saved import is_compiled, saved_tensors
+from runner.measure.memory.saved import saved_tensors
 from runner.measure.numerics.reference import TOLERANCE, reference, relative_error
+from runner.measure.steps.attention import AttentionStep, is_compiled, require_runnable
 from runner.measure.timing.clocks import Clocks
-from runner.measure.timing.compilation import CompilerLog, require_compiler
+from runner.measure.timing.compilation import CompilerLog
 from runner.measure.timing.loop import StepEnd
 from runner.measure.timing.timing import StepLimits, Steps, measure
 from runner.measure.timing.unwaited import measure_unwaited
-from runner.models.attention import implementation, require_available
 from runner.schema import AttentionCell
 
 SEED = 0
@@ -48,37 +39,6 @@ L2_SIZES = 4
 MIN_SLOW_STEPS = 3
 
 
-class AttentionStep:
-    """The tensors of one cell; calling it runs one iteration and marks the end of each phase. `phase` is the running
-    phase, for the row of a cell that fails. `run` is the implementation as the cell's backend runs it."""
-
-    def __init__(self, cell: AttentionCell, device: Device) -> None:
-        torch.manual_seed(SEED)
-        self.cell, self.phase = cell, "build"
-        self.run = functools.partial(_compile(cell), causal=cell.causal)
-        shape, dtype = (cell.batch, 1, cell.seq_len, cell.d_head), precision.product_dtype(cell.precision)
-        q, k, v = (torch.randn(shape, dtype=dtype, device=device.torch, requires_grad=True) for _ in range(3))
-        self.inputs = (q, k, v)
-        self.grad = torch.randn(shape, dtype=dtype, device=device.torch)
-
-    def __call__(self, mark: Callable[[], None]) -> None:
-        self.phase = "forward"
-        output = self.run(*self.inputs)
-        mark()
-        self.phase = "backward"
-        output.backward(self.grad)  # type: ignore[no-untyped-call]
-        mark()
-
-    def drop_gradients(self) -> None:
-        for tensor in self.inputs:
-            tensor.grad = None
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of the inputs and of the output's gradient."""
-        return storage_bytes([*self.inputs, self.grad])
-
-
 def measure_attention(job: Job, report: Callable[[str], None]) -> Measurement:
     """Builds, warms up and measures one cell. `report` is called with each phase.
 
@@ -86,7 +46,7 @@ def measure_attention(job: Job, report: Callable[[str], None]) -> Measurement:
     errors of torch go through."""
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, AttentionCell)
-    check(cell, device)
+    require_runnable(cell, device)
     precision.apply(cell.precision, device)
     report("build")
     began = time.perf_counter()
@@ -148,26 +108,6 @@ def _count_in_use(step: AttentionStep) -> int:
         if not is_out_of_memory(error):
             raise
     return live.in_use_bytes
-
-
-def _compile(cell: AttentionCell) -> Callable[..., Tensor]:
-    """Returns the implementation as the backend runs it; compilation itself happens in the first iteration."""
-    attend = implementation(cell.implementation)
-    if is_compiled(cell):
-        require_compiler()
-    if cell.backend == "eager" or cell.implementation == "flex":
-        return attend
-    compiled: Callable[..., Tensor] = torch.compile(attend)
-    return compiled
-
-
-def check(cell: AttentionCell, device: Device) -> None:
-    """Raises Skipped where this device cannot run the cell, or where another cell measures the same."""
-    require_available(cell.implementation, device.type, dtype=precision.product_dtype(cell.precision))
-    if cell.implementation == "flex" and cell.backend == "compiled":
-        raise Skipped("flex is always compiled; backend eager measures it.")
-    if cell.cache == "cold" and device.type != "cuda":
-        raise Skipped(f"Only on CUDA is the cache emptied between iterations; on {device.type} cells are measured hot.")
 
 
 def _time(step: AttentionStep, device: Device, report: Callable[[str], None]) -> tuple[Steps, Clocks]:

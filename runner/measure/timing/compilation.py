@@ -1,7 +1,8 @@
-"""torch.compile as an axis: compiling a model, the time that it takes, and whether it worked.
+"""How long torch.compile took to compile a step, and whether it worked.
 
-    with compiler_cache(cell.compile_cache):
-        run = compile_model(workload, "compiled-block", device)
+    compiler = CompilerLog()
+    compiler.warmed_up()                # after the warm-up steps
+    compiler.values(steps)              # compile_seconds, graphs, graph_breaks, recompiles, compiler_fallback
 
 A row says if graphs were compiled again after the warm-up, or if the compiler fell back to eager, because either would
 pass for a missing speedup. It also has the difference between compiled and eager gradients, because a step that leaves
@@ -9,117 +10,22 @@ out work is faster, too. Compile times are those of one thread (`runner.engines.
 importing the compiler takes.
 """
 
-import hashlib
 import math
-import os
 import statistics
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping
 
-import einops
 import torch
 from torch import Tensor
 from torch._dynamo.utils import counters
 
-from runner.errors import Skipped
 from runner.job import Compiled
+from runner.measure.machine.allocations import is_out_of_memory
 from runner.measure.machine.device import Device
-from runner.measure.machine.environment import cpp_compiler
-from runner.measure.memory.allocations import is_out_of_memory
-from runner.measure.timing.timing import Step, Steps, time_step
-from runner.models import transformer
-from runner.models.workload import Workload
-from runner.schema import Backend, CompileCache, Precision
+from runner.measure.steps.step import Step
+from runner.measure.timing.timing import Steps, time_step
 
 #: Gradients of two passes that differ by less are those of the same computation.
 SAME = 1e-3
-#: Modes of torch.compile that record CUDA graphs, where there is CUDA.
-GRAPHED = ("compiled-reduce-overhead", "compiled-max-autotune")
-
-
-def compile_model(workload: Workload, backend: Backend, device: Device, *, precision: Precision) -> Callable[..., Any]:
-    """Returns the model as the backend runs it; compilation itself happens in the first step. Raises Skipped where the
-    backend cannot work."""
-    model: Callable[..., Any] = workload.model
-    if not is_compiled(backend):
-        return model
-    require_compiler()
-    if backend == "compiled-reduce-overhead" and device.type != "cuda":
-        raise Skipped("Mode reduce-overhead is CUDA graphs, which need an NVIDIA GPU.")
-    import torch._inductor.compile_fx  # so that the first step does not count it as compiling
-
-    _take_whole(transformer.WHOLE_FUNCTIONS, precision)
-    if backend == "compiled-block":
-        if not workload.blocks:
-            raise Skipped("No block of this model repeats, so that there is none to compile alone.")
-        for path in workload.blocks:
-            workload.model.get_submodule(path).compile()
-        return model
-    mode = {"compiled": "default"}.get(backend, backend.removeprefix("compiled-"))
-    compiled: Callable[..., Any] = torch.compile(model, mode=mode)
-    return compiled
-
-
-def _take_whole(functions: Iterable[Callable[..., Any]], precision: Precision) -> None:
-    """Makes the compiler take these functions as one node of its graph each, and use graphs in its cache only where
-    the source of the model and the precision are the same.
-
-    PyTorch 2.11 leaves autocast's dtype out of the key: a step in fp16 would run what was compiled for bf16."""
-    from torch._inductor import config
-
-    key = " ".join((_hash_models(), einops.__version__, precision))
-    for function in functions:
-        torch.compiler.allow_in_graph(function)  # type: ignore[no-untyped-call]
-    config.unsafe_marked_cacheable_functions = {
-        f"{function.__module__}.{function.__name__}": key for function in functions
-    }
-
-
-@cache
-def _hash_models() -> str:
-    """Returns a hash of the source that holds the functions."""
-    return hashlib.sha256(Path(transformer.__file__).read_bytes()).hexdigest()
-
-
-def is_compiled(backend: Backend) -> bool:
-    """Returns whether the backend uses torch.compile."""
-    return backend.startswith("compiled")
-
-
-def require_compiler() -> None:
-    """Raises Skipped where nothing can be compiled."""
-    if cpp_compiler() is None:
-        raise Skipped("torch.compile needs a C++ compiler and Python's headers, and this machine has not got both.")
-
-
-@contextmanager
-def compiler_cache(cache: CompileCache) -> Iterator[None]:
-    """Makes the compiler and Triton use this cache; an empty one is deleted afterwards. Must be entered before anything
-    is compiled in this process."""
-    if cache == "shared":
-        yield
-        return
-    with (
-        tempfile.TemporaryDirectory(prefix="stepscope-compiler-", ignore_cleanup_errors=True) as folder,
-        cache_in(Path(folder)),
-    ):
-        yield
-
-
-@contextmanager
-def cache_in(folder: Path) -> Iterator[None]:
-    """Makes the compiler and Triton keep their work in this folder, and use what they find there."""
-    before = dict(os.environ)
-    os.environ |= {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ |= before
 
 
 class CompilerLog:

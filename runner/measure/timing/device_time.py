@@ -17,9 +17,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile, supported_activities
 
 from runner.measure.machine.device import Device
-from runner.measure.profiling.rows import union_ns
-from runner.measure.profiling.trace import DeviceWork, device_work
-from runner.measure.timing.timing import Step
+from runner.measure.machine.device_work import DeviceWork, device_work, union_ns
+from runner.measure.steps.step import Step
 from runner.models.ranges import is_under_nsys
 
 #: What a replayed CUDA graph leaves between two kernels. On an NVIDIA H200 (torch 2.11, CUDA 13.0) the median replay of

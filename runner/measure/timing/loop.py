@@ -20,7 +20,8 @@ from dataclasses import replace
 from typing import Literal
 
 from runner.measure.machine.device import ClockMark, Device
-from runner.measure.timing.timing import Sample, Step, Steps
+from runner.measure.steps.step import Step
+from runner.measure.timing.timing import Sample, Steps
 
 #: A loop takes about this long (s), within these numbers of steps.
 SECONDS = 0.5

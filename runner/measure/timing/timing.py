@@ -23,14 +23,13 @@ import torch
 from runner.analysis import statistics
 from runner.measure.machine.device import ClockMark, Device
 from runner.measure.machine.usage import read_usage, usage_per_step
+from runner.measure.steps.step import Step
 from runner.measure.timing.clocks import UNKNOWN, Clocks
 from runner.models.ranges import is_under_nsys, named_range
 from runner.schema import AttentionCell, Phase, SampleRow, StepCell, StoppedBy, TimingRow
 
 #: Measuring goes on until the 95% interval of the median step is at most this share of the median.
 INTERVAL_SHARE = 0.03
-
-Step = Callable[[Callable[[], None]], None]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,10 +14,11 @@ from dataclasses import replace
 from functools import partial
 
 from runner.measure.machine.device import Device
+from runner.measure.steps.step import Step
 from runner.measure.timing.clocks import UNKNOWN, Clocks
 from runner.measure.timing.device_time import trace_phases
 from runner.measure.timing.loop import StepEnd, time_loop
-from runner.measure.timing.timing import Sample, Step, Steps
+from runner.measure.timing.timing import Sample, Steps
 
 
 def measure_unwaited(

@@ -15,7 +15,8 @@ from runner.job import Job, Measurement
 from runner.measure.machine import precision
 from runner.measure.machine.device import Device
 from runner.measure.numerics.reference import TOLERANCE, reference, relative_error
-from runner.measure.timing.attention import AttentionStep, compute_errors, measure_attention
+from runner.measure.steps.attention import AttentionStep
+from runner.measure.timing.attention import compute_errors, measure_attention
 from runner.models.attention import ATTENTION, naive, unavailable
 from runner.schema import AttentionCell, SavedTensorRow, new_id
 from tests.some import some

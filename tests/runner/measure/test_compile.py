@@ -15,8 +15,8 @@ from torch import Tensor
 
 from runner.errors import Skipped
 from runner.measure.machine.device import Device
+from runner.measure.steps.model import ModelStep
 from runner.measure.timing.compilation import CompilerLog, gradient_error
-from runner.measure.timing.step import ModelStep
 from runner.measure.timing.timing import StepLimits, measure
 from runner.models.transformer import Transformer
 from tests.command import ROOT, TINY, run, tiny
@@ -99,7 +99,7 @@ def test_only_compiled_cells_have_a_cache_and_compile_times(swept: Path) -> None
 
 
 def test_fp16_cannot_be_captured_because_of_its_scaler() -> None:
-    from runner.measure.timing.cuda_graphs import require_capture
+    from runner.measure.steps.cuda_graphs import require_capture
 
     with patch.object(Device, "__init__", lambda self, name: setattr(self, "type", name)):
         device = Device("cuda")

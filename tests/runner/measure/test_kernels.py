@@ -19,7 +19,7 @@ from runner.measure.machine.device import Device
 from runner.measure.profiling.kernels import STEPS, measure_kernels
 from runner.measure.profiling.rows import Key, Sum, kernel_sums
 from runner.measure.profiling.trace import Trace, events_of
-from runner.measure.timing.step import ModelStep
+from runner.measure.steps.model import ModelStep
 from runner.measure.timing.timing import time_step
 from runner.models.ranges import listen_to_ranges, named_range
 from runner.models.transformer import Transformer

@@ -23,7 +23,7 @@ from runner.measure.numerics.errors import (
     run_scaled_pass,
     widen,
 )
-from runner.measure.timing.step import ModelStep
+from runner.measure.steps.model import ModelStep
 from runner.models.transformer import ROPE_BASE
 from runner.schema import DtypeRow, NormalisationRow, NumericsCell, new_id
 from runner.store.queries.numerics import load_accumulations, load_precisions, load_sensitivities

@@ -13,7 +13,8 @@ from runner.errors import Skipped
 from runner.job import Job, Measurement
 from runner.measure.machine import precision
 from runner.measure.machine.device import Device
-from runner.measure.timing.step import ModelStep, measure_step
+from runner.measure.steps.model import ModelStep
+from runner.measure.timing.step import measure_step
 from runner.schema import PHASES, Mode, SampleRow, StepCell, TimingRow, new_id
 from tests.command import tiny
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from runner.measure.machine.device import Device
-from runner.measure.timing.timing import Sample, Step, StepLimits, Steps, measure
+from runner.measure.steps.step import Step
+from runner.measure.timing.timing import Sample, StepLimits, Steps, measure
 from runner.schema import PHASES, Phase, new_id
 
 THREE: tuple[Phase, ...] = ("forward", "loss", "backward")

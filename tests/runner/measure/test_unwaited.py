@@ -16,8 +16,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from runner.measure.machine.device import ClockMark, Device
+from runner.measure.machine.device_work import DeviceWork, device_work
 from runner.measure.machine.usage import read_usage, usage_per_step
-from runner.measure.profiling.trace import DeviceWork, device_work
 from runner.measure.timing import unwaited
 from runner.measure.timing.clocks import UNKNOWN, Clocks
 from runner.measure.timing.device_time import GAP_US, MARKER, phase_times, trace_phases

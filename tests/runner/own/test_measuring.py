@@ -18,7 +18,8 @@ from runner.measure.numerics.errors import measure_numerics
 from runner.measure.own.flops import count_cell
 from runner.measure.own.modules import star_numbers
 from runner.measure.profiling.kernels import measure_kernels
-from runner.measure.timing.step import ModelStep, measure_step, take_gradients
+from runner.measure.steps.model import ModelStep, take_gradients
+from runner.measure.timing.step import measure_step
 from runner.models.blocks import find_blocks
 from runner.schema import Cell, MemoryCell, NumericsCell, ProfileCell, StepCell
 from tests.runner.own.build import LLAMA, MIXTRAL, MLP, NANO, own_file, own_memory, own_step

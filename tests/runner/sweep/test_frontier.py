@@ -13,7 +13,7 @@ from runner.errors import UsageError
 from runner.job import Job
 from runner.measure.machine.device import Device
 from runner.measure.memory.frontier import mask_everything
-from runner.measure.timing.attention import AttentionStep
+from runner.measure.steps.attention import AttentionStep
 from runner.models.attention import causal_blocks
 from runner.schema import AttentionCell, FrontierCell, StepCell, new_id
 from runner.sweep.frontier import make_questions, parse_size

@@ -15,7 +15,7 @@ import torch
 
 from runner.errors import Skipped
 from runner.measure.machine.device import Device
-from runner.measure.timing.timing import Step
+from runner.measure.steps.step import Step
 from runner.models.ranges import named_range
 from runner.schema import PHASES, Mode, Phase, StepCell
 
