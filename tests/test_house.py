@@ -75,9 +75,13 @@ def imported(path: Path) -> tuple[str, ...]:
         if isinstance(node, ast.Import):
             names += [name.name for name in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            whole = node.module.count(".") > 1
-            names += [node.module] if whole else [f"{node.module}.{item.name}" for item in node.names]
+            parts = [f"{node.module}.{item.name}" for item in node.names]
+            names += [part if part.count(".") < 3 or _is_module(part) else node.module for part in parts]
     return tuple(names)
+
+
+def _is_module(name: str) -> bool:
+    return (ROOT / name.replace(".", "/")).with_suffix(".py").exists()
 
 
 def named(path: Path, *modules: str) -> set[str]:
@@ -126,18 +130,20 @@ def test_imports_of_the_pages(path: Path) -> None:
         assert rooms(path, "pages") <= {room, "figures", *shared}
 
 
-def test_imports_between_folders_have_no_cycle() -> None:
-    arrows: dict[str, set[str]] = {}
+@pytest.mark.parametrize("depth", range(1, 4))
+def test_imports_between_folders_and_files_have_no_cycle(depth: int) -> None:
+    """Folders and files that lie in one folder, `depth` folders deep, do not import each other in a circle."""
+    arrows: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
     for path in MODULES:
-        for package in ("runner", "pages"):
-            names = {f"{package}/{room}" for room in rooms(path, package)}
-            arrows.setdefault("/".join(path.parts[:2]).removesuffix(".py"), set()).update(names)
+        start = path.with_suffix("").parts[: depth + 1]
+        names = [tuple(name.split("."))[: depth + 1] for name in imported(path)]
+        arrows.setdefault(start, set()).update(name for name in names if name[:depth] == start[:depth])
     for start in arrows:
-        reached, left = set[str](), list(arrows[start] - {start})
+        reached, left = set[tuple[str, ...]](), list(arrows[start] - {start})
         while left:
             reached.add(room := left.pop())
             left += arrows.get(room, set()) - reached - {room}
-        assert start not in reached, f"{start} imports itself through other folders"
+        assert start not in reached, f"{'/'.join(start)} imports itself through others beside it"
 
 
 #: Functions of Streamlit that show their first argument as Markdown.

@@ -26,9 +26,9 @@ from runner.store.database import default_path
 from runner.store.reference import find_file
 from runner.store.writable import check_writable
 from runner.sweep.frontier import explore
-from runner.sweep.loop import sweep
 from runner.sweep.prepare import Settings, prepare
 from runner.sweep.request import parse_duration, parse_request
+from runner.sweep.start import sweep
 
 #: The width of output to a pipe or a file, in characters.
 PIPED_WIDTH = 160

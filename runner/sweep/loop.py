@@ -1,6 +1,6 @@
 """The loop of a sweep: next cell, fresh process, spool, file. Goes on where it was interrupted.
 
-    code = sweep(Request(), Settings(db=Path("data/results.duckdb")), watcher=PlainLines())
+    code = run_sweep(prepared, settings, engine=engine, watcher=watcher)
 
 A cell is done when its key, device name, torch version and commit agree with a row that ended `ok`, `oom` or `skipped`;
 done cells are not measured again unless `fresh`. The same sweep started again continues its run. Once every cell is
@@ -18,20 +18,17 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
-from runner.engines.engine import Engine, open_engine
+from runner.engines.engine import Engine
 from runner.formats import format_duration
 from runner.job import CeilingJob, Job, Outcome
-from runner.plan.planning import Request
 from runner.results.times import RoundTime, find_bound
 from runner.schema import DONE, Moment, PlanRow, Row, TimingRow, new_id, table_of, utc_now
 from runner.schema.titles import title
 from runner.store import history
 from runner.store.history import MeasuredRound
 from runner.store.spool import Spool
-from runner.store.writable import check_writable
 from runner.sweep.ahead import Ahead, select_reached
-from runner.sweep.machine_lock import lock_machine
-from runner.sweep.prepare import Expected, Prepared, Settings, new_run, prepare
+from runner.sweep.prepare import Expected, Prepared, Settings, new_run
 from runner.sweep.rounds import FurtherRounds
 from runner.sweep.spent import Spent
 from runner.sweep.storing import ingest_all, make_folder, store
@@ -52,22 +49,9 @@ class Watcher(Protocol):
     def ended(self, *, statuses: Mapping[str, int], out_of_budget: int, spent: Spent) -> None: ...
 
 
-def sweep(request: Request, settings: Settings, *, watcher: Watcher) -> int:
-    """Measures the owed cells and returns the exit code: 0 if every cell is done, 1 if some failed or time ran out
-    before the further rounds. Raises StoreError where rows cannot be added, before anything is measured."""
-    check_writable(settings.db)
-    if settings.engine != "local":
-        from runner.sweep.spread import spread  # it runs several of these sweeps
-
-        with open_engine(settings.engine, on=settings.on) as places:
-            return spread(request, settings, places, watcher=watcher)
-    opened = open_engine("local", on=settings.on, compiles=request.may_compile)
-    with opened as (engine,), lock_machine(watcher.waiting):
-        return run_sweep(prepare(request, settings, engine), settings, engine=engine, watcher=watcher)
-
-
 def run_sweep(prepared: Prepared, settings: Settings, *, engine: Engine, watcher: Watcher) -> int:
-    """Measures the owed cells of a prepared sweep in one place and returns the exit code."""
+    """Measures the owed cells of a prepared sweep in one place and returns the exit code: 0 if every cell is done, 1 if
+    some failed or time ran out before the further rounds."""
     with temporary_folder("compiled") as folder:
         return Sweep(prepared, settings, engine=engine, watcher=watcher, folder=folder).run()
 

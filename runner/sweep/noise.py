@@ -22,8 +22,9 @@ from runner.results.times import Clock, Noise, pool_bounds
 from runner.schema import AttentionCell, Bound, Cell, Precision, Row, StepCell, TimingRow
 from runner.schema.sizes import size_named
 from runner.schema.titles import title
-from runner.sweep.loop import Watcher, sweep
+from runner.sweep.loop import Watcher
 from runner.sweep.prepare import Settings
+from runner.sweep.start import sweep
 
 #: How long one cell may be measured in one process (s), and in how many processes. Nine give a kind with one cell 8
 #: degrees of freedom; half of them count, and at most MAX_NOISE_DOF.

@@ -32,7 +32,7 @@ SAME = ("python", "torch", "git_commit")
 
 
 def spread(request: Request, settings: Settings, places: Sequence[Engine], *, watcher: Watcher) -> int:
-    """Measures the owed cells in all places and returns the exit code, as `runner.sweep.loop.sweep` does. Raises
+    """Measures the owed cells in all places and returns the exit code, as `run_sweep` does. Raises
     UsageError where the places differ in what must be the same, and PlaceLost when none is left."""
     with _lock_file(settings.db, watcher), ThreadPoolExecutor(len(places)) as pool:
         machines = list(pool.map(lambda place: place.describe(settings.device), places))

@@ -37,8 +37,8 @@ from runner.plan.repeats import ROUNDS
 from runner.results.times import Clock
 from runner.schema import Attention, AttentionCell, Cell, StepCell
 from runner.schema.sizes import size_named
-from runner.sweep.loop import sweep
 from runner.sweep.prepare import Settings
+from runner.sweep.start import sweep
 from tests.bench.power import MAX_FALSE, REPETITIONS, judge_power, judge_twins
 from tests.bench.processes import (
     CLOCKS,

@@ -37,8 +37,8 @@ from runner.schema.axes import SHAPE
 from runner.schema.own import parse_spec
 from runner.schema.sizes import SIZES, shape_name, size_named
 from runner.store.database import open_reader
-from runner.sweep.loop import sweep
 from runner.sweep.prepare import Settings
+from runner.sweep.start import sweep
 from tests.bench.models import GOAL
 from tests.bench.own import own_cell
 from tests.bench.result import Result

@@ -10,9 +10,9 @@ from runner.engines.local import LocalEngine
 from runner.plan.forecast import CEILING_SECONDS, FAMILIAR_S, Forecast
 from runner.schema import MemoryCell, Row, TimingRow
 from runner.store.queries.progress import load_progress
-from runner.sweep.loop import sweep
 from runner.sweep.prepare import Expected, Prepared, prepare
 from runner.sweep.spent import Spent
+from runner.sweep.start import sweep
 from tests.command import TINY, parsed, rows, tiny
 
 SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "layers": 1, "heads": 2, "vocabulary": 32}
