@@ -38,10 +38,10 @@ _NEVER_NEGATIVE = "ms s µs bytes bytes/s FLOP FLOP/s tokens tokens/s sequences 
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag of `sweep`, which is also a name in its config file and an axis of a grid. It sets a column of one or of
-    several kinds of cells. `{choices}` in `help` stands for the column's choices. An `axis` takes several values, a
-    `limit` takes one number of at least `least`, a `switch` is on or off. Flags are listed in the order of their
-    making."""
+    """A flag of `sweep` (`Flag("lengths", …)` is `--lengths`), which is also a name in its config file and an axis of a
+    grid. It sets a column of one or of several kinds of cells. `{choices}` in `help` stands for the column's choices.
+    An `axis` takes several values, a `limit` takes one number of at least `least`, a `switch` is on or off. Flags are
+    listed in the order of their making."""
 
     name: str
     help: str
