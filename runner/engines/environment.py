@@ -18,10 +18,9 @@ CPU (12 to 16 processes each), and of 7 to 25% where the host bounds steps of an
 `python -m tests.bench.sources`).
 """
 
-import os
-
 import psutil
 
+from runner.allowance import count_cpus
 from runner.experiments import KINDS, TRIAL
 
 #: The cores that are left to the sweep and the system while cells are compiled.
@@ -30,7 +29,7 @@ FREE_CORES = 2
 
 def count_cores() -> int:
     """Returns how many cores this process may use; two hardware threads of one core count once."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    allowed = count_cpus()
     return min(allowed, psutil.cpu_count(logical=False) or allowed)
 
 

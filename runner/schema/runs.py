@@ -31,7 +31,7 @@ class RunRow:
     device: Annotated[str | None, Column("Device", "", "cuda, cpu or mps.")] = None
     device_name: Annotated[str | None, Column("Device name", "", "The GPU's or CPU's own name.")] = None
     device_memory_bytes: Annotated[
-        int | None, Column("Device memory", "bytes", "Memory of the device; of the machine, on a CPU.")
+        int | None, Column("Device memory", "bytes", "Memory of the device; on a CPU, of the machine or its container.")
     ] = None
     compute_capability: Annotated[str | None, Column("Compute capability", "", "NVIDIA's, such as 9.0.")] = None
     driver: Annotated[str | None, Column("Driver", "", "GPU driver version.")] = None
@@ -44,7 +44,10 @@ class RunRow:
         bool | None, Column("Uncommitted changes", "", "Whether that checkout had uncommitted changes.")
     ] = None
     cpu_name: Annotated[str | None, Column("CPU", "", "The processor's name.")] = None
-    cpu_cores: Annotated[int | None, Column("CPU cores", "", "Cores this process may run on.")] = None
+    cpu_cores: Annotated[
+        int | None,
+        Column("CPU cores", "", "Cores this process may run on, as far as its container's quota pays for them."),
+    ] = None
     cpu_flags: Annotated[str | None, Column("CPU flags", "", "The processor's vector and matrix instruction sets.")] = (
         None
     )

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import psutil
 
+from runner.allowance import cpu_quota
+
 #: Others that take more of the machine's CPU time than this disturb a measurement.
 BUSY = 0.05
 #: A host that takes more of a virtual machine's CPU time than this disturbs it.
@@ -26,7 +28,6 @@ SLOWED = 1.25
 #: The work whose pace is measured: this many additions, about 10 ms.
 _ADDITIONS = 250_000
 _CPUS = Path("/sys/devices/system/cpu")
-_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,9 +122,8 @@ def _judge_cores(load: Load) -> list[Disturbance]:
     if allowed < cores:
         seen = f"This process may use {allowed} of the machine's {cores} CPUs; others may use them too."
         found.append(Disturbance(seen=seen, advice="Reserve them, such as with a cpuset of their own."))
-    limit, _, period = (_read(_QUOTA) or "").partition(" ")
-    if limit.isdigit() and period.isdigit():
-        seen = f"The container may use {int(limit) / int(period):g} CPUs' time and is stopped once that is used up."
+    if (quota := cpu_quota()) is not None:
+        seen = f"The container may use {quota:g} CPUs' time and is stopped once that is used up."
         found.append(Disturbance(seen=seen, advice="Give it whole CPUs (a cpuset) in place of a quota."))
     if load.stolen > STOLEN:
         seen = f"The host took {load.stolen:.0%} of the CPU from this virtual machine for others."

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import torch
 
+from runner.allowance import count_cpus, total_memory
 from runner.measure.machine.device import choose
 
 #: The vector and matrix instruction sets that are reported.
@@ -31,22 +32,21 @@ def describe(device: str) -> dict[str, Any]:
     """Returns the machine's columns of `runs` for this device. Raises UsageError for a device that is missing."""
     name = choose(device)
     kind = name.partition(":")[0]
-    memory = psutil.virtual_memory().total
     columns: dict[str, Any] = {
         "host": platform.node(),
         "os": f"{platform.system()} {platform.release()}",
         "device": kind,
         "device_name": cpu_name(),
-        "device_memory_bytes": memory,
+        "device_memory_bytes": total_memory(),
         "torch": str(torch.__version__),  # its own type would import torch wherever it arrives
         "cuda": torch.version.cuda,
         "python": platform.python_version(),
         "stepscope": stepscope_version(),
         **git_state(),
         "cpu_name": cpu_name(),
-        "cpu_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cpu_cores": count_cpus(),
         "cpu_flags": cpu_flags(),
-        "memory_bytes": memory,
+        "memory_bytes": psutil.virtual_memory().total,
         "compiler": cpp_compiler(),
         "allocator": allocator_settings(kind),
         "threads": torch.get_num_threads(),

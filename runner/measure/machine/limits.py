@@ -12,9 +12,9 @@ import resource
 import sys
 from pathlib import Path
 
-import psutil
 import torch
 
+from runner.allowance import free_memory
 from runner.measure.machine.device import Device
 
 _M_MMAP_THRESHOLD = -3  # from malloc.h
@@ -76,8 +76,8 @@ def free_at_once() -> None:
 
 
 def free_bytes() -> int:
-    """Returns 95 % of the memory that the machine has free now."""
-    return int(psutil.virtual_memory().available * 0.95)
+    """Returns 95 % of the memory that this process may still take."""
+    return int(free_memory() * 0.95)
 
 
 def _status_bytes(name: str) -> int | None:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-import psutil
 import torch
 
+from runner.allowance import total_memory
 from runner.analysis.timeline.rows import AboutTimeline, columns_of, timeline_rows
 from runner.job import Job
 from runner.measure.machine.device import Device
@@ -179,6 +179,6 @@ def timeline_details(step: RecordedStep, job: Job, *, device: Device) -> dict[st
         cell_id=job.cell_id,
         origin="cuda-allocator" if cuda else "cpu-profiler",
         title=title(replace(job.cell, timeline=False)),
-        device_bytes=torch.cuda.mem_get_info(device.torch)[1] if cuda else psutil.virtual_memory().total,
+        device_bytes=torch.cuda.mem_get_info(device.torch)[1] if cuda else total_memory(),
     )
     return {**timeline_rows(columns, about)}

@@ -156,9 +156,8 @@ def test_governor_quota_and_shared_cores(tmp_path: Path, monkeypatch: pytest.Mon
         (tmp_path / f"cpu{number}/cpufreq/scaling_governor").write_text("powersave\n")
     (tmp_path / "smt").mkdir()
     (tmp_path / "smt/active").write_text("1\n")
-    (tmp_path / "cpu.max").write_text("150000 100000\n")
     monkeypatch.setattr(disturbances, "_CPUS", tmp_path)
-    monkeypatch.setattr(disturbances, "_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(disturbances, "cpu_quota", lambda: 1.5)
     found = advice(Load(busy=0.0, stolen=0.0))
     assert "frequency-set -g performance" in found["The frequency governor of the CPU is powersave."]
     assert "OMP_NUM_THREADS" in found["Two hardware threads share each core (SMT)."]
