@@ -118,11 +118,15 @@ def format_exponent(number: str) -> str:
     return number.translate(str.maketrans("-.0123456789", "⁻·⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
+#: The ticks of a decade by tenths, fifths and halves, for axes over less than a decade.
+_FINE_TICKS = [tuple(tenth / 10 for tenth in range(10, 100, every)) for every in (1, 2, 5)]
+
+
 def log_ticks(low: float, high: float, *, most: int) -> list[float]:
     """Returns at most `most` round numbers from `low` to `high`, as dense as that allows: 1 2 5, or 1 100 10,000."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks: list[float] = []
-    for steps in ((1, 1.5, 2, 3, 4, 5, 7), (1, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+    for steps in (*_FINE_TICKS, (1, 1.5, 2, 3, 4, 5, 7), (1, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         ticks = [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
         if len(ticks) <= most:
             break

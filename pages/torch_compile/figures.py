@@ -123,7 +123,7 @@ def cost_dots(rows: Sequence[CostDot], *, unit: Unit) -> go.Figure:
     labeled."""
     places = list(dict.fromkeys(row.place for row in rows))
     done = [row for row in rows if math.isfinite(row.value) and row.value > 0]
-    ends = [math.log10(row.value) for row in done] or [0.0]
+    ends = [end for row in done for end in _find_reach_of(row)] or [0.0]
     room = max(max(ends) - min(ends), 0.5)
     span = [min(ends) - room * 0.12, max(ends) + room * 0.3]
     figure = go.Figure()
@@ -154,6 +154,13 @@ def cost_dots(rows: Sequence[CostDot], *, unit: Unit) -> go.Figure:
     figure.update_xaxes(type="log", range=span, title=title, tickvals=ticks, ticktext=[f"{tick:,g}" for tick in ticks])
     label_rows(figure, labels, showgrid=True, gridcolor=FAINTER)
     return figure
+
+
+def _find_reach_of(row: CostDot) -> tuple[float, float]:
+    """Returns how far the interval of a cost reaches, as powers of ten: at most ten times as far as its value, so that
+    one wide interval does not press all values together."""
+    low, high = (row.value if end is None else end for end in (row.low, row.high))
+    return math.log10(max(low, row.value / 10)), math.log10(min(high, row.value * 10))
 
 
 def _draw_marks(figure: go.Figure, rows: Sequence[CostDot], *, places: Sequence[str], unit: Unit) -> None:

@@ -121,7 +121,9 @@ def test_a_single_column_does_not_fill_the_page() -> None:
 def test_a_log_axis_has_as_many_round_ticks_as_fit() -> None:
     assert frame.log_ticks(14, 800, most=5) == pytest.approx([20, 50, 100, 200, 500])
     assert frame.log_ticks(0.8, 150_000, most=4) == pytest.approx([1, 100, 10_000])
-    assert frame.log_ticks(2.1, 3.4, most=6) == pytest.approx([3])
+    assert frame.log_ticks(2.1, 3.4, most=6) == pytest.approx([2.5, 3])
+    assert frame.log_ticks(260, 370, most=6) == pytest.approx([260, 280, 300, 320, 340, 360])
+    assert frame.log_ticks(2.9, 3.1, most=6) == pytest.approx([2.9, 3, 3.1])
 
 
 def test_movers_between_two_powers_of_ten_have_several_ticks() -> None:
