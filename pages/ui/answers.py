@@ -15,12 +15,12 @@ from pages.figures.small import SmallBar
 from pages.ui.frame import Frame
 from pages.ui.marks import describe_host, place_of
 from runner.analysis.compare.host_bound import describe_shares
-from runner.analysis.compare.pairs import Pair, describe_unusual_effort
+from runner.analysis.compare.pairs import Pair, describe_unusual_pairs
 from runner.analysis.compare.speedups import Speedups, host_share
 from runner.analysis.statistics import Ratio
 from runner.formats import at_tokens, format_ms, format_number, format_share
 from runner.results import Clock, Estimate, StepResult, TimedResult
-from runner.schema import Cell, Phase
+from runner.schema import Phase
 
 T = TypeVar("T", bound=TimedResult)
 Compared = Literal["precision", "backend"]
@@ -122,22 +122,9 @@ def explain_no_pair(compared: Speedups[StepResult], *, baseline: str, variant: s
 def remarks(pairs: Sequence[Pair[T]]) -> str:
     """Says what is to be known of some pairs: what is unusual about them, and where the host bounds a side. Begins with
     a space, unless there is nothing to say."""
-    unusual_words = caveat([(pair.base.cell, pair.other.cell) for pair in pairs])
+    unusual_words = describe_unusual_pairs([(pair.base.cell, pair.other.cell) for pair in pairs])
     host = describe_shares([host_share(pair) for pair in pairs])
     return "".join(f" {words}" for words in (unusual_words, host) if words)
-
-
-def caveat(pairs: Sequence[tuple[Cell, Cell]]) -> str:
-    """Says what is unusual about how pairs were measured, and of how many; empty where nothing is."""
-    unusual_words = Counter(
-        words for base, other in pairs if (words := describe_unusual_effort(other) or describe_unusual_effort(base))
-    )
-    return " ".join(
-        f"{words[0].upper()}{words[1:]}: {'all' if count == len(pairs) else f'{count} of'} {len(pairs)} pairs."
-        if len(pairs) > 1
-        else f"{words[0].upper()}{words[1:]}."
-        for words, count in unusual_words.most_common()
-    )
 
 
 def describe_ratio(ratios: Sequence[Ratio]) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from uuid import UUID
 
 from runner.analysis.compare.host_bound import describe_shares
-from runner.analysis.compare.pairs import LeftOut, Pair, describe_unusual_effort
+from runner.analysis.compare.pairs import LeftOut, Pair, describe_unusual_pairs
 from runner.analysis.compare.speedups import Speedups, host_share
 from runner.analysis.compare.verdict_text import TIMED
 from runner.formats import at_tokens, format_count, format_number
@@ -135,13 +135,8 @@ def describe_speedups(compared: Speedups[T], *, baseline: str, variant: str) -> 
         why = f": {reasons.most_common(1)[0][0]}" if reasons else ""
         return f"{baseline} and {variant} cannot be compared{why}."
     host = describe_shares([host_share(pair) for pair in pairs])
-    odd = Counter(
-        words
-        for pair in pairs
-        if (words := describe_unusual_effort(pair.other.cell) or describe_unusual_effort(pair.base.cell))
-    )
-    measured = "".join(f" Measured with {words}: {many} of {len(pairs)}." for words, many in odd.items())
-    return f"{_judge(pairs, baseline=baseline, variant=variant)}{measured}{f' {host}' if host else ''}"
+    unusual = describe_unusual_pairs([(pair.base.cell, pair.other.cell) for pair in pairs])
+    return " ".join(words for words in (_judge(pairs, baseline=baseline, variant=variant), unusual, host) if words)
 
 
 def _judge(pairs: Sequence[Pair[T]], *, baseline: str, variant: str) -> str:

@@ -12,6 +12,7 @@ Limits: an eager cell uses no compiler cache, so it may be paired with a compile
 empty cache is named (`describe_unusual_effort`) wherever such a pair is shown.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
@@ -130,6 +131,23 @@ def describe_unusual_effort(cell: Cell) -> str:
         for column, value in found
         if value is not None
     )
+
+
+def describe_unusual_pairs(pairs: Sequence[tuple[Cell, Cell]]) -> str:
+    """Says how many of these pairs were measured with an unusual effort; empty where none was."""
+    found = Counter(
+        words for base, other in pairs if (words := describe_unusual_effort(other) or describe_unusual_effort(base))
+    )
+    return " ".join(
+        f"{_count_pairs(count, of=len(pairs))} measured with {words.removeprefix('with ')}."
+        for words, count in found.most_common()
+    )
+
+
+def _count_pairs(count: int, *, of: int) -> str:
+    if of == 1:
+        return "The pair was"
+    return f"All {of} pairs were" if count == of else f"{count} of the {of} pairs {'was' if count == 1 else 'were'}"
 
 
 def _find_differing(a: Cell, b: Cell) -> list[Column]:

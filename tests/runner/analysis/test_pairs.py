@@ -19,14 +19,19 @@ from pages.mixed_precision.prices import price_precisions
 from pages.peak_memory.saved import families
 from pages.torch_compile.speedups import load_speedups
 from pages.torch_compile.speedups import ways as ways_of_compiling
-from pages.ui.answers import caveat, speedup_answer
+from pages.ui.answers import speedup_answer
 from pages.ui.frame import Frame
 from pages.ui.grid import places
 from runner.analysis.audit.findings import RowContext
 from runner.analysis.audit.pair_rules import no_effect
 from runner.analysis.compare.best import find_best
 from runner.analysis.compare.counterfactuals import AXES, find_counterfactuals, select_bases
-from runner.analysis.compare.pairs import describe_effort_difference, describe_unusual_effort, match_pair
+from runner.analysis.compare.pairs import (
+    describe_effort_difference,
+    describe_unusual_effort,
+    describe_unusual_pairs,
+    match_pair,
+)
 from runner.analysis.compare.peaks import pairs_of
 from runner.analysis.compare.speedups import compare
 from runner.analysis.compare.verdict import Kind, Side
@@ -118,7 +123,8 @@ def check(path: Path) -> int:
         assert differing(a, b) <= named, (a, b)
         caches = {getattr(cell, "compile_cache", "shared") for cell in (a, b)}
         if caches == {"shared", "empty"}:
-            assert caveat([(a, b)]) == "Compile cache empty.", "every difference that is not compared is named"
+            words = "The pair was measured with compile cache empty."
+            assert describe_unusual_pairs([(a, b)]) == words, "every difference that is not compared is named"
         count += 1
     return count
 
@@ -234,7 +240,9 @@ def test_cells_that_both_lack_warmup_or_a_shared_cache_are_compared(tmp_path: Pa
     asked = Selection(mode="train", settled=False)
     found = compare(load_steps(path, asked), axis="precision", baseline="fp32", variant="bf16")
     words = speedup_answer(found, baseline="fp32", variant="bf16")
-    assert "Warm-up 0 steps: 1 of 2 pairs. Compile cache empty: 1 of 2 pairs." in words
+    assert (
+        "1 of the 2 pairs was measured with warm-up 0 steps. 1 of the 2 pairs was measured with compile cache empty."
+    ) in words
     assert [frame.size_of(pair[0]) for pair in ((COLD, cold), hasty)] == [
         "toy-64 · compile cache empty", "toy-64 · warm-up 0 steps"
     ]  # fmt: skip
