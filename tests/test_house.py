@@ -41,7 +41,7 @@ RUNNER_MAY = {
     "experiments": {"analysis", "errors", "formats", "schema"},
     "engines": {"allowance", "errors", "experiments", "job", "measure", "schema", "temporary"},
     "plan": {"analysis", "errors", "experiments", "schema"},
-    "store": {"analysis", "errors", "experiments", "published", "results", "schema", "temporary"},
+    "store": {"allowance", "analysis", "errors", "experiments", "published", "results", "schema", "temporary"},
     "importers": {"analysis", "errors", "formats", "published", "results", "schema", "store", "visible"},
     "report": {"analysis", "errors", "experiments", "formats", "plan", "results", "schema", "store", "visible"},
     "sweep": {

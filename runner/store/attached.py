@@ -9,7 +9,6 @@ that was cut short is noticed at once, one whose inside was overwritten only whe
 """
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import duckdb
 from duckdb import DuckDBPyConnection
 
+from runner.allowance import count_cpus
 from runner.errors import DatabaseBusy, DatabaseForeign
 from runner.schema import STORED, TABLES, Column, Table, utc_now
 from runner.store.spool import RETRY_S
@@ -26,7 +26,7 @@ from runner.store.spool import RETRY_S
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
-    "threads": min(8, os.cpu_count() or 1),
+    "threads": min(8, count_cpus()),
 }
 
 #: DuckDB's messages when another process, or another connection of this one, has the file open.
