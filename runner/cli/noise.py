@@ -35,7 +35,7 @@ def print_noise(console: Terminal, device: str, machine: Mapping[str, Any]) -> i
     """Measures the noise of a device on this machine and prints it. Stores nothing. Returns the exit code: 0, 1 if
     nothing could be measured, or 130 if interrupted."""
     load = read_load(LOAD_SECONDS)
-    watcher = _Watcher(console)
+    watcher = _NoiseLines(console)
     try:
         pace = measure_pace(PACE_SECONDS)
         repeat_cells(device, kind=machine["device"], watcher=watcher)
@@ -58,7 +58,7 @@ def print_noise(console: Terminal, device: str, machine: Mapping[str, Any]) -> i
     return 0
 
 
-class _Watcher(PlainLines):
+class _NoiseLines(PlainLines):
     """The lines of a sweep without a file that anyone could look at, and every repetition."""
 
     def __init__(self, console: Terminal) -> None:

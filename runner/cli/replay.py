@@ -61,7 +61,7 @@ def replay(console: Terminal, asked: ReplayOptions, *, db: Path) -> int:
         ceilings=False,
         joins=stored.row.run_id,
     )
-    watcher = _Watcher(console, db=db, stored=stored, settings=settings)
+    watcher = _ReplayLines(console, db=db, stored=stored, settings=settings)
     code = sweep(Request(cells=(cell,)), settings, watcher=watcher)
     return code or _print_verdict(console, stored, watcher)
 
@@ -80,7 +80,7 @@ def _ask_before_running(cell: Cell, *, is_sure: bool) -> None:
         )
 
 
-class _Watcher(PlainLines):
+class _ReplayLines(PlainLines):
     """The lines of a sweep. It says what differs from the run of the file, and remembers the new row and its times."""
 
     def __init__(self, console: Terminal, *, db: Path, stored: StoredCell, settings: Settings) -> None:
@@ -114,7 +114,7 @@ def _describe_machine(stored: StoredCell, here: RunRow) -> list[str]:
     return [*warning, describe_differences(found)]
 
 
-def _print_verdict(console: Terminal, stored: StoredCell, watcher: _Watcher) -> int:
+def _print_verdict(console: Terminal, stored: StoredCell, watcher: _ReplayLines) -> int:
     """Prints the medians, the interval and whether the new one lands inside. Returns the exit code."""
     assert watcher.row is not None
     place = "one more round of that run" if watcher.row.run_id == stored.row.run_id else "in a run of its own"

@@ -44,7 +44,7 @@ _MAX_NAMED, _LENGTH = 8, 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Row:
+class _LaunchRow:
     """One line: what ran, in which range ("" for none), how often that range was entered, and the sums."""
 
     name: str
@@ -62,7 +62,7 @@ def load_stats(path: Path) -> TracedProcess:
     """Returns every kernel and copy in the file; of several tables, those that together count everything once.
 
     Raises UsageError for a file without such a table."""
-    rows: dict[str, list[_Row]] = {}
+    rows: dict[str, list[_LaunchRow]] = {}
     tables = load_tables(path)
     for table in tables:
         kind = _kind(table)
@@ -77,7 +77,7 @@ def load_stats(path: Path) -> TracedProcess:
     return _combine(whole, rows.get("ranges", []))
 
 
-def _combine(whole: Mapping[str, Launched], ranges: Sequence[_Row]) -> TracedProcess:
+def _combine(whole: Mapping[str, Launched], ranges: Sequence[_LaunchRow]) -> TracedProcess:
     """Returns the kernels in their ranges, and what is left of the whole in no range. Without other tables in the file
     the whole is what ran within the steps and outside of all ranges."""
     outside = [row for row in ranges if not row.range]
@@ -91,7 +91,7 @@ def _combine(whole: Mapping[str, Launched], ranges: Sequence[_Row]) -> TracedPro
         return TracedProcess(steps=passes, kernels=kernels, overlapping=len({row.range for row in others}) > 1)
     is_part = all(name in whole and sums.calls <= whole[name].calls for name, sums in _sums(others).items())
     kernels = _place(phases if phases or not is_part else others)
-    placed = _sums(_Row(name=name, range="", entered=0, sums=sums) for (_, name), sums in kernels.items())
+    placed = _sums(_LaunchRow(name=name, range="", entered=0, sums=sums) for (_, name), sums in kernels.items())
     for name, sums in whole.items():
         known = placed.get(name, Launched())
         if sums.calls > known.calls:
@@ -100,7 +100,7 @@ def _combine(whole: Mapping[str, Launched], ranges: Sequence[_Row]) -> TracedPro
     return TracedProcess(steps=_count_entered(steps) or passes, kernels=kernels)
 
 
-def _place(rows: Iterable[_Row]) -> Kernels:
+def _place(rows: Iterable[_LaunchRow]) -> Kernels:
     kernels: Kernels = {}
     for row in rows:
         phase = phase_of(row.range)
@@ -109,14 +109,14 @@ def _place(rows: Iterable[_Row]) -> Kernels:
     return kernels
 
 
-def _sums(rows: Iterable[_Row]) -> dict[str, Launched]:
+def _sums(rows: Iterable[_LaunchRow]) -> dict[str, Launched]:
     sums: dict[str, Launched] = {}
     for row in rows:
         sums.setdefault(row.name, Launched()).add(row.sums.duration_ns, calls=row.sums.calls)
     return sums
 
 
-def _count_entered(rows: Iterable[_Row]) -> int | None:
+def _count_entered(rows: Iterable[_LaunchRow]) -> int | None:
     """Returns how often the ranges of these rows were entered in all; None for never."""
     entered: dict[str, int] = {}
     for row in rows:
@@ -131,7 +131,7 @@ def _kind(table: PrintedTable) -> str | None:
     return next((kind for kind, needed in _KINDS.items() if set(needed) <= set(table.headings)), None)
 
 
-def _load_rows(path: Path, table: PrintedTable, kind: str) -> list[_Row]:
+def _load_rows(path: Path, table: PrintedTable, kind: str) -> list[_LaunchRow]:
     """Returns the rows of a table. Raises UsageError for a row that lacks a number or has fewer values than
     headings."""
     total, match = next((at, match) for at, text in enumerate(table.headings) if (match := _TOTAL.fullmatch(text)))
@@ -151,7 +151,7 @@ def _load_rows(path: Path, table: PrintedTable, kind: str) -> list[_Row]:
         inside = clean_name(fields[at[_RANGE]]).removeprefix(":") if kind == "ranges" and _RANGE in at else ""
         entered = _parse_count(path, line, fields[at[_TIMES]] or "0") if inside and _TIMES in at else 0
         kernel = clean_name(fields[at[name]]) or "unnamed kernel"
-        rows.append(_Row(name=kernel, range=inside, entered=entered, sums=sums))
+        rows.append(_LaunchRow(name=kernel, range=inside, entered=entered, sums=sums))
     return rows
 
 

@@ -42,7 +42,7 @@ class KnownNoise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Row:
+class _RepeatedRow:
     run_id: UUID
     machine: str
     device_ms: float | None
@@ -106,14 +106,14 @@ def _load_repeated(reader: duckdb.DuckDBPyConnection, *, chosen: str, **paramete
         key = ", ".join(f"m.{column}" for column in table.key)
         stated = is_stated(table, prefix="s.")
         sql = _ROUNDS.format(table=name, stated=stated, key=key, chosen=chosen)
-        groups: dict[tuple[UUID, Cell], list[_Row]] = {}
-        for row in fetch(reader, sql, parameters, kind=_Row, cell=table.cell):
+        groups: dict[tuple[UUID, Cell], list[_RepeatedRow]] = {}
+        for row in fetch(reader, sql, parameters, kind=_RepeatedRow, cell=table.cell):
             groups.setdefault((row.run_id, row.cell), []).append(row)
         cells += [_gather(name, rows) for rows in groups.values() if len(rows) > 1]
     return cells
 
 
-def _gather(table: str, rows: Sequence[_Row]) -> RepeatedCell:
+def _gather(table: str, rows: Sequence[_RepeatedRow]) -> RepeatedCell:
     first = rows[0]
     return RepeatedCell(
         table=table,
