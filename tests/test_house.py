@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
@@ -185,6 +186,12 @@ def _is_safe(text: ast.expr) -> bool:
 def _is_limit(part: ast.expr) -> bool:
     """Returns whether it is a limit such as `{MAX_ROWS:,}`."""
     return isinstance(part, ast.FormattedValue) and isinstance(part.value, ast.Name) and part.value.id.isupper()
+
+
+def test_no_two_classes_share_a_name() -> None:
+    nodes = (node for path in MODULES for node in ast.walk(parsed(path)))
+    classes = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef))
+    assert [name for name, count in classes.items() if count > 1] == []
 
 
 @pytest.mark.parametrize("path", MODULES, ids=str)
