@@ -11,12 +11,16 @@ import sys
 import time
 from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
+from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
 
 from runner.job import Job, Measurement
 
 KILLED, HUNG, NOT_IMPORTED, STICKY = 101, 102, 103, 104
+#: The context of a cell whose scores take 6 GiB. If `SQUEEZE` names the limit of a control group, that is lowered to
+#: 2 GiB first, which the worker does not know.
+LARGE = 20_000
 _HERE = "tests.faulty"
 _real: list[Callable[[Job, Callable[[str], None]], Measurement]] = []
 
@@ -35,6 +39,8 @@ def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
         importlib.import_module("a_package_that_nobody_has")
     if context == STICKY:
         _break_cuda()
+    if context == LARGE and "SQUEEZE" in os.environ:
+        Path(os.environ["SQUEEZE"]).write_text(str(2 * 2**30))
     return _real[0](job, report)
 
 
