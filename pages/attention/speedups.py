@@ -16,7 +16,7 @@ from pages.attention.answers import place_of, ways
 from pages.attention.scaling import key_columns
 from pages.figures.frame import WORDS
 from pages.figures.speedups import SpeedupDot, speedup_dots
-from pages.ui.answers import describe_ratio, describe_spread, remarks
+from pages.ui.answers import describe_speedup, remarks
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen, rows_of
 from pages.ui.comparison import keep_places
@@ -29,6 +29,7 @@ from pages.ui.sections import draw_heading
 from runner.analysis.compare.pairs import LeftOut, Pair
 from runner.analysis.compare.speedups import Speedups, compare, name_attention
 from runner.analysis.compare.verdict_text import INTERVALS
+from runner.formats import format_count
 from runner.results import AttentionResult
 from runner.schema import TABLES
 from runner.store.queries.attention import load_attention
@@ -140,13 +141,7 @@ def _describe_pairs(
         if reason:
             return f"No cell here can be compared as {baseline} and as {variant}{reason}."
         return f"No cell here was measured both as {baseline} and as {variant}."
-    times, word = describe_ratio(whole)
-    start = f"**{variant}** is **{times}× {word}** than {baseline}, forward and backward {describe_spread(whole)}"
-    rest = remarks(whole)
-    if len(whole) == 1:
-        return f"{start}.{rest}"
-    sure = sum(pair.outcome == "better" for pair in whole)
+    words = describe_speedup(whole, start=f"**{variant}** is", end=f"than {baseline} forward and backward")
     few = sum(pair.low is None for pair in whole)
-    count = f"{'none' if not sure else 'all' if sure == len(whole) else sure} of them {'is' if sure < 2 else 'are'}"
-    doubt = f" ({few} {'has' if few == 1 else 'have'} no interval: measured in too few processes)" if few else ""
-    return f"{start}; {count} significantly faster{doubt}.{rest}"
+    doubt = f" {format_count(few, 'pair')} {'has' if few == 1 else 'have'} no interval: measured in too few processes."
+    return f"{words}{doubt if few and len(whole) > 1 else ''}{remarks(whole)}"

@@ -7,7 +7,7 @@ from statistics import geometric_mean
 from pages.figures.frame import format_error
 from pages.torch_compile.figures import format_steps
 from pages.torch_compile.speedups import CompileSpeedup
-from pages.ui.answers import count_certain, describe_ratio, describe_spread, remarks
+from pages.ui.answers import describe_speedup, remarks
 from pages.ui.frame import Frame
 from runner.analysis.compare.break_even import PaidAfter
 from runner.formats import at_tokens, format_number
@@ -24,11 +24,9 @@ def answer(frame: Frame, items: Sequence[CompileSpeedup]) -> str:
     empty. CUDA graphs, which compile nothing, count where nothing else does."""
     compiled, best = _select_compiled(items), find_best_backend(items)
     ratios = [item.step for item in compiled if item.variant == best]
-    times, word = describe_ratio(ratios)
     slower = sum(item.step.outcome == "worse" for item in compiled)
     most = max(compiled, key=lambda item: item.step.ratio)
-    certain = f"; {count_certain(ratios)}" if len(ratios) > 1 else ""
-    parts = [f"**{best}** makes the step **{times}× {word}** than eager {describe_spread(ratios)}{certain}."]
+    parts = [describe_speedup(ratios, start=f"**{best}** makes the step", end="than eager")]
     text = remarks(ratios).strip()
     parts += [text] if text else []
     if slower:

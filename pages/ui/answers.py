@@ -102,10 +102,19 @@ def speedup_answer(compared: Speedups[StepResult], *, baseline: str, variant: st
     speedups = [speedup for speedup in compared.speedups if speedup.phase == phase]
     if not speedups:
         return "" if compared.speedups else explain_no_pair(compared, baseline=baseline, variant=variant)
-    times, word = describe_ratio(speedups)
-    start = f"**{variant}** makes the {WORDS[phase]} **{times}× {word}** than {baseline}"
-    certain = f"; {count_certain(speedups)}" if len(speedups) > 1 else ""
-    return f"{start} {describe_spread(speedups)}{certain}.{remarks(speedups)}"
+    words = describe_speedup(speedups, start=f"**{variant}** makes the {WORDS[phase]}", end=f"than {baseline}")
+    return f"{words}{remarks(speedups)}"
+
+
+def describe_speedup(ratios: Sequence[Ratio], *, start: str, end: str) -> str:
+    """Says `START 2.10× faster END` over all pairs, with their spread and how many are certain; if none is, that it is
+    undecided."""
+    typical = geometric_mean([found.ratio for found in ratios])
+    times = f"{format_number(typical)}× faster" if typical >= 1 else f"{format_number(1 / typical)}× slower"
+    known = describe_spread(ratios) + (f"; {count_certain(ratios)}" if len(ratios) > 1 else "")
+    if all(ratio.outcome == "same" for ratio in ratios):
+        return f"Whether {start} faster {end} is **undecided**: {times} {known}."
+    return f"{start} **{times}** {end} {known}."
 
 
 def explain_no_pair(compared: Speedups[StepResult], *, baseline: str, variant: str, where: str = "here") -> str:
@@ -125,12 +134,6 @@ def remarks(pairs: Sequence[Pair[T]]) -> str:
     unusual_words = describe_unusual_pairs([(pair.base.cell, pair.other.cell) for pair in pairs])
     host = describe_shares([host_share(pair) for pair in pairs])
     return "".join(f" {words}" for words in (unusual_words, host) if words)
-
-
-def describe_ratio(ratios: Sequence[Ratio]) -> tuple[str, str]:
-    """Returns the typical ratio as a number above 1, and its word: `("2.10", "faster")`."""
-    typical = geometric_mean([found.ratio for found in ratios])
-    return (format_number(typical), "faster") if typical >= 1 else (format_number(1 / typical), "slower")
 
 
 def describe_spread(ratios: Sequence[Ratio]) -> str:
