@@ -51,6 +51,11 @@ def free_memory() -> int:
     return min([psutil.virtual_memory().available, *left])
 
 
+def usable_memory() -> int:
+    """Returns 95 % of the free bytes: what a worker may take by default."""
+    return int(free_memory() * 0.95)
+
+
 def _find_memory_limits() -> list[tuple[Path, int]]:
     """Returns the groups with a limit of memory, and the limits (bytes)."""
     limits = [(group, _read_number(group, "memory.max", "memory.limit_in_bytes")) for group in _find_groups("memory")]

@@ -1,20 +1,13 @@
-"""The rules of the repository: which module imports which, what a column must state, what the documents must name."""
+"""The rules of the repository: what is shown as Markdown, what a column must state, what the documents must name."""
 
 import ast
-import contextlib
-import os
 import subprocess
 import sys
-import tomllib
 from collections import Counter
-from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from runner.cli.lists import columns_markdown
 from runner.experiments import EXPERIMENTS
@@ -24,129 +17,11 @@ from runner.schema.columns import SQL_TYPES
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(path.relative_to(ROOT) for folder in ("runner", "pages") for path in (ROOT / folder).rglob("*.py"))
-OUTSIDE = {"torch", "duckdb", "einops", "numpy", "typer", "rich", "psutil", "pynvml", "ray", "transformers"}
-#: The folders and files of `runner`, each with those that it may import. `cli` may import everything.
-RUNNER_MAY = {
-    "errors": set[str](),
-    "visible": set(),
-    "allowance": set(),
-    "temporary": {"errors"},
-    "formats": set(),
-    "schema": {"errors"},
-    "results": {"schema"},
-    "published": {"errors", "results", "schema", "visible"},
-    "job": {"errors", "schema"},
-    "analysis": {"errors", "formats", "results", "schema"},
-    "models": {"analysis", "errors", "schema"},
-    "measure": {"allowance", "analysis", "errors", "job", "models", "results", "schema"},
-    "experiments": {"analysis", "errors", "formats", "schema"},
-    "engines": {"allowance", "errors", "experiments", "job", "measure", "schema", "temporary"},
-    "plan": {"analysis", "errors", "experiments", "schema"},
-    "store": {"allowance", "analysis", "errors", "experiments", "published", "results", "schema", "temporary"},
-    "importers": {"analysis", "errors", "formats", "published", "results", "schema", "store", "visible"},
-    "report": {"analysis", "errors", "experiments", "formats", "plan", "results", "schema", "store", "visible"},
-    "sweep": {
-        "allowance",
-        "analysis",
-        "engines",
-        "errors",
-        "experiments",
-        "formats",
-        "job",
-        "plan",
-        "results",
-        "schema",
-        "store",
-        "temporary",
-    },
-}
-#: The folders that may import torch, and those of the runner that pages may import.
-WITH_TORCH = {"engines", "measure", "models"}
-PAGES_MAY = {"analysis", "errors", "experiments", "formats", "plan", "report", "results", "schema", "store", "visible"}
 
 
 @cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse((ROOT / path).read_text())
-
-
-@cache
-def imported(path: Path) -> tuple[str, ...]:
-    """Returns the modules that a file names in its import statements, wherever in the file they are."""
-    names: list[str] = []
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.Import):
-            names += [name.name for name in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            parts = [f"{node.module}.{item.name}" for item in node.names]
-            names += [part if part.count(".") < 3 or _is_module(part) else node.module for part in parts]
-    return tuple(names)
-
-
-def _is_module(name: str) -> bool:
-    return (ROOT / name.replace(".", "/")).with_suffix(".py").exists()
-
-
-def named(path: Path, *modules: str) -> set[str]:
-    """Returns those of `modules` that the file imports, as a whole or in part."""
-    return {module for module in modules for name in imported(path) if name == module or name.startswith(f"{module}.")}
-
-
-def rooms(path: Path, package: str) -> set[str]:
-    """Returns the folders and files of `runner` or `pages` that a file imports from."""
-    return {name.split(".")[1] for name in imported(path) if name.startswith(f"{package}.")}
-
-
-@pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] == "runner"], ids=str)
-def test_imports_of_the_runner(path: Path) -> None:
-    room = path.parts[1].removesuffix(".py")
-    foreign = {name.split(".")[0] for name in imported(path)} - set(sys.stdlib_module_names) - {"runner"}
-    assert foreign <= OUTSIDE
-    if room not in ("cli", "__main__"):
-        assert rooms(path, "runner") <= {room, *RUNNER_MAY.get(room, ())}
-    if room not in WITH_TORCH:
-        assert not named(path, "torch")
-    if room in ("schema", "results", "experiments", "plan", "errors", "formats", "visible", "job", "published"):
-        assert not foreign
-    if room == "experiments":
-        files = (ROOT / "runner/experiments").glob("*.py")
-        declared = {f"runner.experiments.{file.stem}" for file in files if "\nEXPERIMENT = " in file.read_text()}
-        assert not named(path, *declared), "an experiment imports no other experiment"
-    if room != "store":
-        assert not named(path, "duckdb"), "SQL belongs in runner/store"
-    if room != "engines":
-        assert not named(path, "ray"), "an engine is a single file"
-
-
-@pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] == "pages"], ids=str)
-def test_imports_of_the_pages(path: Path) -> None:
-    """Pages do not import each other: they share `ui` and `figures`, and only the frame and the export import all."""
-    assert not named(path, "torch", "duckdb")
-    assert rooms(path, "runner") <= PAGES_MAY
-    room = path.parts[1]
-    if room == "figures" or path.stem.endswith("figures") or path.stem == "answers":
-        assert not named(path, "streamlit", "runner.store.database")
-    if room == "figures":
-        assert not named(path, "pandas", "runner.store", "runner.analysis")
-    if len(path.parts) > 2:
-        shared = {"figures": set(), "offline": {"ui", "navigation"}}.get(room, {"ui"})
-        assert rooms(path, "pages") <= {room, "figures", *shared}
-
-
-@pytest.mark.parametrize("depth", range(1, 4))
-def test_imports_between_folders_and_files_have_no_cycle(depth: int) -> None:
-    """Folders and files that lie in one folder, `depth` folders deep, do not import each other in a circle."""
-    arrows: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
-    for path in MODULES:
-        start = path.with_suffix("").parts[: depth + 1]
-        names = [tuple(name.split("."))[: depth + 1] for name in imported(path)]
-        arrows.setdefault(start, set()).update(name for name in names if name[:depth] == start[:depth])
-    for start in arrows:
-        reached, left = set[tuple[str, ...]](), list(arrows[start] - {start})
-        while left:
-            reached.add(room := left.pop())
-            left += arrows.get(room, set()) - reached - {room}
-        assert start not in reached, f"{'/'.join(start)} imports itself through others beside it"
 
 
 #: Functions of Streamlit that show their first argument as Markdown.
@@ -200,55 +75,6 @@ def test_every_file_has_a_docstring_and_a_limited_length(path: Path) -> None:
     assert path.stem not in {"utils", "util", "common", "helpers", "misc"}
     assert len(text.splitlines()) <= 310
     assert not text or ast.get_docstring(parsed(path)), "the docstring of a file says what it is for"
-
-
-@pytest.mark.parametrize("module", ["runner.schema", "runner.experiments", "runner.cli.main", "runner.store.history"])
-def test_reading_rows_and_showing_help_need_no_torch(module: str) -> None:
-    check = f"import sys, {module}; sys.exit('torch' in sys.modules or 'pandas' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", check], cwd=ROOT, check=False).returncode == 0
-
-
-def distributions(requirements: Iterable[str]) -> set[str]:
-    """Returns the installed distributions that these requirements name, and all that those require."""
-    found: set[str] = set()
-    open_ones = [*requirements]
-    while open_ones:
-        one = Requirement(open_ones.pop())
-        name = canonicalize_name(one.name)
-        if name not in found and (one.marker is None or one.marker.evaluate({"extra": ""})):
-            with contextlib.suppress(PackageNotFoundError):
-                open_ones += requires(name) or []
-                found.add(name)
-    return found
-
-
-@pytest.mark.soak
-def test_the_gpu_tests_need_no_more_than_the_runner() -> None:
-    """They are collected without errors if only the requirements of the extra `runner` and of pytest can be
-    imported."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    there = distributions(
-        [*project["dependencies"], *project["optional-dependencies"]["runner"], "pytest", "pytest-timeout"]
-    )
-    refused = [
-        module
-        for module, names in packages_distributions().items()
-        if not there & {canonicalize_name(name) for name in names} and module not in ("runner", "pages", "app")
-    ]
-    assert {"pandas", "playwright", "plotly", "pyarrow", "streamlit", "transformers"} <= {*refused}
-    words = ["--collect-only", "--quiet", "-m", "gpu", "-p", "no:cacheprovider", "-p", "pytest_timeout"]
-    without = f"import sys; sys.modules.update(dict.fromkeys({refused!r}))"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{without}; import pytest; sys.exit(pytest.main({words!r}))"],
-        cwd=ROOT,
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    tests = [path for path in (ROOT / "tests").rglob("test_*.py") if path != Path(__file__)]
-    marked = {path.name for path in tests if "pytest.mark.gpu" in path.read_text()}
-    assert {Path(line.split("::")[0]).name for line in done.stdout.splitlines() if "::" in line} == marked
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))

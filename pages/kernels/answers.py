@@ -40,7 +40,7 @@ def name_traces(traces: Sequence[KernelTrace]) -> dict[str, KernelTrace]:
 def passes(frame: Frame, trace: KernelTrace) -> bool:
     """Returns whether a trace passes the sidebar's filters; imported ones always do, because nothing is known of
     them."""
-    return trace.cell is None or frame.selection.holds(trace.cell.step)
+    return trace.cell is None or frame.selection.holds(trace.cell.step())
 
 
 def rank_trace(trace: KernelTrace) -> tuple[bool, bool, float]:

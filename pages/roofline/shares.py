@@ -33,7 +33,7 @@ def profiles_of(frame: Frame) -> list[Profiled]:
     """Returns the profiled steps that the sidebar's filters leave."""
     loaded = frame.ask(load_profiles, rows_of(frame))
     mode = frame.selection.mode
-    return [one for one in loaded if mode in (None, one.row.mode) and frame.selection.holds(one.row.step)]
+    return [one for one in loaded if mode in (None, one.row.mode) and frame.selection.holds(one.row.step())]
 
 
 def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: DeviceLimits) -> None:
@@ -48,7 +48,7 @@ def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: DeviceLimits
     for profile in profiles:
         roof = limits.roof(profile.row.precision)
         split = shares(profile.row, profile.kernels, ridge=roof.ridge if roof else None)
-        place = place_of(frame, profile.row.step)
+        place = place_of(frame, profile.row.step())
         bars.append(
             BoundBar(
                 place=place,
@@ -68,7 +68,7 @@ def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: DeviceLimits
         f"count as memory-bound, others as unknown. {_describe_host(profiles)}{cut}",
         alt=f"Bars of shares. {words}",
         rows=[
-            {**key_columns(frame, profile.row.step), **_label_shares(bar.shares)}
+            {**key_columns(frame, profile.row.step()), **_label_shares(bar.shares)}
             for profile, bar in zip(profiles, bars, strict=True)
         ],
         cells=[profile.row for profile in profiles],

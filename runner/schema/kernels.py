@@ -1,7 +1,7 @@
 """The breakdown of a step's time: a profiled pass, its traces, and their kernels (operators, on a CPU)."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from runner.schema import axes
 from runner.schema.axes import Model
@@ -28,11 +28,9 @@ class ProfileCell(Model, Cell):
     optimizer: axes.Optimizer = "foreach"
     checkpoint_blocks: axes.Checkpointing = 0
 
-    @property
     def step(self) -> StepCell:
-        """The step that is profiled, as a cell of `steps`."""
-        asked: dict[str, Any] = {name: getattr(self, name) for name in ProfileCell.names()}
-        return StepCell(**asked)
+        """Returns the profiled step as an end-to-end step."""
+        return StepCell(**{name: getattr(self, name) for name in ProfileCell.names()})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from runner.allowance import free_memory
+from runner.allowance import usable_memory
 from runner.analysis.costs.frontier import DeviceMemory, predict_largest, search, trial_cell
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
@@ -124,7 +124,7 @@ def _default_limit(machine: Mapping[str, Any]) -> int:
     """Returns the limit (bytes) where none is given: the GPU's memory or, on a CPU, 95 % of what is free now in whole
     GiB, so that the same question asked again has the same key."""
     if machine["device"] == "cpu":
-        return max(int(free_memory() * 0.95) >> 30, 1) << 30
+        return max(usable_memory() >> 30, 1) << 30
     return int(machine["device_memory_bytes"])
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from runner.allowance import free_memory
+from runner.allowance import usable_memory
 from runner.measure.machine.device import Device
 
 _M_MMAP_THRESHOLD = -3  # from malloc.h
@@ -60,7 +60,7 @@ def _limit_data(limit_bytes: int | None) -> int | None:
     used = _status_bytes("VmData")
     if used is None or sys.platform == "darwin":
         return None
-    free = free_bytes() if limit_bytes is None else limit_bytes
+    free = usable_memory() if limit_bytes is None else limit_bytes
     resource.setrlimit(resource.RLIMIT_DATA, (used + free, resource.RLIM_INFINITY))
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
@@ -73,11 +73,6 @@ def free_at_once() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if sys.platform == "linux" and mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, 2**16)
-
-
-def free_bytes() -> int:
-    """Returns 95 % of the memory that this process may still take."""
-    return int(free_memory() * 0.95)
 
 
 def _status_bytes(name: str) -> int | None:

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from runner.allowance import usable_memory
 from runner.analysis.costs import steps
 from runner.job import Job, Measurement
-from runner.measure.machine import limits, precision
+from runner.measure.machine import precision
 from runner.measure.machine.device import Device
 from runner.measure.numerics import dtypes
 from runner.measure.numerics.dtypes import DTYPES
@@ -106,7 +107,7 @@ def reference_dtype(
     if device.type not in MAX_FP64_FLOPS or steps.step_flops(wide) > MAX_FP64_FLOPS[device.type]:
         return "fp32"
     kind: Literal["cuda", "cpu"] = "cuda" if device.type == "cuda" else "cpu"
-    free = torch.cuda.mem_get_info(device.torch)[0] if kind == "cuda" else limits.free_bytes()
+    free = torch.cuda.mem_get_info(device.torch)[0] if kind == "cuda" else usable_memory()
     needed = PEAKS_HELD * steps.predicted_peak_bytes(wide, device=kind)
     return "fp64" if needed < min(free, limit_bytes or free) else "fp32"
 

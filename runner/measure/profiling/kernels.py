@@ -74,7 +74,7 @@ def _run_passes(cell: ProfileCell, device: Device, *, report: Callable[[str], No
     with the median time."""
     report("build")
     began = time.perf_counter()
-    step = ModelStep(cell.step, device)
+    step = ModelStep(cell.step(), device)
     device.synchronize()
     built, compiler = time.perf_counter(), CompilerLog()
     try:

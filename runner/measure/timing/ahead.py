@@ -48,7 +48,7 @@ def _build(cell: Cell, device: Device) -> tuple[Step, int, Callable[[], None]]:
         return AttentionStep(cell, device), 2, lambda: None
     require_attention(cell, device)
     precision.apply(cell.precision, device)
-    step = ModelStep(cell.step if isinstance(cell, ProfileCell) else cell, device)
+    step = ModelStep(cell.step() if isinstance(cell, ProfileCell) else cell, device)
     return step, len(PHASES[cell.mode]), step.between
 
 

@@ -1,0 +1,66 @@
+"""A sweep in a container that has less memory than the machine: a real control group, where one can be made."""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runner.store.checking import check_file
+from tests import faulty
+from tests.command import ROOT, TINY, rows
+
+pytestmark = pytest.mark.soak
+
+
+@pytest.fixture
+def group_limit() -> Iterator[Path]:
+    """Yields the file that limits the memory of a new control group. Creating one requires root."""
+    for parent, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = Path(parent, f"stepscope-{os.getpid()}")
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        if (group / limit).exists():
+            yield group / limit
+            group.rmdir()
+            return
+        group.rmdir()
+    pytest.skip("no control group can be made here that limits memory")
+
+
+def sweep_within(group_limit: Path, db: Path, *, gib: int, **env: str) -> str:
+    """Sweeps a cell that needs 6 GiB, which the machine has free, between two small ones, in a group that may use this
+    much. Returns what was said of the large one."""
+    group_limit.write_text(str(gib * 2**30))
+    procs = group_limit.parent / "cgroup.procs"
+    words = ("sweep", *TINY, "--contexts", f"8,{faulty.LARGE},16", "--no-ceilings", "--db", str(db))
+    command = (
+        f"echo $$ > {shlex.quote(str(procs))} && exec {shlex.join((sys.executable, '-m', 'tests.faulty', *words))}"
+    )
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, timeout=300
+    )
+    expected = Counter([(8, "ok"), (16, "ok"), (faulty.LARGE, "oom")])
+    found = Counter((row["context"], row["status"]) for row in rows(db, "SELECT context, status FROM steps"))
+    assert found == expected, done.stdout + done.stderr
+    assert check_file(db).problems == ()
+    assert procs.read_text() == "", "no process may be left"
+    (message,) = (row["message"] for row in rows(db, "SELECT message FROM steps WHERE status = 'oom'"))
+    return str(message)
+
+
+def test_a_cell_too_large_for_its_container_says_what_it_asked_for(tmp_path: Path, group_limit: Path) -> None:
+    message = sweep_within(group_limit, tmp_path / "results.duckdb", gib=2)
+    assert f"you tried to allocate {faulty.LARGE**2 * 2 * 4} bytes" in message, "two heads of scores in fp32"
+
+
+def test_the_out_of_memory_killer_ends_only_the_worker(tmp_path: Path, group_limit: Path) -> None:
+    """The limit is lowered after the worker has read it."""
+    message = sweep_within(group_limit, tmp_path / "results.duckdb", gib=8, SQUEEZE=str(group_limit))
+    assert "out-of-memory killer" in message
