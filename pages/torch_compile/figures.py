@@ -149,7 +149,7 @@ def cost_dots(rows: Sequence[CostDot], *, unit: Unit) -> go.Figure:
     row = row_pixels(labels, least=46)
     height = chart_pixels(len(places), row=row, entries=len({dot.kind for dot in done}), squeezed=row)
     figure.update_layout(**layout(height=max(230, height), state=f"cost-{unit}"))
-    ticks = log_ticks(10 ** span[0], 10 ** span[1], most=6)
+    ticks = log_ticks(10 ** span[0], 10 ** span[1], most=6) if done else []
     title = {"s": "Compile time (s, log)", "steps": "Steps (log)"}[unit]
     figure.update_xaxes(type="log", range=span, title=title, tickvals=ticks, ticktext=[f"{tick:,g}" for tick in ticks])
     label_rows(figure, labels, showgrid=True, gridcolor=FAINTER)

@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 from playwright.sync_api import Browser, Page
 
-from pages.torch_compile.figures import CumulatedLine, crossings
+from pages.torch_compile.figures import CostDot, CumulatedLine, cost_dots, crossings
 from pages.ui.answers import describe_spread
 from runner.analysis.compare.break_even import PaidAfter, compute_break_even
 from runner.analysis.statistics import Ratio
@@ -133,3 +133,11 @@ def test_costs_and_steps_are_drawn_and_the_lines_cross_at_the_right_step(page: P
     lines = {trace["name"] for trace in drawn(page, "crossing")}
     assert {"eager", "compiled, cold", "compiled, warm"} <= lines, "the cell with the largest gain is shown first"
     assert texts(page, "crossing") == ["after 1,530 steps", "after 15,300 steps"]
+
+
+def test_the_axis_of_costs_reaches_over_intervals_and_has_no_ticks_without_a_cost() -> None:
+    dot = CostDot(place="toy", backend="compiled", kind="cold", value=100.0, low=50.0, high=1e9)
+    low, high = cost_dots([dot], unit="steps").layout.xaxis.range
+    assert 10 < 10**low < 50, "the interval's end is on it"
+    assert 1_000 < 10**high < 10_000, "a wide interval counts to ten times the value"
+    assert not cost_dots([dataclasses.replace(dot, value=math.inf)], unit="steps").layout.xaxis.tickvals
