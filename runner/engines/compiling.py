@@ -31,12 +31,17 @@ class Worker:
     process: BaseProcess
     pipe: Connection
 
-    def end(self) -> None:
-        """Kills the process and everything it started, if it was started."""
+    def kill(self) -> None:
+        """Kills the process and everything it started, without waiting until its memory is free."""
         if self.process.pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.kill()
+
+    def end(self) -> None:
+        """Kills the process and everything it started, if it was started, and waits until it has ended."""
+        self.kill()
+        if self.process.pid is not None:
             self.process.join()
         self.pipe.close()
 

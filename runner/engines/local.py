@@ -3,7 +3,8 @@
     engine = LocalEngine(); outcome = engine.measure(job, timeout_s=600)
 
 On Linux the processes come from a fork server that has imported torch and never ran an operator or touched CUDA: 0.1 s
-each instead of 1.4 s, with the same step times. On macOS, where forking is not safe, each is spawned.
+each instead of 1.4 s, with the same step times. On macOS, where forking is not safe, each is spawned. In a sweep the
+next process starts, and opens the GPU, while the last one is being ended and its rows are stored.
 """
 
 import contextlib
@@ -14,11 +15,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -42,13 +43,25 @@ _Message = tuple[Any, ...]
 AnyJob = Job | CeilingJob | CompileJob | OwnModelJob | str
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Waiting:
+    """A worker that waits for its job, the file of its output, and what ends the one and removes the other."""
+
+    worker: Worker
+    log: Path
+    until_done: ExitStack
+
+
 class LocalEngine:
     """Fresh processes on this machine, one at a time. With `compiles` and an NVIDIA GPU, the fork server imports the
-    compiler, too."""
+    compiler, too. With `goes_on`, the process of the next cell starts while that of the last one frees its memory, and
+    waits for its job; `end` ends it."""
 
-    def __init__(self, *, compiles: bool = False) -> None:
+    def __init__(self, *, compiles: bool = False, goes_on: bool = False) -> None:
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
+        self.goes_on = goes_on
+        self.next: _Waiting | None = None
         self.context: ForkServerContext | SpawnContext
         if sys.platform == "linux":
             self.context = multiprocessing.get_context("forkserver")
@@ -98,7 +111,7 @@ class LocalEngine:
         if not at_once:
             return {}
         return compile_at_once(
-            jobs, start=self._start, at_once=at_once, room_bytes=room_bytes, timeout_s=timeout_s, beat=beat
+            jobs, start=self._start_compiling, at_once=at_once, room_bytes=room_bytes, timeout_s=timeout_s, beat=beat
         )
 
     def measure(self, job: Job, *, timeout_s: float, beat: Callable[[str], None] = lambda phase: None) -> Outcome:
@@ -128,7 +141,10 @@ class LocalEngine:
         return Outcome(status="crashed", failed_phase=phase, message=f"{message[1]}{f': {text}' if text else '.'}")
 
     def end(self) -> None:
-        """Does nothing: a worker ends with its cell, and the fork server with this process."""
+        """Ends the process that waits for the next cell. The fork server ends with this process."""
+        waiting, self.next = self.next, None
+        if waiting:
+            waiting.until_done.close()
 
     def _start_server(self) -> None:
         """Starts the fork server, if it does not run, with Ctrl-C blocked: it imports torch before it ignores the
@@ -153,19 +169,43 @@ class LocalEngine:
         beat: Callable[[str], None] = lambda phase: None,
     ) -> tuple[_Message | None, str, str]:
         """Returns the worker's last message (None if it ran out of time), its phase, and the last line it printed."""
-        with temporary_folder("worker") as folder:
-            worker = self._start(job, log := folder / "output")
-            try:
-                message, phase = _listen(worker.pipe, worker.process, ends=time.monotonic() + timeout_s, beat=beat)
-            finally:
-                worker.end()
-            return message, phase, _last_line(log)
+        waiting = self._take_next() or self._start_waiting()
+        with waiting.until_done:
+            _give(waiting.worker, job)
+            message, phase = _listen(waiting.worker, ends=time.monotonic() + timeout_s, beat=beat)
+            text = _last_line(waiting.log)
+            if self.goes_on and isinstance(job, Job):
+                waiting.worker.kill()
+                with contextlib.suppress(StepscopeError):  # the next job will say so, when this one's result is kept
+                    self.next = self._start_waiting(device=job.device)
+        return message, phase, text
 
-    def _start(self, job: AnyJob, log: Path) -> Worker:
-        """Starts a worker whose output goes to `log`."""
+    def _take_next(self) -> _Waiting | None:
+        """Returns the process that waits for a job, unless there is none or it has died."""
+        if self.next and not self.next.worker.process.is_alive():
+            self.end()
+        waiting, self.next = self.next, None
+        return waiting
+
+    def _start_waiting(self, *, device: str = "") -> _Waiting:
+        """Starts a worker whose output goes to a temporary file."""
+        with ExitStack() as stack:
+            log = stack.enter_context(temporary_folder("worker")) / "output"
+            worker = self._start(log, device=device)
+            stack.callback(worker.end)
+            return _Waiting(worker=worker, log=log, until_done=stack.pop_all())
+
+    def _start_compiling(self, job: CompileJob, log: Path) -> Worker:
+        """Starts a worker that compiles a cell and whose output goes to `log`."""
+        worker = self._start(log)
+        _give(worker, job)
+        return worker
+
+    def _start(self, log: Path, *, device: str = "") -> Worker:
+        """Starts a worker that waits for a job. It starts using the device at once, if one is named."""
         ours, theirs = self.context.Pipe()
         worker = Worker(
-            process=self.context.Process(target=_work, args=(theirs, job, str(log)), daemon=False), pipe=ours
+            process=self.context.Process(target=_work, args=(theirs, str(log), device), daemon=False), pipe=ours
         )
         try:
             with _uninterrupted():
@@ -185,7 +225,11 @@ def open_places(on: Sequence[str], *, compiles: bool) -> Iterator[Sequence[Local
         raise UsageError(
             f"--on got {', '.join(on)}.", expected="none: this machine is the only place", do="Name --engine ray."
         )
-    yield [LocalEngine(compiles=compiles)]
+    engine = LocalEngine(compiles=compiles, goes_on=True)
+    try:
+        yield [engine]
+    finally:
+        engine.end()
 
 
 @contextlib.contextmanager
@@ -206,18 +250,22 @@ def _uninterrupted() -> Iterator[None]:
             signal.raise_signal(pending[0])
 
 
-def _work(pipe: Connection, job: AnyJob, log: str) -> None:
+def _work(pipe: Connection, log: str, device: str) -> None:
     """Runs in the worker, which alone imports torch: without it the sweep starts a second sooner."""
     from runner.engines.worker import work
 
-    work(pipe, job, log)
+    work(pipe, log, device)
 
 
-def _listen(
-    pipe: Connection, process: BaseProcess, *, ends: float, beat: Callable[[str], None]
-) -> tuple[_Message | None, str]:
+def _give(worker: Worker, job: AnyJob) -> None:
+    """Sends a job. That a worker has died before shows when its answer is awaited."""
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        worker.pipe.send(job)
+
+
+def _listen(worker: Worker, *, ends: float, beat: Callable[[str], None]) -> tuple[_Message | None, str]:
     """Returns the last message and the phase of the process; ("died", reason) for a process that sent none."""
-    phase = "start"
+    pipe, process, phase = worker.pipe, worker.process, "start"
     while (left := ends - time.monotonic()) > 0:
         beat(phase)
         if not wait([pipe], timeout=min(left, BEAT_SECONDS)):

@@ -1,6 +1,6 @@
 """One job in one fresh process, whose every end becomes a message to the sweep.
 
-    Process(target=work, args=(pipe, job))
+    Process(target=work, args=(pipe, log, device)); pipe.send(job)
 
 Messages are tuples: ("doing", phase), then one of ("measured", Measurement), ("described", columns),
 ("ceilings", Ceilings), ("understood", OwnModel), ("compiled", ms, is_cold), ("failed", status, message, values) or
@@ -8,6 +8,7 @@ Messages are tuples: ("doing", phase), then one of ("measured", Measurement), ("
 own group, so that the compilers it starts end with it, and it ends when the sweep does, however the sweep ended.
 """
 
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -20,6 +21,8 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
+import torch
+
 from runner.errors import BadModel, Skipped, StepscopeError
 from runner.experiments import TRIAL, kind_of
 from runner.job import CeilingJob, CompileJob, Job, OwnModelJob, RanOut
@@ -31,10 +34,18 @@ from runner.measure.timing.ahead import run_first_step
 from runner.measure.timing.ceilings import measure_ceilings
 
 
-def work(pipe: Connection, job: Job | CeilingJob | CompileJob | OwnModelJob | str, log: str) -> None:
-    """Measures `job`, or describes the machine where `job` names a device. All output goes to the file `log`."""
+def work(pipe: Connection, log: str, device: str) -> None:
+    """Does the one job that the pipe brings: measures it, or describes the machine where it is the name of a device.
+    All output goes to the file `log`. Until the job comes, gets ready for `device`, if it is a CUDA device."""
     _isolate(log)
     gc.freeze()  # what was imported before is not walked by every collection: 0.1 s each, two or three in a cell
+    if device.startswith("cuda"):
+        with contextlib.suppress(RuntimeError):  # the job says so, if the device cannot be used
+            torch.cuda.synchronize(device)  # starts a CUDA context, without memory of the allocator's
+    try:
+        job: Job | CeilingJob | CompileJob | OwnModelJob | str = pipe.recv()
+    except EOFError:
+        return
     try:
         if isinstance(job, str):
             pipe.send(("described", describe(job)))
