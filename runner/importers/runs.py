@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from runner.schema import RunRow, new_id, utc_now
-from runner.store.spool import Spool
-from runner.store.staging import check_rows
+from runner.store.spool import Spool, to_document
+from runner.store.staging import check_document
 
 #: The longest that the rows wait for readers of the results file (s); after it they stay in the spool for the next
 #: command.
@@ -36,5 +36,6 @@ def new_run(path: Path, label: str | None) -> RunRow:
 def write_run(rows: Mapping[str, Sequence[object]], *, run: RunRow, db: Path, where: Path) -> None:
     """Writes rows by table to the spool of `db`. Raises RowsRefused, naming the file `where`, for rows that break the
     contract; then nothing was written."""
-    check_rows(rows, where=where)
-    Spool(db).write(rows, name=f"import-{run.run_id}")
+    document = to_document(rows)
+    check_document(document, where=where)
+    Spool(db).write_document(document, name=f"import-{run.run_id}")

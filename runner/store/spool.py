@@ -49,10 +49,14 @@ class Spool:
 
         `rows` maps names of stored tables to their rows; `name` names the file, such as the cell's id. Raises OSError
         when the disk is full, and then leaves nothing behind."""
-        assert rows, "a finished cell has rows"
-        assert all(TABLES[table].stored for table in rows), f"not stored tables: {list(rows)}"
+        self.write_document(to_document(rows), name)
+
+    def write_document(self, document: Mapping[str, Sequence[object]], name: str) -> None:
+        """As `write`, for what `to_document` made of the rows."""
+        assert document, "a finished cell has rows"
+        assert all(TABLES[table].stored for table in document), f"not stored tables: {list(document)}"
         assert not name.startswith((".", _PLAN)), f"a name the spool keeps for itself: {name}"
-        self._replace(self.folder / f"{name}.json", rows, durable=True)
+        self._replace(self.folder / f"{name}.json", document, durable=True)
         sync_folder(self.folder)
 
     def files(self) -> list[Path]:
@@ -69,7 +73,7 @@ class Spool:
 
     def write_plan(self, rows: Sequence[object], run_id: UUID) -> None:
         """Replaces the `plan` rows of one sweep. Readers see the old rows or the new ones, never half of them."""
-        self._replace(self._plan(run_id), {"plan": rows}, durable=False)
+        self._replace(self._plan(run_id), to_document({"plan": rows}), durable=False)
 
     def remove_plan(self, run_id: UUID) -> None:
         """Removes the plan of a sweep that has ended."""
@@ -128,8 +132,8 @@ class Spool:
             return [self.folder / name for name in names if name.endswith(".json") and not name.startswith(".")]
         return []
 
-    def _replace(self, target: Path, rows: Mapping[str, Sequence[object]], *, durable: bool) -> None:
-        content = json.dumps(to_document(rows), separators=(",", ":"), allow_nan=False).encode("ascii")
+    def _replace(self, target: Path, document: Mapping[str, Sequence[object]], *, durable: bool) -> None:
+        content = json.dumps(document, separators=(",", ":"), allow_nan=False).encode("ascii")
         self.folder.mkdir(parents=durable, exist_ok=True)
         temporary = target.with_name(f".{target.name}.{os.getpid()}{_TEMPORARY}")
         try:

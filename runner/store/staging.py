@@ -22,7 +22,6 @@ from runner.errors import RowsRefused
 from runner.schema import TABLES, Table
 from runner.store.contract import check
 from runner.store.shared import take_connection
-from runner.store.spool import to_document
 from runner.store.survey import NO_RUNS, select_runs
 
 #: The content of one spool file: rows by table.
@@ -122,10 +121,10 @@ def stage_checked(
     return staged
 
 
-def check_rows(rows: Mapping[str, Sequence[object]], *, where: Path) -> None:
+def check_document(document: Document, *, where: Path) -> None:
     """Raises RowsRefused unless rows that were made from the file `where` keep the contract."""
     with take_connection(None) as taken:
-        drop(taken.con, stage_checked(taken.con, [to_document(rows)], list(TABLES.values()), present={}, where=where))
+        drop(taken.con, stage_checked(taken.con, [document], list(TABLES.values()), present={}, where=where))
 
 
 def drop(con: DuckDBPyConnection, staged: Sequence[Table]) -> None:
