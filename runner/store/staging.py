@@ -4,9 +4,10 @@
     >>> con.execute("SELECT status FROM temp.main.spool_steps").fetchone()
     ('ok',)
 
-Python parses the JSON and binds one list a column; DuckDB casts it to the schema's types. One cell with 1,000 samples
-takes 9 ms, 500 cells with 40 samples 100 ms; DuckDB's own `read_json` needed 10 ms and 1,700 ms. Limits: tables and
-columns beyond the schema are dropped here; `is_newer` tells whether there are any.
+Python parses the JSON and binds a list for each column, or the one text that all its rows share; DuckDB casts it to the
+schema's types. One cell with 1,000 samples takes 9 ms, 500 cells with 40 samples 100 ms; DuckDB's own `read_json`
+needed 10 ms and 1,700 ms. Limits: tables and columns beyond the schema are dropped here; `is_newer` tells whether there
+are any.
 """
 
 import json
@@ -96,13 +97,25 @@ def stage(
                 rows.setdefault(tuple(row.get(name) for name in table.unique), row)
         if not rows:
             continue
-        columns = [[row.get(column.name) for row in rows.values()] for column in table.columns]
-        casts = ", ".join(f"unnest(?::{column.sql_type}[]) AS {column.name}" for column in table.columns)
+        columns = [_shorten([row.get(column.name) for row in rows.values()]) for column in table.columns]
+        casts = ", ".join(
+            f"unnest(?::{column.sql_type}[]) AS {column.name}"
+            if isinstance(values, list)
+            else f"?::{column.sql_type} AS {column.name}"
+            for column, values in zip(table.columns, columns, strict=True)
+        )
         con.execute(f"CREATE OR REPLACE TEMP TABLE spool_{table.name} AS SELECT {casts}", columns)
         if table.name in present:
             _drop_known(con, table, alias)
         staged.append(table)
     return staged
+
+
+def _shorten(values: list[Any]) -> list[Any] | str | None:
+    """Returns the one text of all rows, None where none has a value, otherwise `values`. A list of 100,000 equal ids
+    takes 40 ms to bind, an id none. Equal numbers may be of different types, which DuckDB tells apart."""
+    first = values[0]
+    return first if isinstance(first, str | None) and values.count(first) == len(values) else values
 
 
 def stage_checked(
