@@ -108,7 +108,8 @@ def main() -> None:
     """Reads a pickle from standard input and writes the answer to standard output."""
     limit(os.fstat(sys.stdin.fileno()).st_size)
     gc.disable()  # it would visit millions of new objects again and again, and the process ends soon
-    json.dump(answer(sys.stdin.buffer), sys.stdout, separators=(",", ":"))
+    with open(sys.stdout.fileno(), "w", encoding="ascii") as out:  # buffered, whatever PYTHONUNBUFFERED says
+        json.dump(answer(sys.stdin.buffer), out, separators=(",", ":"))
 
 
 def answer(file: IO[bytes]) -> dict[str, Any]:
