@@ -19,6 +19,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
@@ -219,7 +220,7 @@ def _encode_text(value: str) -> str:
 
 
 _ENCODERS: Mapping[type, Callable[[Any], object]] = {
-    UUID: str,
+    UUID: lru_cache(1000)(str),  # many rows share the ids of their run and cell
     int: _encode_integer,
     float: _encode_float,
     str: _encode_text,

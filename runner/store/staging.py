@@ -57,7 +57,7 @@ def load_document(file: Path) -> Document:
     for rows in document.values():
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise ValueError(f"{file} holds something else than rows")
-        if any(isinstance(value, list | dict) for row in rows for value in row.values()):
+        if not {type(value) for row in rows for value in row.values()}.isdisjoint((list, dict)):
             raise ValueError(f"{file} holds a list where a value belongs")
     return document
 

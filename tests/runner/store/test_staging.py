@@ -1,12 +1,14 @@
-"""A column that holds one value in all rows is staged like any other."""
+"""A column that holds one value in all rows is staged like any other, and lists are no values."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runner.schema import TABLES, new_id
 from runner.store.shared import take_connection
-from runner.store.staging import UNREADABLE, drop, stage
+from runner.store.staging import UNREADABLE, drop, load_document, stage
 
 #: A column of each type.
 COLUMNS = ("run_id", "message", "round", "cell_seconds", "compiler_fallback", "started_at")
@@ -41,3 +43,11 @@ def test_a_value_that_all_rows_share_is_staged_as_beside_others(column: str) -> 
 def test_values_that_only_python_takes_for_equal_stay_apart() -> None:
     for values in ((True, 1), (1, 1.0), (0, False)):
         assert stage_column("message", *values) == stage_column("message", *values, None)[:2]
+
+
+@pytest.mark.parametrize("value", [[], {}, ["ok"], {"message": 1}])
+def test_lists_and_rows_are_no_values(tmp_path: Path, value: object) -> None:
+    file = tmp_path / "cell.json"
+    file.write_text(json.dumps({"runs": [{"label": "ours"}], "steps": [{"message": None}, {"message": value}]}))
+    with pytest.raises(ValueError, match="a list where a value belongs"):
+        load_document(file)
