@@ -41,9 +41,11 @@ class Stacks:
 
     def remember(self, key: Hashable, frames: Callable[[], tuple[Frame, ...]]) -> int | None:
         """Returns the number of a stack that is known by `key`; `frames` is called the first time only."""
-        if key not in self._known:
-            self._known[key] = self._add(frames())
-        return self._known[key]
+        try:
+            return self._known[key]
+        except KeyError:
+            number = self._known[key] = self._add(frames())
+            return number
 
     def _add(self, frames: tuple[Frame, ...]) -> int | None:
         text = "\n".join(f"{strip_folders(file)}:{line} {_cut(name)}" for file, line, name in frames[:MAX_FRAMES])
@@ -69,7 +71,8 @@ def strip_folders(file: str) -> str:
 
 def _cut(text: str) -> str:
     """Returns one line of bounded length, because names in foreign files may be anything."""
-    return "".join(char if char.isprintable() else " " for char in text[-MAX_CHARACTERS:])
+    end = text[-MAX_CHARACTERS:]
+    return end if end.isprintable() else "".join(char if char.isprintable() else " " for char in end)
 
 
 #: The first frames of compiled code in a recording: the recorder and the allocator themselves.
