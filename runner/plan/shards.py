@@ -19,7 +19,7 @@ from runner.experiments import kind_of
 from runner.experiments.experiment import On
 from runner.schema import Cell
 
-#: The columns of a cell's size, if the cell has them. Cells that are equal in all of them are in one share.
+#: The columns of a cell's size, if the cell has them.
 _SIZE = ("model", "d_model", "d_ff", "layers", "heads", "vocabulary", "batch", "context", "seq_len", "d_head")
 #: The machine of no particular speed, by device.
 _ON: Mapping[str, On] = {
@@ -60,7 +60,7 @@ def take_shard(cells: Sequence[Cell], shard: Shard, *, device: str) -> list[Cell
     and none is left for this one."""
     groups: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:
-        groups.setdefault(_size(cell), []).append(cell)
+        groups.setdefault(size_of(cell), []).append(cell)
     on = _ON[device]
     # `fsum` gives the same sum in any order, and equal sums must be equal on every machine.
     seconds = {size: fsum(kind_of(cell).predict(cell, on).seconds for cell in found) for size, found in groups.items()}
@@ -77,8 +77,9 @@ def take_shard(cells: Sequence[Cell], shard: Shard, *, device: str) -> list[Cell
             expected=f"at most {len(groups)} shares",
             do="Cells of one size stay together, so that they are compared on one machine.",
         )
-    return [cell for cell in cells if _size(cell) in mine]
+    return [cell for cell in cells if size_of(cell) in mine]
 
 
-def _size(cell: Cell) -> tuple[object, ...]:
+def size_of(cell: Cell) -> tuple[object, ...]:
+    """Returns the cell's shape, batch and length: cells that are equal in these are compared with each other."""
     return tuple(getattr(cell, name, None) for name in _SIZE)

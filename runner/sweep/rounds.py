@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 
 from runner.analysis.noise import MAX_NOISE_DOF, MIN_CELLS, estimate_noise
 from runner.analysis.statistics import estimate
+from runner.plan.planning import Planned, shuffle
 from runner.plan.repeats import CANARY_SECONDS, MAX_CANARY, MAX_CELL_SECONDS, repeatable_keys, spread
 from runner.results.times import Noise, RoundTime, pool_bounds
 from runner.schema import Bound, table_of
@@ -140,8 +141,8 @@ class FurtherRounds:
             return []
         order = random.Random(f"{self._prepared.machine['host']} {sum(map(len, self._rounds.values()))}")
         canary = self._prepared.cells[0].planned.cell.key
-        keys = [cell.key for cell in order.sample(chosen, len(chosen)) if cell.key != canary]
-        items = [self._repeat(key) for key in keys]
+        planned = [self._repeat(cell.key).planned for cell in chosen if cell.key != canary]
+        items = self._expect(shuffle(planned, order))
         if canary in cells:
             items = self._add_canary(items, canary)
         self._added |= {item.id: item for item in items}
@@ -184,7 +185,9 @@ class FurtherRounds:
         seconds = {item.planned.cell.key: self._seconds(item) for item in items}
         count = min(MAX_CANARY, max(1, int(sum(seconds.values()) // CANARY_SECONDS)))
         repeats = [((number + 1) / count, self._repeat(canary, later=number).planned) for number in range(count)]
-        planned = spread([item.planned for item in items], repeats, seconds)
+        return self._expect(spread([item.planned for item in items], repeats, seconds))
+
+    def _expect(self, planned: Sequence[Planned]) -> list[Expected]:
         return [replace(self._repeatable[one.cell.key], planned=one) for one in planned]
 
     def _is_noisy(self, key: str) -> bool:
