@@ -21,6 +21,7 @@ from duckdb import DuckDBPyConnection
 from runner.errors import DatabaseMissing, StoreError, UsageError
 from runner.store.attached import attach_member, busy_error, connect, foreign_error, format_reason, is_damage
 from runner.store.fleet import list_files
+from runner.store.shared import spilling
 from runner.store.spool import Spool
 from runner.store.survey import Survey, survey
 from runner.store.views import Member, choose_files, make_views
@@ -40,7 +41,7 @@ def open_fleet(
         locked = [file for file in files if held.enter_context(Spool(file).lock("shared", patience_s=patience_s))]
         surveyed, broken = _survey_all(locked, patience_s=patience_s)
         broken |= {file: busy_error(file) for file in files if file not in locked}
-        con = held.enter_context(connect(*surveyed, folder=folder, limits=limits))
+        con = held.enter_context(connect(*surveyed, folder=folder, limits=limits or spilling()))
         members = []
         for number, (file, found) in enumerate(surveyed.items()):
             member = Member(path=file, survey=found.readable(), alias=f"file{number}")

@@ -57,6 +57,15 @@ def hosts(path: Path) -> Counter[str]:
     return Counter(host for (host,) in found)
 
 
+def test_several_files_are_read_within_the_memory_of_one(folder: Path) -> None:
+    """Without a limit the comparison with the reference rows took 430 MB of a server."""
+    limits = []
+    for path in (folder, folder / "node0.duckdb"):
+        with open_reader(path) as con:
+            limits.append(con.execute("SELECT current_setting('memory_limit')").fetchone())
+    assert limits[0] == limits[1]
+
+
 def test_the_files_that_a_path_names(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [folder / f"node{number}.duckdb" for number in range(3)]
     (folder / "waiting.duckdb.spool").mkdir()
