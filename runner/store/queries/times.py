@@ -51,31 +51,34 @@ class _Repeated:
     change_dof: int
 
 
+_PHASES = ", ".join(f"'{phase}'" for phase in get_args(Phase))
+#: Cells have a number and phases are an enum, because ids, keys and names of a million times took 430 MB.
 _REPEATED = f"""
-    WITH measured AS (
-        SELECT run_id, cell_key, cell_id, round
-        FROM {{table}} SEMI JOIN (FROM runs r WHERE {MACHINE} = $machine) USING (run_id)
-        WHERE status = 'ok' QUALIFY count(*) OVER (PARTITION BY run_id, cell_key) > 1),
+    WITH repeated AS (
+        SELECT row_number() OVER () AS cell, run_id, cell_key FROM (
+            SELECT run_id, cell_key FROM {{table}} SEMI JOIN (FROM runs r WHERE {MACHINE} = $machine) USING (run_id)
+            WHERE status = 'ok' GROUP BY run_id, cell_key HAVING count(*) > 1)),
+    measured AS (
+        SELECT cell, cell_id, round FROM {{table}} JOIN repeated USING (run_id, cell_key) WHERE status = 'ok'),
     by_clock AS NOT MATERIALIZED (
-        SELECT m.run_id, m.cell_key, m.cell_id, m.round, t.phase, t.device_ms, unnest($clocks) AS clock,
-            unnest([{", ".join(f"t.{column}" for column in COLUMNS.values())}]) AS ms
+        SELECT m.cell, m.cell_id, m.round, CAST(t.phase AS ENUM ({_PHASES})) AS phase, t.device_ms,
+            unnest($clocks) AS clock, unnest([{", ".join(f"t.{column}" for column in COLUMNS.values())}]) AS ms
         FROM measured m JOIN timings t USING (cell_id)),
     cells AS (
-        SELECT phase, clock, run_id, cell_key, count(*) AS rounds, greatest(var_samp(ln(ms)), $least) AS variance,
+        SELECT phase, clock, cell, count(*) AS rounds, greatest(var_samp(ln(ms)), $least) AS variance,
             max(if(device_ms < $bound * ms, 'host', 'device')) FILTER (device_ms IS NOT NULL) AS bound
-        FROM by_clock WHERE ms > 0 GROUP BY phase, clock, run_id, cell_key HAVING count(*) > 1),
+        FROM by_clock WHERE ms > 0 GROUP BY phase, clock, cell HAVING count(*) > 1),
     repeats AS (
         SELECT phase, clock, bound, rounds, count(*) AS cells, sum(variance) AS variances, sum(ln(variance)) AS logs,
             sum(ln(variance) * ln(variance)) AS log_squares
         FROM cells GROUP BY ALL),
     changes AS (
-        SELECT run_id, cell_key, phase, clock, lag(round) OVER cell AS before, round AS after,
-            ln(ms) - lag(ln(ms)) OVER cell AS change
-        FROM by_clock WHERE ms > 0
-        WINDOW cell AS (PARTITION BY phase, clock, run_id, cell_key ORDER BY round, cell_id)),
+        SELECT cell, phase, clock, lag(round) OVER rounds AS before, round AS after,
+            ln(ms) - lag(ln(ms)) OVER rounds AS change
+        FROM by_clock WHERE ms > 0 WINDOW rounds AS (PARTITION BY phase, clock, cell ORDER BY round, cell_id)),
     shared AS (
         SELECT phase, clock, bound, count(*) - 1 AS dof, var_samp(change) AS variance
-        FROM changes JOIN cells USING (phase, clock, run_id, cell_key)
+        FROM changes JOIN cells USING (phase, clock, cell) JOIN repeated USING (cell)
         WHERE change IS NOT NULL GROUP BY phase, clock, bound, run_id, before, after HAVING count(*) > 1),
     left_over AS (
         SELECT phase, clock, bound, sum(dof * variance) AS change_squares, CAST(sum(dof) AS BIGINT) AS change_dof
