@@ -15,10 +15,13 @@ import os
 import secrets
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
+import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner.store.attached import CONFIG, connect, quote
@@ -27,16 +30,22 @@ from runner.store.spool import Spool
 KEPT = 4
 #: The memory (MB) of a connection for each of its threads. A quarter of it was too little to read a million cells.
 THREAD_MB = 128
+T = TypeVar("T")
+
+#: The part of its memory that a reader takes.
+_share: ContextVar[float] = ContextVar("_share", default=1.0)
 
 
 @dataclass(kw_only=True, eq=False)
 class Taken:
     """A connection that can open `files`, its views by table, as SQL, and the state of the file that they show; None as
-    long as it has none. `folder` and `limits` are as in `connect`; without limits it has those of `spilling`."""
+    long as it has none. `folder` and `limits` are as in `connect`; without limits it has those of `spilling`, with
+    `share` of a reader's memory."""
 
     files: tuple[Path, ...]
     folder: Path | None = None
     limits: Sequence[str] = ()
+    share: float = field(default_factory=lambda: _share.get())
     con: DuckDBPyConnection = field(init=False)
     opened: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     views: dict[str, str] = field(default_factory=dict)
@@ -53,16 +62,32 @@ class Taken:
 
 
 def spilling() -> Sequence[str]:
-    """Returns the settings of a connection that takes THREAD_MB for each thread, and more in a folder of its own, which
-    DuckDB makes when it needs it, and removes; none where there is no temporary folder."""
+    """Returns the settings of a connection that takes THREAD_MB for each thread, or half of it (`read_sparingly`), and
+    more in a folder of its own, which DuckDB makes when it needs it, and removes; none where there is no temporary
+    folder."""
     try:
         folder = Path(tempfile.gettempdir(), f"stepscope-spill-{os.getpid()}-{secrets.token_hex(4)}")
     except OSError:
         return ()
-    memory = THREAD_MB * int(str(CONFIG["threads"]))
-    return f"SET memory_limit = '{memory}MB'", f"SET temp_directory = {quote(str(folder))}"
+    memory = THREAD_MB * int(str(CONFIG["threads"])) * _share.get()
+    return f"SET memory_limit = '{memory:.0f}MB'", f"SET temp_directory = {quote(str(folder))}"
 
 
+def read_sparingly(path: Path, read: Callable[[], T]) -> T:
+    """Returns what `read` returns. Its readers have half of their memory until that is too little for this file."""
+    if path not in _needy:
+        token = _share.set(0.5)
+        try:
+            return read()
+        except duckdb.OutOfMemoryException:
+            _needy.add(path)
+        finally:
+            _share.reset(token)
+    return read()
+
+
+#: The files that are not read within half of the memory.
+_needy: set[Path] = set()
 #: The one that has not been used for longest comes first.
 _idle: list[Taken] = []
 _lock = threading.Lock()
@@ -91,7 +116,9 @@ def take_connection(path: Path | None) -> Iterator[Taken]:
 def _find(files: tuple[Path, ...]) -> Taken | None:
     with _lock:
         # The one that was used last has views of the latest rows.
-        place = next((place for place in reversed(range(len(_idle))) if _idle[place].files == files), None)
+        asked = (files, _share.get())
+        places = reversed(range(len(_idle)))
+        place = next((place for place in places if (_idle[place].files, _idle[place].share) == asked), None)
         return None if place is None else _idle.pop(place)
 
 

@@ -15,6 +15,7 @@ from runner.report.report import load_report
 from runner.report.rows import Scope
 from runner.schema import PlanRow
 from runner.store import shared
+from runner.store.attached import CONFIG
 from runner.store.database import ingest, open_reader
 from runner.store.spool import Spool
 from tests.command import PATIENCE_S, ROOT
@@ -52,6 +53,27 @@ def test_only_the_last_few_stay_open(tmp_path: Path) -> None:
         read(tmp_path / f"{number}.duckdb", STEPS)
     assert len(shared._idle) == shared.KEPT
     assert shared._idle[-1].files[0] == tmp_path / f"{shared.KEPT + 1}.duckdb"
+
+
+def test_a_reader_has_half_of_its_memory_until_that_is_too_little(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared.close_all()
+    monkeypatch.setattr(shared, "_needy", set())
+    monkeypatch.setattr(shared, "THREAD_MB", 1024)
+    monkeypatch.setitem(CONFIG, "threads", 2)
+    limits = []
+
+    def ask() -> str:
+        with open_reader(db) as con:
+            limits.extend(con.execute("SELECT current_setting('memory_limit')").fetchall())
+            if len(limits) == 2:
+                raise duckdb.OutOfMemoryException
+        return "read"
+
+    half, whole = ("976.5 MiB",), ("1.9 GiB",)
+    assert [shared.read_sparingly(db, ask) for _ in range(3)] == ["read"] * 3
+    assert limits == [half, half, whole, whole]
+    assert ask() == "read"
+    assert limits[-1] == whole
 
 
 def test_a_link_that_leads_elsewhere_is_followed(db: Path, tmp_path: Path) -> None:
