@@ -205,7 +205,10 @@ def open_reader(
     DatabaseMissing when there is neither file nor spool, DatabaseForeign when the file is not one to read, and
     DatabaseDamaged in a query of a damaged table, unless damaged ones are to be `empty`. Of several see `members`."""
     if is_fleet(Path(db_path)):
-        with open_fleet(Path(db_path), patience_s=READER_PATIENCE_S, folder=folder, limits=limits) as con:
+        with (
+            take_turn(map(Spool, list_files(Path(db_path))), patience_s=READER_PATIENCE_S),
+            open_fleet(Path(db_path), patience_s=READER_PATIENCE_S, folder=folder, limits=limits) as con,
+        ):
             mark_state(con, fingerprint(db_path))
             yield con
         return
@@ -214,7 +217,7 @@ def open_reader(
         raise _missing_error(path)
     # Nothing can leave the spool while its lock is shared, so no row is missed between the file and the spool.
     with (
-        take_turn(spool, patience_s=READER_PATIENCE_S),
+        take_turn([spool], patience_s=READER_PATIENCE_S),
         _take(path, folder=folder, limits=limits) as taken,
         spool.lock("shared", patience_s=READER_PATIENCE_S) as locked,
     ):

@@ -1,7 +1,7 @@
 """Makes readers leave gaps for a sweep, which can move cells into the file only while nobody reads, and tries to after
 each cell.
 
-    with take_turn(spool, patience_s=2.0): ...  # every reader of the file
+    with take_turn([spool], patience_s=2.0): ...  # every reader of the file, or of several
 
 In one process AT_ONCE threads read at a time; the others wait without holding anything, so that each read is shorter.
 Where cells still wait in the spool, readers wait until those are in the file, because each reader reads the spool.
@@ -10,7 +10,7 @@ Where cells still wait in the spool, readers wait until those are in the file, b
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -27,14 +27,15 @@ _in_vain_until: dict[Path, float] = {}
 
 
 @contextlib.contextmanager
-def take_turn(spool: Spool, *, patience_s: float) -> Iterator[None]:
-    """Waits until it is this reader's turn, and then up to `patience_s` for a sweep that is behind. A reader within a
-    reader has its turn already."""
+def take_turn(spools: Iterable[Spool], *, patience_s: float) -> Iterator[None]:
+    """Waits until it is this reader's turn, and then up to `patience_s` for each sweep that is behind. A reader within
+    a reader has its turn already."""
     if _has_turn.get():
         yield
         return
     with _free:
-        _give_way(spool, patience_s)
+        for spool in spools:
+            _give_way(spool, patience_s)
         token, reader = _has_turn.set(True), object()
         _reading.add(reader)
         try:

@@ -44,7 +44,7 @@ def test_a_reader_waits_for_a_sweep_that_is_behind(spool: Spool, tmp_path: Path,
 
     def read() -> Iterator[None]:
         began.set()
-        with take_turn(spool, patience_s=PATIENCE_S), open_reader(path) as reader:
+        with take_turn([spool], patience_s=PATIENCE_S), open_reader(path) as reader:
             counted.append(len(spool.files()))
             counted.append(len(reader.execute("SELECT cell_id FROM steps").fetchall()))
         yield
@@ -62,24 +62,27 @@ def test_a_reader_waits_for_a_sweep_that_is_behind(spool: Spool, tmp_path: Path,
 
 def test_a_reader_does_not_wait_again_after_waiting_in_vain(spool: Spool, active: None) -> None:
     """Nobody ingests the cells, as when another program has the file open."""
-    with take_turn(spool, patience_s=0.05):
+    with take_turn([spool], patience_s=0.05):
         assert spool.folder in turns._in_vain_until
-    with take_turn(spool, patience_s=PATIENCE_S):
+    with take_turn([spool], patience_s=PATIENCE_S):
         assert spool.is_behind(), "it must not wait for a minute"
 
 
 def test_nobody_waits_for_the_spool_of_an_ended_sweep(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runner.store.spool.ACTIVE_S", -1.0)
-    with take_turn(spool, patience_s=PATIENCE_S):
+    with take_turn([spool], patience_s=PATIENCE_S):
         assert spool.folder not in turns._in_vain_until
 
 
-def test_few_read_at_once_and_nested_readers_count_once(tmp_path: Path) -> None:
-    spool, enough, end = Spool(tmp_path / "r.duckdb"), threading.Barrier(AT_ONCE + 1), threading.Event()
+@pytest.mark.parametrize("path", ["0.duckdb", "."], ids=["a file", "a folder"])
+def test_few_read_at_once_and_nested_readers_count_once(tmp_path: Path, path: str) -> None:
+    for number in range(2):
+        rows.store(tmp_path / f"{number}.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])
+    enough, end = threading.Barrier(AT_ONCE + 1), threading.Event()
     reading, most = set[int](), list[int]()
 
     def read() -> Iterator[None]:
-        with take_turn(spool, patience_s=PATIENCE_S), take_turn(spool, patience_s=PATIENCE_S):
+        with open_reader(tmp_path / path), open_reader(tmp_path / path):
             reading.add(threading.get_ident())
             most.append(len(reading))
             if not end.is_set():
@@ -90,6 +93,7 @@ def test_few_read_at_once_and_nested_readers_count_once(tmp_path: Path) -> None:
 
     readers = [in_thread(read()) for _ in range(AT_ONCE + 3)]
     enough.wait()
+    assert len(turns._reading) == AT_ONCE
     end.set()
     for reader in readers:
         reader.join()
