@@ -120,6 +120,46 @@ class Llama(nn.Module):
         return torch.as_tensor(self.inner(tokens).logits)
 
 
+class Torchtune(nn.Module):
+    """Layers of torchtune with the modules that its Llama 3 has, in the cell's shape; returns its logits."""
+
+    def __init__(self, cell: StepCell) -> None:
+        super().__init__()
+        from torchtune import modules  # not one of our dependencies
+
+        width, inner, heads = cell.shape.d_model, cell.shape.d_ff, cell.shape.heads
+
+        def linear(inputs: int, outputs: int) -> nn.Module:
+            return nn.Linear(inputs, outputs, bias=False)
+
+        def layer() -> nn.Module:
+            attention = modules.MultiHeadAttention(
+                embed_dim=width,
+                num_heads=heads,
+                num_kv_heads=heads,
+                head_dim=width // heads,
+                **{name: linear(width, width) for name in ("q_proj", "k_proj", "v_proj", "output_proj")},
+                pos_embeddings=modules.RotaryPositionalEmbeddings(width // heads, max_seq_len=cell.context),
+                max_seq_len=cell.context,
+            )
+            mlp = modules.FeedForward(
+                gate_proj=linear(width, inner), down_proj=linear(inner, width), up_proj=linear(width, inner)
+            )
+            norms = {name: modules.RMSNorm(width) for name in ("sa_norm", "mlp_norm")}
+            found: nn.Module = modules.TransformerSelfAttentionLayer(attention, mlp, **norms)
+            return found
+
+        self.tokens = nn.Embedding(cell.shape.vocabulary, width)
+        self.blocks = nn.ModuleList(layer() for _ in range(cell.shape.layers))
+        self.norm, self.head = modules.RMSNorm(width), linear(width, cell.shape.vocabulary)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.tokens(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return torch.as_tensor(self.head(self.norm(x)))
+
+
 def ours(cell: StepCell) -> nn.Module:
     return Transformer(cell, device="cpu")
 

@@ -6,9 +6,10 @@
 
 One real sweep measures training steps in one round: our Transformer as one would first write it (fp32, naive attention,
 eager), and with every setting on (bf16, fused attention, fused AdamW, compiled); with the same settings, own models
-from `tests/own/same_shape.py`: nanoGPT's style, and transformers' Llama as it is and without the mask that it makes
-under the compiler. A model that cannot be built here is left out with the reason. A ratio is to ours with the same
-backend, of the baseline to ours with the last one; above 1 ours is faster. Run it in the repository's root.
+from `tests/own/same_shape.py`: nanoGPT's style, transformers' Llama as it is and without the mask that it makes under
+the compiler, and torchtune's layers. A model that cannot be built here is left out with the reason. A ratio is to ours
+with the same backend, of the baseline to ours with the last one; above 1 ours is faster. Run it in the repository's
+root. torchtune is none of our dependencies, and 0.6.1 needs torchao 0.13 (0.18 has no NF4Tensor).
 Limits: one process a cell, so that ratios have no interval; on a CPU, which has no loop of steps that nobody waits for,
 the step waited for takes its place. Of a cell that a file has several times, the latest counts.
 """
@@ -44,7 +45,7 @@ from tests.bench.own import own_cell
 from tests.bench.result import Result
 
 SOURCE = "tests/own/same_shape.py"
-OTHERS = "nano,llama,llama_causal"
+OTHERS = "nano,llama,llama_causal,torchtune"
 #: The options of the source's functions, in the order of a shape's numbers.
 OPTIONS = ("width", "inner", "layers", "heads", "vocabulary")
 SIZES_MEASURED, CONTEXTS, SECONDS, LABEL = "small,large,xl@2026", "512", 420.0, "speed"

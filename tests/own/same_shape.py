@@ -1,4 +1,5 @@
-"""Models of the same shape as Stepscope's Transformer, as own models: nanoGPT's style, and transformers' Llama.
+"""Models of the same shape as Stepscope's Transformer, as own models: nanoGPT's style, transformers' Llama,
+and layers of torchtune, where it is installed.
 
     python -m runner model check tests/own/same_shape.py:llama,width=768,inner=3072,layers=12,heads=12
 
@@ -12,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from runner.schema import StepCell
-from tests.bench.models import Llama, NanoGPT
+from tests.bench.models import Llama, NanoGPT, Torchtune
 
 
 class Causal(nn.Module):
@@ -47,6 +48,10 @@ def llama(want):
 
 def llama_causal(want):
     return Causal(Llama(read_shape(want))), *make_data(want)
+
+
+def torchtune(want):
+    return Torchtune(read_shape(want)), *make_data(want)
 
 
 def read_shape(want):
