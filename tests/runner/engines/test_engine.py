@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -15,8 +14,8 @@ import psutil
 import pytest
 
 from runner.engines.environment import count_cores
-from runner.engines.local import LocalEngine, open_places
-from runner.errors import StepscopeError, UsageError
+from runner.engines.local import LocalEngine
+from runner.errors import UsageError
 from runner.job import Job, Outcome
 from runner.schema import RunRow, StepCell, new_id
 from tests.command import TINY, awaited, ended, family, gone, rows, run_apart, start, tiny, workers
@@ -68,44 +67,6 @@ def test_each_cell_has_its_own_process(engine: LocalEngine) -> None:
     for _ in range(3):
         measure(engine, tiny(), beat=lambda doing: seen.update(child.pid for child in below()))
     assert len(seen) == 3
-
-
-@pytest.fixture
-def sweeping(engine: LocalEngine) -> Iterator[LocalEngine]:
-    """Yields an engine as a sweep has it. Its environment is restored with that of `engine`."""
-    with open_places([], compiles=False) as (place,):
-        yield place
-
-
-def test_the_process_of_the_next_cell_starts_as_the_last_one_ends(sweeping: LocalEngine) -> None:
-    assert measure(sweeping, tiny()).status == "ok"
-    (waiting,) = below()
-    seen: set[int] = set()
-    assert measure(sweeping, tiny(), beat=lambda doing: seen.update(child.pid for child in below())).status == "ok"
-    assert seen == {waiting.pid}, "one process at a time, which had started before"
-    assert waiting.pid not in {child.pid for child in below()}, "a process measures one cell"
-    sweeping.end()
-    assert gone(below())
-
-
-def test_a_process_that_dies_while_it_waits_costs_no_cell(sweeping: LocalEngine) -> None:
-    assert measure(sweeping, tiny()).status == "ok"
-    (waiting,) = below()
-    waiting.kill()
-    assert gone([waiting])
-    assert measure(sweeping, tiny()).status == "ok"
-
-
-def test_a_result_is_kept_where_the_next_process_cannot_start(
-    sweeping: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def lose_the_temporary_folder(doing: str) -> None:
-        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-
-    assert measure(sweeping, tiny(), beat=lose_the_temporary_folder).status == "ok"
-    assert not below()
-    with pytest.raises(StepscopeError, match="temporary folder"):
-        measure(sweeping, tiny())
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
