@@ -87,9 +87,10 @@ def shuffle(cells: Sequence[Planned], order: random.Random) -> list[Planned]:
     """Returns the cells of a round in random order, but those that are compared with each other one after the other:
     those of one kind, size and mode. What slows a machine down for some seconds then slows both sides.
 
-    By how much a cell was off its own median correlated with the next cell at 0.43, with those two to eight cells later
-    at 0.20 (`python -m tests.bench noise`, means of six recordings on CPUs with busy neighbors). A ratio of neighbors
-    then needs about a quarter fewer rounds. Such blocks are R. A. Fisher's (The Design of Experiments, 1935)."""
+    By how much a step was off its own median correlated with the next step at 0.43, with those two to eight steps later
+    at 0.20, so that the variance of a ratio of neighbors was 0.52 to 0.89 of that of others (`python -m tests.bench
+    noise`, six recordings on CPUs with busy neighbors). Such blocks are R. A. Fisher's (The Design of Experiments,
+    1935)."""
     blocks: dict[tuple[object, ...], list[Planned]] = {}
     for item in order.sample(cells, len(cells)):
         key = (type(item.cell), getattr(item.cell, "mode", None), size_of(item.cell))

@@ -1,11 +1,13 @@
 """What does a cell cost beyond building, warming up and measuring? Measured in a real sweep, from start to start.
 
     python -m tests.bench.cell
+    python -m tests.bench.cell --device cuda
 
 The cost includes starting the worker, sending the result, the spool, the ingest and the plan. Limits: nobody reads the
 file at the same time (tests.bench.store has readers), and the cells are small.
 """
 
+import argparse
 import itertools
 import statistics
 import subprocess
@@ -39,23 +41,23 @@ WORDS = (
     "2",
     "--max-seconds",
     "0.1",
-    "--device",
-    "cpu",
 )
 CELLS = 24
 GOAL_S = 0.3
 
 
-def run() -> list[Result]:
+def run(device: str = "cpu") -> list[Result]:
     with tempfile.TemporaryDirectory() as folder:
         db = Path(folder, "results.duckdb")
         subprocess.run(
-            [sys.executable, "-m", "runner", "sweep", *WORDS, "--db", str(db)], check=True, stdout=subprocess.PIPE
+            [sys.executable, "-m", "runner", "sweep", *WORDS, "--device", device, "--db", str(db)],
+            check=True,
+            stdout=subprocess.PIPE,
         )
         with open_reader(db) as connection:
             rows = connection.execute(
-                "SELECT started_at, build_seconds + warmup_seconds + measure_seconds FROM steps WHERE status = 'ok' "
-                "ORDER BY cell_id"
+                "SELECT started_at, build_seconds + warmup_seconds + measure_seconds + coalesce(unwaited_seconds, 0) "
+                "FROM steps WHERE status = 'ok' ORDER BY cell_id"
             ).fetchall()
     assert len(rows) == CELLS, f"{len(rows)} cells of {CELLS}"
     costs = [(after - began).total_seconds() - useful for (began, useful), (after, _) in itertools.pairwise(rows)]
@@ -65,11 +67,13 @@ def run() -> list[Result]:
             name="a cell beyond its work, median",
             figure=f"{median:.3f} s of {len(costs)} cells (longest {max(costs):.3f} s)",
             goal=f"at most {GOAL_S} s on a CPU",
-            met=median <= GOAL_S,
+            met=median <= GOAL_S if device == "cpu" else None,
         )
     ]
 
 
 if __name__ == "__main__":
-    for result in run():
+    parser = argparse.ArgumentParser(description="What a cell costs beyond its work.")
+    parser.add_argument("--device", default="cpu", help="where the cells run")
+    for result in run(**vars(parser.parse_args())):
         print(result)

@@ -9,7 +9,7 @@ eager), and with every setting on (bf16, fused attention, fused AdamW, compiled)
 from `tests/own/same_shape.py`: nanoGPT's style, transformers' Llama as it is and without the mask that it makes under
 the compiler, and torchtune's layers. A model that cannot be built here is left out with the reason. A ratio is to ours
 with the same backend, of the baseline to ours with the last one; above 1 ours is faster. Run it in the repository's
-root. torchtune is none of our dependencies, and 0.6.1 needs torchao 0.13 (0.18 has no NF4Tensor).
+root. torchtune is none of our dependencies; its release 0.6.1 needs torchao 0.13.
 Limits: one process a cell, so that ratios have no interval; on a CPU, which has no loop of steps that nobody waits for,
 the step waited for takes its place. Of a cell that a file has several times, the latest counts.
 """
