@@ -150,8 +150,9 @@ def cached(path: Path, state: str, query: Callable[..., T], *arguments: Any) -> 
     return answer
 
 
-# Shared, not copied: rows are frozen, and copying a few thousand of them takes longer than drawing them. Of ten pages
-# two or three read at once, each up to its limit: read sparingly, a million cells took at most 612 MiB instead of 780.
+# Shared, not copied: rows are frozen, and copying a few thousand of them takes longer than drawing them. Two pages read
+# at once, each up to its limit of memory: with ten sessions over a million cells the server took at most 619 MiB, and
+# 838 where they did not read sparingly (`python -m tests.bench.readers FILE`).
 @st.cache_resource(max_entries=128, show_spinner=False)
 def _run_query(name: str, path: str, state: str, arguments: tuple[Any, ...], *, _query: Callable[..., Any]) -> Any:
     return read_sparingly(Path(path), lambda: _query(Path(path), *arguments))
