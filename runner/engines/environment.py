@@ -12,11 +12,11 @@ tcmalloc do, unless the environment has settings of its own. By default it retur
 takes fresh pages in the next step: in the demo of two sweeps each, 41 of 104 cells had a wide interval or drifted
 without these settings and 26 with them, and steps of toy-64 in bf16 took 13.4 and 11.9 ms without and 8.4 and 9.7 with.
 
-Nothing else that was tried made equal steps differ less: a core of their own, no sampler, addresses and hash seeds that
-are new in each process or fixed in all, huge pages, one arena. Medians had a standard deviation of 1 to 3% on a quiet
-CPU (12 to 16 processes each). Where the host bounds steps of an H200, it was 16 to 27% in training and 22 to 31% in
-inference under these settings, 17% and 12% under none of them (six or seven processes each, so that each figure is
-itself known to a third; `python -m tests.bench.sources`).
+Nothing else that was tried made equal steps differ less: a core of their own, threads bound to cores, no sampler,
+addresses and hash seeds that are new in each process or fixed in all, huge pages, one arena. Medians had a standard
+deviation of 1 to 3% on a quiet CPU (12 to 16 processes each). Where the host bounds steps of an H200, it was 16 to 27%
+in training and 22 to 31% in inference under these settings, 17% and 12% under none of them (six or seven processes
+each, so that each figure is itself known to a third; `python -m tests.bench.sources`).
 """
 
 import psutil

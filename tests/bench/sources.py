@@ -58,6 +58,9 @@ SETTINGS: Mapping[str, Setting] = {
     "no randomization": Setting(before=("setarch", "-R"), environment={"PYTHONHASHSEED": "0"}),
     "huge pages": Setting(environment={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "THP_MEM_ALLOC_ENABLE": "1"}),
     "one arena": Setting(environment={"MALLOC_ARENA_MAX": "1"}),
+    "bound threads": Setting(environment={"OMP_PROC_BIND": "spread", "OMP_PLACES": "threads"}),
+    "one thread": Setting(environment={"OMP_NUM_THREADS": "1"}),
+    "one bound thread": Setting(environment={"OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "true"}),
 }
 
 
