@@ -1,4 +1,4 @@
-"""How often a difference between two cells of one sweep is found: a real one of 5 % more work, and none at all.
+"""How often a difference between two cells of one sweep is found: a real one of about 5 %, and none at all.
 
     for result in judge_power(kinds, (base, wider), "step"): print(result)
 
