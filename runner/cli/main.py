@@ -169,8 +169,9 @@ def compare_command(
 ) -> None:
     """Compare A with B: runs, labels, machines, commits, precisions or backends. Their cells differ in nothing else.
 
-    A regression takes more than the threshold longer, its 99% interval excluding 1, or needs as much more memory at
-    its peak; or it worked in A and not in B. Exit codes: 0 none, 1 some, 2 nothing could be compared.
+    A regression takes more than the threshold longer, its 99% interval (99.5% from 6 rounds on) excluding 1, or needs
+    as much more memory at its peak; or it worked in A and not in B. Exit codes: 0 none, 1 some, 2 nothing could be
+    compared.
     """
     limit = compare.percent(threshold)
     options = compare.CompareOptions(

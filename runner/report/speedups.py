@@ -4,7 +4,7 @@
     describe_speedups(compared, baseline="fp32", variant="bf16")
 
 Pairs, ratios and intervals are those of `runner.analysis.compare`. A sentence says faster or slower only of pairs whose
-99% interval excludes 1.
+interval for that excludes 1 (`analysis.statistics.confidence`).
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from uuid import UUID
 from runner.analysis.compare.host_bound import describe_shares
 from runner.analysis.compare.pairs import LeftOut, Pair, describe_unusual_pairs
 from runner.analysis.compare.speedups import Speedups, host_share
-from runner.analysis.compare.verdict_text import TIMED
+from runner.analysis.compare.verdict_text import DECIDING_INTERVAL, TIMED
 from runner.formats import at_tokens, format_count, format_number
 from runner.report.document import Line, ReportTable
 from runner.report.footnotes import Footnotes
@@ -31,9 +31,8 @@ T = TypeVar("T", bound=TimedResult)
 _PHASES: Mapping[Phase, str] = {"forward": "Forward (×)", "backward": "Backward (×)", "step": "Whole (×)"}
 _NOTE = (
     "Times are medians in ms; a ratio is the baseline's time over the other's, above 1× the other is faster, with "
-    "its 95% "
-    "interval, which holds for the next process on this machine. Verdict: the 99% interval excludes 1× and the ratio "
-    "is more than 1% away from it; everything else is undecided."
+    "its 95% interval, which holds for the next process on this machine. Verdict: the "
+    f"{DECIDING_INTERVAL} excludes 1× and the ratio is more than 1% away from it; everything else is undecided."
 )
 _DEVICE = " The device ratio is of what the GPU alone needs, where the host sets a time."
 _UNKNOWN = " [unknown]: no cell of the kind was repeated, so that it is not known how much processes differ."
@@ -160,7 +159,7 @@ def _judge_one(pair: Pair[T], *, baseline: str, variant: str) -> str:
         return f"{variant} against {baseline}: {format_number(pair.ratio)}× in the only pair; {known}."
     interval = f"95% interval {format_number(pair.low)}–{format_number(pair.high)}×; one pair"
     if pair.outcome == "same":
-        undecided = "" if pair.low <= 1 <= pair.high else ": the 99% interval includes 1×"
+        undecided = "" if pair.low <= 1 <= pair.high else ": the interval that decides includes 1×"
         verdict = "the same within 1%" if pair.decided else f"undecided{undecided}"
         return f"{variant} against {baseline}: {format_number(pair.ratio)}× ({interval}), {verdict}."
     ratio = pair.ratio if pair.outcome == "better" else 1 / pair.ratio

@@ -53,7 +53,7 @@ def find_shift(ms: float | None, device_ms: float | None) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """A standard deviation of ln(median), as certain as one from `dof` + 1 rounds."""
+    """A standard deviation of ln(median), or of its mean over rounds, as certain as one from `dof` + 1 rounds."""
 
     std: float
     dof: float
@@ -94,13 +94,14 @@ class RoundTime:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A time over the processes that measured it: the geometric mean of their medians in ms, and its 95% interval.
+    """A time over the processes that measured it: the geometric mean of their medians in ms, of many without the
+    outermost, and its 95% interval.
 
-    `std` is the standard deviation of ln(median) from one process to the next, known with `dof` degrees of freedom.
-    Both `std` and the interval are None where they are not known: with one process on a machine without repeated cells
-    of the kind, or with fewer than 6 samples. `medians` are those of the rounds, where they are known, and `within` is
-    the standard deviation of ln(median) that the samples within a process account for. `shift` is the mean of the
-    rounds'; the interval reaches up by so much more."""
+    `std` is the standard deviation of ln(median) from one process to the next, known with `dof` degrees of freedom, and
+    `error` that of its mean. They and the interval are None where they are not known: with one process on a machine
+    without repeated cells of the kind, or with fewer than 6 samples. `medians` are those of the rounds, where they are
+    known, and `within` is the standard deviation of ln(median) that the samples within a process account for. `shift`
+    is the mean of the rounds'; the interval reaches up by so much more."""
 
     ms: float
     rounds: int
@@ -108,6 +109,7 @@ class Estimate:
     high_ms: float | None = None
     std: float | None = None
     dof: float = 0.0
+    error: Spread | None = None
     noise: Noise | None = None
     medians: Mapping[RoundId, float] = field(default_factory=dict)
     within: float = 0.0

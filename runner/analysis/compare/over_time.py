@@ -3,9 +3,9 @@
     for change in find_changes(series.points):
         print(change.after.run_name, change.ratio.ratio)
 
-Two runs that follow each other differ by the rule of every comparison (`analysis.statistics.ratio`): the 99% interval
-of their ratio excludes 1 and it is more than 1% away. Limits: a time that creeps, by less than that from run to run,
-shows no change; of a hundred pairs of equal runs one may show one.
+Two runs that follow each other differ by the rule of every comparison (`analysis.statistics.ratio`): the interval
+that decides excludes 1 and their ratio is more than 1% away. Limits: a time that creeps, by less than that from run to
+run, shows no change; of a hundred pairs of equal runs one may show one.
 """
 
 from collections.abc import Sequence

@@ -4,9 +4,9 @@
     print(verdict.mean, verdict.outcomes, [pair.ratio for pair in select_movers(verdict)])
 
 A ratio is A over B: above 1, B is better, which means faster or, for peaks of memory, smaller. A pair is better or
-worse when its 99% interval excludes 1 and the ratio is more than 1% away from 1, else undecided. Peaks have no
-interval; for them the 1% alone decides. Pairs that cannot be compared are left out with the reason. Limits: see
-`statistics` for what an interval does not cover.
+worse when the interval that decides (`statistics.confidence`) excludes 1 and the ratio is more than 1% away from 1,
+else undecided. Peaks have no interval; for them the 1% alone decides. Pairs that cannot be compared are left out with
+the reason. Limits: see `statistics` for what an interval does not cover.
 """
 
 import math

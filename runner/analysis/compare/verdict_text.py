@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from runner.analysis.compare.host_bound import describe_shares
 from runner.analysis.compare.verdict import Compared, Verdict, host_share
-from runner.analysis.statistics import MIN_DIFFERENCE, Outcome, Ratio
+from runner.analysis.statistics import DECIDED, DECIDED_ALONE, MIN_DIFFERENCE, OWN_ROUNDS, Outcome, Ratio
 from runner.formats import format_bytes, format_ms, format_number, format_times
 from runner.schema import Cell
 from runner.schema.titles import title
@@ -24,10 +24,12 @@ INTERVALS = (
     "Intervals hold for the next process on this machine; where none is drawn, no cell of the kind was repeated, so "
     "that it is not known how much processes differ."
 )
+#: The interval of a ratio that a verdict needs to exclude 1.
+DECIDING_INTERVAL = f"{DECIDED:.0%} interval ({DECIDED_ALONE:.1%} from {OWN_ROUNDS} rounds on)"
 RULE = (
-    "Faster or slower: the 99% interval of the ratio, which holds for the next process, excludes 1× and the ratio is "
-    "more than 1% away from it; everything else is undecided. Peaks of memory have no interval: smaller or larger "
-    "is more than 1%."
+    f"Faster or slower: the {DECIDING_INTERVAL} of the ratio, which holds for the next process, excludes 1× and the "
+    "ratio is more than 1% away from it; everything else is undecided. Peaks of memory have no interval: smaller or "
+    "larger is more than 1%."
 )
 
 

@@ -30,8 +30,9 @@ _MEANS = (
     "mean of both. n counts the measured steps of all rounds, warm-up left out. Every step is waited for."
 )
 _MEDIANS = (
-    "Median over the measured steps, of several processes their geometric mean, with the 95% interval of the time that "
-    "holds from process to process on this machine, in ms. [unknown]: no cell of the kind was repeated."
+    "Median over the measured steps, of several processes their geometric mean (from 8 on without the outermost), with "
+    "the 95% interval of the time that holds from process to process on this machine, in ms. [unknown]: no cell of the "
+    "kind was repeated."
 )
 _CLOCKS = " In a loop: steps that follow each other without waiting. Device: what the GPU needs if it never waits."
 

@@ -129,7 +129,7 @@ def test_variation_within_a_process_is_never_ignored() -> None:
 def test_six_rounds_say_themselves_how_much_they_differ() -> None:
     """Whose medians are e^±0.01: their variance is 6/5 of 1e-4, and other cells differ ten times as much. With five
     rounds, whose variance is 4/5 · 6/5 of 1e-4, those count for 2 degrees of freedom in 6. Two cells of six rounds have
-    10 degrees of freedom together."""
+    10 degrees of freedom together, and from six rounds on a verdict needs 99.5%."""
     noise = Noise(std=0.1, dof=2, cells=5)
     rounds = [RoundTime(median_ms=math.exp(sign * 0.01), n=20) for sign in (1, -1, 1, -1, 1, -1)]
     own, pooled = estimate(rounds, noise), estimate(rounds[:5], noise)
@@ -139,7 +139,9 @@ def test_six_rounds_say_themselves_how_much_they_differ() -> None:
     longer = estimate([RoundTime(median_ms=1.03 * one.median_ms, n=20) for one in rounds], noise)
     found = ratio(longer, own)
     assert math.log((found.high or 0) / found.ratio) == pytest.approx(2.2281 * math.sqrt(2 * 1.2e-4 / 6), rel=1e-4)
-    assert found.outcome == "better", "99% needs 3.169 times the error, 2.0%"
+    assert found.outcome == "better", "99.5% needs 3.581 times the error, 2.3%"
+    bit_longer = estimate([RoundTime(median_ms=1.022 * one.median_ms, n=20) for one in rounds], noise)
+    assert ratio(bit_longer, own).outcome == "same", "99% would need 2.0%"
 
 
 def test_few_samples_have_no_interval() -> None:

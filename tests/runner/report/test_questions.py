@@ -194,7 +194,7 @@ def _pair(
     ("pairs", "words"),
     [
         ([_pair(1.3, 0.9, 1.9, decided=False)], "1.30× (95% interval 0.900–1.90×; one pair), undecided."),
-        ([_pair(5.9, 3.4, 9.9, decided=False)], "undecided: the 99% interval includes 1×."),
+        ([_pair(5.9, 3.4, 9.9, decided=False)], "undecided: the interval that decides includes 1×."),
         ([_pair(1.005, 1.003, 1.007, decided=True)], "the same within 1%."),
         ([_pair(1.3, None, None, decided=False)], "decides nothing"),
         ([_pair(1.3, 1.2, 1.4, decided=True)], "bf16 is 1.30× faster than fp32"),
