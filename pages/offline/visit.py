@@ -20,6 +20,7 @@ from streamlit.testing.v1.element_tree import Node
 
 import pages
 from pages.navigation import OPEN, PAGES
+from pages.ui.pin import BOX
 from pages.ui.states import NEEDS_MORE
 from runner.errors import DatabaseDamaged, StepscopeError, StoreError, UsageError
 
@@ -71,7 +72,8 @@ class Visits:
     def _check(self, address: str, found: list[Any], parameters: Parameters) -> None:
         widgets = {name: node for node in found if (name := _parameter(node))}
         for node in found:
-            if getattr(node, "key", None) == "_cell" and "cell" in parameters and node.value is None:
+            is_box = (getattr(node, "key", None) or "").startswith(BOX)
+            if is_box and "cell" in parameters and node.value is None:
                 raise UsageError(
                     f"{address} has no cell “{', '.join(parameters['cell'])}”.",
                     expected="the id of a cell in this file",

@@ -17,7 +17,9 @@ from runner.schema import Cell
 from runner.schema.titles import title
 
 Pinned = TypeVar("Pinned", StepResult, AttentionResult, Peak)
-_PARAMETER, _WIDGET = "cell", "_cell"
+_PARAMETER = "cell"
+#: The key of the box, to which its number is added, and where that number is kept.
+BOX, _NUMBER = "_cell", "_cell-box"
 
 
 def pin(cell_id: str) -> None:
@@ -36,23 +38,37 @@ def choose(cells: Sequence[Pinned], *, elsewhere: Callable[[UUID], Pinned | None
     report_missing(_PARAMETER, "Cell", known)
     if pinned and pinned not in known:
         del st.query_params[_PARAMETER]
-    st.session_state[_WIDGET] = pinned if pinned in known else None
+        pinned = None
+    box = _find_box(pinned)
     chosen = st.selectbox(
         "Cell",
         list(known),
-        index=None,
-        key=_WIDGET,
+        index=list(known).index(pinned) if pinned else None,
+        key=box,
         format_func=lambda key: _describe(known[key].cell, known[key].status),
         on_change=_store_choice,
+        args=(box,),
         placeholder="Click a mark above, or choose a cell",
     )
     return known[chosen] if chosen else None
 
 
-def _store_choice() -> None:
+def _find_box(pinned: str | None) -> str:
+    """Returns the key of the box: a new one where the cell was pinned elsewhere, as by a click in a chart.
+
+    Setting the value of the old box instead would lose the cell on a busy server: a rerun that the browser asks for
+    before it has drawn the new value still says that nothing is chosen, as if the reader had emptied the box."""
+    number = st.session_state.get(_NUMBER, 0)
+    if st.session_state.get(f"{BOX}{number}", pinned) != pinned:
+        number += 1
+    st.session_state[_NUMBER] = number
+    return f"{BOX}{number}"
+
+
+def _store_choice(box: str) -> None:
     mark_chosen(_PARAMETER)
-    if st.session_state[_WIDGET]:
-        pin(st.session_state[_WIDGET])
+    if st.session_state[box]:
+        pin(st.session_state[box])
     else:
         st.query_params.pop(_PARAMETER, None)
 
