@@ -59,7 +59,9 @@ def sample_steps(rows: Sequence[PhaseSample], *, state: str) -> go.Figure:
 
 
 def _shade_warmup(figure: go.Figure, rows: Sequence[PhaseSample], starts: Mapping[int, int]) -> None:
-    """Shades the warm-up steps of each round, which begins at its place in `starts`."""
+    """Shades the warm-up steps of each round, which begins at its place in `starts`. Only the first are named: with
+    many rounds the names would overlap."""
+    named = False
     for number in sorted(starts):
         warm = sum(row.is_warmup for row in rows if row.round == number and row.phase == rows[0].phase)
         if warm:
@@ -69,6 +71,7 @@ def _shade_warmup(figure: go.Figure, rows: Sequence[PhaseSample], starts: Mappin
                 fillcolor=FAINTER,
                 line={"width": 0},
                 layer="below",
-                annotation={"text": "warm-up", "font": {"size": 11}},
+                annotation={"text": "warm-up", "font": {"size": 11}, "visible": not named},
                 annotation_position="bottom left",
             )
+            named = True

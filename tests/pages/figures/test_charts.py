@@ -170,6 +170,7 @@ def test_samples_of_rounds_follow_one_another() -> None:
     figure = samples.sample_steps(rows, state="x")
     assert list(figure.data[0].x) == [0, 1, 2, 3, 4, 5]
     assert list(figure.data[0].marker.symbol) == ["circle-open", "circle", "circle"] * 2
+    assert [note.visible for note in figure.layout.annotations] == [True, False]  # the name of the first warm-up alone
 
 
 def test_coverage_tiles() -> None:
