@@ -3,9 +3,11 @@
     mark_state(con, fingerprint(path))                     # whoever makes the views of a connection
     noise = remember(con, "noise of steps", lambda: ...)   # a query on it
 
-Limits: the last KEPT results of this process.
+Of readers who need a result at the same moment one computes it, and the others wait. Limits: the last KEPT results of
+this process.
 """
 
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -17,6 +19,8 @@ T = TypeVar("T")
 KEPT = 32
 
 _known: dict[tuple[str, str], Any] = {}
+#: What is computed just now; whoever computes it holds the lock.
+_computing: dict[tuple[str, str], threading.Lock] = {}
 
 
 def mark_state(con: DuckDBPyConnection, state: str) -> None:
@@ -30,10 +34,19 @@ def remember(con: DuckDBPyConnection, name: str, compute: Callable[[], T]) -> T:
     (state,) = con.execute("SELECT getvariable('rows_state')").fetchone() or (None,)
     if state is None:
         return compute()
-    if (state, name) not in _known:
-        found = compute()
-        while len(_known) >= KEPT:
-            _known.pop(next(iter(_known)), None)
-        _known[state, name] = found
-    result: T = _known[state, name]
+    key = (state, name)
+    if key not in _known:
+        try:
+            with _computing.setdefault(key, threading.Lock()):
+                if key not in _known:
+                    _keep(key, compute())
+        finally:
+            _computing.pop(key, None)
+    result: T = _known[key]
     return result
+
+
+def _keep(key: tuple[str, str], found: object) -> None:
+    while len(_known) >= KEPT:
+        _known.pop(next(iter(_known)), None)
+    _known[key] = found

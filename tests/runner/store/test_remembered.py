@@ -1,6 +1,10 @@
 """Remembered results of queries are used only for the rows from which they were computed."""
 
 import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -48,6 +52,47 @@ def test_without_a_state_nothing_is_remembered(tmp_path: Path) -> None:
         reader.execute("RESET VARIABLE rows_state")
         found = iter((1, 2))
         assert [remember(reader, "numbers", lambda: next(found)) for _ in range(2)] == [1, 2]
+
+
+def test_readers_at_the_same_moment_compute_once(tmp_path: Path) -> None:
+    of, path, computed = rows.run(), tmp_path / "r.duckdb", list[int]()
+    rows.store(path, of, [rows.ok(of, rows.asked())])
+
+    def compute() -> int:
+        time.sleep(0.2)
+        computed.append(1)
+        return len(computed)
+
+    def read(_: int) -> int:
+        with open_reader(path) as reader:
+            return remember(reader, "slow", compute)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(read, range(2))) == [1, 1]
+    assert computed == [1]
+    assert not remembered._computing
+
+
+def test_who_waits_computes_what_another_failed_to(tmp_path: Path) -> None:
+    of, path = rows.run(), tmp_path / "r.duckdb"
+    rows.store(path, of, [rows.ok(of, rows.asked())])
+    started = threading.Event()
+
+    def fail() -> int:
+        started.set()
+        time.sleep(0.2)
+        raise ValueError("in vain")
+
+    def read(compute: Callable[[], int]) -> int:
+        with open_reader(path) as reader:
+            return remember(reader, "fragile", compute)
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(read, fail)
+        assert started.wait(10)
+        assert read(lambda: 7) == 7
+        with pytest.raises(ValueError, match="in vain"):
+            first.result()
 
 
 def test_only_the_latest_results_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
