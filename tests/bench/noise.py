@@ -60,7 +60,8 @@ PROCESSES = {"cuda": 8, "cpu": 24, "mps": 8}
 SECONDS = 400.0
 #: Of so many processes every pair of sides is compared.
 MOST = 8
-#: How much more work the wider step has on a CPU, where 5 % more took 2 to 7 % more time, 3.5 % on a quiet one.
+#: How much more work the wider step has on a CPU, where 5 % more took 2 to 7 % more time, 3.5 % on a quiet one. With 15
+#: threads 7 % more took no more time that could be told (0.6 %): evaluate power on a CPU with few.
 MORE_ON_CPU = 0.07
 BOTH = ("fp32", "bf16")
 #: On CUDA: size, mode, backend, precisions. Large training steps are not compiled, because that takes minutes, and not
