@@ -28,7 +28,7 @@ from pages.ui.pin import pin
 from pages.ui.sections import draw_heading
 from runner.analysis.compare.pairs import LeftOut, Pair
 from runner.analysis.compare.speedups import Speedups, compare, name_attention
-from runner.analysis.compare.verdict_text import INTERVALS
+from runner.analysis.compare.verdict_text import INTERVALS, with_basis
 from runner.formats import format_count
 from runner.results import AttentionResult
 from runner.schema import TABLES
@@ -82,7 +82,7 @@ def draw_speedups(frame: Frame, cells: Sequence[AttentionResult], *, kind: Kind)
             folded=kind == "compiled",
             title=f"{variant} against {baseline}",
             note="Each line is a pair of cells that differ in nothing else. Bars are 95% intervals. "
-            f"{INTERVALS} Click a dot to see the cell's samples.",
+            f"{with_basis(INTERVALS, pairs)} Click a dot to see the cell's samples.",
             alt=f"Speedups as dots on a log axis. {words}",
             rows=[_make_row(pair) for pair in pairs],
             cells=[side.cell for side in sides],

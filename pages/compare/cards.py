@@ -11,7 +11,7 @@ from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from pages.ui.pairs import list_cells, make_row, name_pairs, write_note
-from runner.analysis.compare.verdict import Verdict, select_movers
+from runner.analysis.compare.verdict import Verdict, compared_values, select_movers
 from runner.analysis.compare.verdict_text import change
 from runner.schema.titles import title
 
@@ -27,10 +27,10 @@ def draw_movers(frame: Frame, verdict: Verdict) -> None:
     shown = ranked[:MAX_MOVERS]
     shared, names = name_pairs(verdict, shown)
     rows = [
-        Mover(place=place, cell_id=str(pair.other.cell_id), outcome=pair.outcome, a=pair.base.value, b=pair.other.value,
-              words=change(verdict, pair))
+        Mover(place=place, cell_id=str(pair.other.cell_id), outcome=pair.outcome, a=a, b=b, words=change(verdict, pair))
         for place, pair in zip(names, shown, strict=True)
-    ]  # fmt: skip
+        for a, b in [compared_values(pair)]
+    ]
     a, b = (side.title for side in verdict.sides)
     cut = f"The first {MAX_MOVERS} of {len(ranked)} are drawn; the table has all."
     draw(

@@ -16,7 +16,7 @@ from pages.ui.markdown import literal
 from pages.ui.pin import pin
 from pages.ui.sections import draw_heading
 from runner.analysis.compare.over_time import CellSeries, Change, find_changes
-from runner.analysis.compare.verdict_text import DECIDING_INTERVAL
+from runner.analysis.compare.verdict_text import DECIDING_INTERVAL, with_basis
 from runner.formats import format_count, format_ms, format_times
 from runner.schema.titles import title
 from runner.store.queries.over_time import load_repeated_cells, load_series
@@ -42,9 +42,12 @@ def draw_over_time(frame: Frame) -> None:
         title=f"{title(series.cell)} over time",
         answer=words,
         evidence=[of_cells(frame, [point.measured for point in series.points], among="all")],
-        note="One dot a run: the median step over its rounds, with the 95% interval for the next process. A dashed "
-        f"line marks a change from one run to the next whose {DECIDING_INTERVAL} excludes 1×. Click a dot to see its "
-        "samples.",
+        note=with_basis(
+            "One dot a run: the median step over its rounds, with the 95% interval for the next process. A dashed line "
+            f"marks a change from one run to the next whose {DECIDING_INTERVAL} excludes 1×. Click a dot to see its "
+            "samples.",
+            (change.ratio for change in changes),
+        ),
         alt=f"Median step by the start of the run. {words}",
         rows=[_make_row(series, index, changes) for index in range(len(series.points))],
         cells=[series.cell],

@@ -18,7 +18,7 @@ from pages.ui.markdown import literal, restrict
 from pages.ui.pairs import apply_filters, draw_pairs
 from pages.ui.pin import pin
 from runner.analysis.compare.verdict import Verdict
-from runner.analysis.compare.verdict_text import NAMES, RULE, describe_verdict
+from runner.analysis.compare.verdict_text import NAMES, RULE, describe_verdict, with_basis
 from runner.store.queries.compare import ComparisonRequest, load_comparison
 from runner.store.queries.sides import choose_sides
 
@@ -46,7 +46,7 @@ def page(frame: Frame) -> None:
             say(frame, f"**{name}:** {literal(rest)}", of_sides(frame, verdict), key=verdict.table)
     with above:  # drawn above the answer, but part of the page's sentences after it
         draw_environment(frame, request, found, moved=any(set(verdict.outcomes) - {"same"} for verdict in verdicts))
-    st.caption(RULE)
+    st.caption(restrict(with_basis(RULE, (pair for verdict in verdicts for pair in verdict.pairs))))
     shown = _choose_verdict(verdicts)
     if shown.pairs:
         b_against_a = f"{literal(shown.sides[1].title)} against {literal(shown.sides[0].title)}"

@@ -18,7 +18,7 @@ from pages.ui.pairs import apply_filters, draw_pairs
 from pages.ui.sections import draw_heading
 from runner.analysis.compare.counterfactuals import is_plain
 from runner.analysis.compare.verdict import Side, Verdict
-from runner.analysis.compare.verdict_text import INTERVALS, describe_verdict
+from runner.analysis.compare.verdict_text import INTERVALS, describe_verdict, with_basis
 from runner.errors import StoreError
 from runner.plan.commands import sweep_commands
 from runner.schema import StepCell
@@ -58,7 +58,8 @@ def draw_reference(frame: Frame) -> None:
             name, rest = describe_verdict(verdict).split(": ", 1)
             say(frame, f"**{name}:** {literal(rest)}", of_sides(both, verdict), key=f"reference-{verdict.table}")
         if paired:
-            st.caption(restrict(f"{literal(reference.device)}: reference rows that come with Stepscope. {INTERVALS}"))
+            words = with_basis(INTERVALS, (pair for verdict in paired for pair in verdict.pairs))
+            st.caption(restrict(f"{literal(reference.device)}: reference rows that come with Stepscope. {words}"))
             draw_pairs(frame, paired[0], key="reference-pairs", title="Your machine, cell by cell")
         else:
             st.markdown(restrict(_suggest(reference)))

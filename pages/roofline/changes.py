@@ -23,7 +23,7 @@ from pages.ui.sections import draw_heading
 from pages.ui.states import suggest
 from runner.analysis.compare.counterfactuals import Counterfactual, find_counterfactuals, select_bases
 from runner.analysis.compare.pairs import describe_unusual_effort
-from runner.analysis.compare.verdict_text import INTERVALS
+from runner.analysis.compare.verdict_text import INTERVALS, with_basis
 from runner.formats import format_number
 from runner.results import StepResult
 from runner.schema.titles import title
@@ -49,7 +49,8 @@ def draw_changes(frame: Frame) -> None:
     card = Card(
         key="changes",
         title=f"Against {title(base.cell)}",
-        note=f"The time of this step over that of the changed one, with 95% intervals. {INTERVALS} "
+        note=f"The time of this step over that of the changed one, with 95% intervals. "
+        f"{with_basis(INTERVALS, (change.speedup for change in changes))} "
         f"Above the dotted line one option is changed, below it several. {_describe_run(frame, run)}".strip(),
         alt=f"Speedups of changes on a log axis. {words}",
         rows=[_make_row(base, change) for change in changes],

@@ -17,7 +17,7 @@ from pages.ui.marks import describe_host_bound, key_columns, pair_columns, place
 from pages.ui.pin import pin
 from pages.ui.sections import draw_heading
 from runner.analysis.compare.pairs import LeftOut
-from runner.analysis.compare.verdict_text import INTERVALS
+from runner.analysis.compare.verdict_text import INTERVALS, with_basis
 from runner.results import StepResult
 from runner.schema.titles import describe_status
 
@@ -42,7 +42,8 @@ def draw_ways(
     card = Card(
         key="ways",
         title="Every backend against eager",
-        note=f"Each line is a cell, each dot a backend; bars are 95% intervals. {INTERVALS} "
+        note=f"Each line is a cell, each dot a backend; bars are 95% intervals. "
+        f"{with_basis(INTERVALS, (item.step for item in items))} "
         "cuda-graphs is the eager step recorded and replayed, without a compiler. Click a dot to see the cell's "
         f"samples.{note_cut(len({dot.place for dot in dots}), 'cells')}",
         alt=f"Speedups of the whole step as dots on a log axis. {words}",

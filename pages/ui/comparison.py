@@ -19,7 +19,7 @@ from pages.ui.markdown import restrict
 from pages.ui.pin import pin
 from runner.analysis.compare.pairs import LeftOut
 from runner.analysis.compare.speedups import Axis, Speedups, compare
-from runner.analysis.compare.verdict_text import INTERVALS
+from runner.analysis.compare.verdict_text import INTERVALS, with_basis
 from runner.results import StepResult
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import load_steps
@@ -87,7 +87,7 @@ def draw_dots(frame: Frame, compared: Speedups[StepResult], *, axis: Axis, varia
         key=f"{axis}-speedup",
         title=f"{variant} against {baseline}",
         note="Each line is a pair of cells that differ in nothing else. Bars are 95% intervals. "
-        f"{INTERVALS} Click a dot to see the cell's samples." + note_cut(pairs, "pairs"),
+        f"{with_basis(INTERVALS, compared.speedups)} Click a dot to see the cell's samples." + note_cut(pairs, "pairs"),
         alt=f"Speedups as dots on a log axis. {speedup_answer(compared, baseline=baseline, variant=variant)}",
         rows=marks.speedup_table(frame, compared),
         cells=[side.cell for pair in compared.speedups for side in (pair.base, pair.other)],

@@ -24,6 +24,8 @@ from runner.schema.titles import describe_status
 T = TypeVar("T", bound=TimedResult)
 #: The column for the ratio of what the device alone needs.
 DEVICE_RATIO = "Device ratio (×)"
+#: The columns for the two times where a ratio is of undisturbed ones.
+_UNDISTURBED = ("Baseline undisturbed (ms)", "Variant undisturbed (ms)")
 _SPEEDUP = {"Speedup": "ratio", "Low": "low", "High": "high"}
 
 
@@ -104,8 +106,12 @@ def clock_columns(cell: TimedResult, time: PhaseTime, clocks: Sequence[Clock]) -
 
 
 def speedup_columns(pair: Ratio | None) -> dict[str, float | None]:
-    """Returns a table's columns for the `ratio` of a pair and its interval; None throughout where there is no pair."""
-    return {f"{title} (×)": getattr(pair, name, None) for title, name in _SPEEDUP.items()}
+    """Returns a table's columns for the `ratio` of a pair and its interval, None throughout where there is no pair; and
+    for the undisturbed times, where it is the ratio of those."""
+    columns = {f"{title} (×)": getattr(pair, name, None) for title, name in _SPEEDUP.items()}
+    if pair and pair.undisturbed:
+        columns |= dict(zip(_UNDISTURBED, pair.undisturbed, strict=True))
+    return columns
 
 
 def device_columns(device: Ratio | None) -> dict[str, float]:

@@ -17,7 +17,7 @@ from pages.ui.markdown import literal
 from pages.ui.marks import device_columns
 from runner.analysis.compare.host_bound import describe_share
 from runner.analysis.compare.pairs import LeftOut, Pair
-from runner.analysis.compare.verdict import SideResult, Verdict, host_share
+from runner.analysis.compare.verdict import SideResult, Verdict, compared_values, host_share
 from runner.analysis.compare.verdict_text import describe_verdict, format_amount, name_outcomes, shorten_titles
 from runner.analysis.statistics import MIN_DIFFERENCE
 from runner.schema.titles import title as title_of
@@ -101,7 +101,7 @@ def _in_two_lines(name: str) -> str:
 def _dot(verdict: Verdict, item: Pair[SideResult] | LeftOut[SideResult], *, place: str) -> RatioDot:
     if isinstance(item, LeftOut):
         return RatioDot(place=place, cell_id="", failure=escape_text(item.reason))
-    values = " → ".join(format_amount(verdict, side.value) for side in (item.base, item.other))
+    values = " → ".join(format_amount(verdict, value) for value in compared_values(item))
     return RatioDot(place=place, cell_id=str(item.other.cell_id), outcome=item.outcome, ratio=item.ratio, low=item.low,
                     high=item.high, values=values, host=describe_share(host_share(item)))  # fmt: skip
 
@@ -110,11 +110,12 @@ def make_row(verdict: Verdict, pair: Pair[SideResult]) -> dict[str, Any]:
     """Returns the line of a pair in a card's table."""
     unit = "bytes" if verdict.table == "memory" else "ms"
     a, b = (side.title for side in verdict.sides)
+    value_a, value_b = compared_values(pair)
     numbers = {"A / B (×)": pair.ratio, "Low (×)": pair.low, "High (×)": pair.high}
     return {
         "Cell": title_of(pair.named.cell),
-        f"A: {a} ({unit})": pair.base.value,
-        f"B: {b} ({unit})": pair.other.value,
+        f"A: {a} ({unit})": value_a,
+        f"B: {b} ({unit})": value_b,
         **numbers,
         **device_columns(host_share(pair).device),
         "Verdict": name_outcomes(verdict)[pair.outcome],

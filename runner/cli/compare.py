@@ -19,7 +19,16 @@ from runner.analysis.compare.environments import (
     describe_differences,
     describe_environment,
 )
-from runner.analysis.compare.verdict import ComparedPhase, Kind, Side, Verdict, lost, select_movers, select_regressions
+from runner.analysis.compare.verdict import (
+    ComparedPhase,
+    Kind,
+    Side,
+    Verdict,
+    compared_values,
+    lost,
+    select_movers,
+    select_regressions,
+)
 from runner.analysis.compare.verdict_text import (
     RULE,
     change,
@@ -27,6 +36,7 @@ from runner.analysis.compare.verdict_text import (
     format_amount,
     group_left_out,
     shorten_titles,
+    with_basis,
 )
 from runner.analysis.statistics import Ratio
 from runner.cli.terminal import Terminal
@@ -140,7 +150,7 @@ def _print_text(console: Terminal, request: ComparisonRequest, found: Comparison
         for line in (*_count_unlisted(verdict), *_list_left_out(verdict)):
             say(line)
     say("")
-    say(RULE)
+    say(with_basis(RULE, (pair for verdict in found.verdicts for pair in verdict.pairs)))
 
 
 def _print_markdown(console: Terminal, request: ComparisonRequest, found: Comparison) -> None:
@@ -159,7 +169,7 @@ def _print_markdown(console: Terminal, request: ComparisonRequest, found: Compar
         said = [*_count_unlisted(verdict), *_list_left_out(verdict)]
         if said:
             say(*(f"- {line}" for line in said))
-    say(RULE)
+    say(with_basis(RULE, (pair for verdict in found.verdicts for pair in verdict.pairs)))
 
 
 def _piped(row: Sequence[str]) -> str:
@@ -189,8 +199,7 @@ def _make_rows(verdict: Verdict) -> tuple[list[str], list[list[str]]]:
     rows = [
         [
             name,
-            format_amount(verdict, pair.base.value),
-            format_amount(verdict, pair.other.value),
+            *(format_amount(verdict, value) for value in compared_values(pair)),
             change(verdict, pair),
             _format_interval(pair),
         ]

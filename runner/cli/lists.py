@@ -21,7 +21,7 @@ from runner.schema.titles import title
 from runner.store import history
 from runner.store.database import look_through
 from runner.sweep.prepare import Prepared
-from runner.sweep.rounds import ENOUGH, FurtherRounds
+from runner.sweep.rounds import FurtherRounds, goal_on
 
 
 def print_plan(console: Terminal, prepared: Prepared) -> None:
@@ -66,7 +66,8 @@ def _describe_further(prepared: Prepared) -> str:
     seconds = FurtherRounds(prepared).most_seconds()
     if not seconds:
         return "no further rounds"
-    return f"up to {format_duration(seconds)} of further rounds, until intervals are within ±{ENOUGH:.0%}"
+    width = goal_on(prepared.machine["device"]).width
+    return f"up to {format_duration(seconds)} of further rounds, until intervals are within ±{width:.0%}"
 
 
 def print_lists(console: Terminal, what: str, *, db: Path) -> None:

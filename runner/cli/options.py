@@ -16,7 +16,7 @@ from runner.engines.engine import ENGINES
 from runner.plan.presets import PRESETS
 from runner.schema import Column
 from runner.sweep.request import CHOICES, FLAGS
-from runner.sweep.rounds import ENOUGH, MAX_CPU_ROUNDS, MAX_ROUNDS
+from runner.sweep.rounds import ON_CPU, USUAL
 
 DB_HELP = (
     "The results file; to read from, also a folder of them, A:B, or what `export --parquet` wrote. "
@@ -47,7 +47,10 @@ def _flag(name: str, text: str) -> Any:
 _SKIP = "Do not try cells that are predicted not to fit."
 _DRY_RUN = "Print the plan with predicted FLOPs, memory and time; measure nothing."
 _CEILINGS = "Measure at its start and end what this machine can do at most. [default: --ceilings]"
-_UNDECIDED = f"what is undecided (interval wider than ±{ENOUGH:.0%}), up to {MAX_ROUNDS}, on a CPU {MAX_CPU_ROUNDS}"
+_UNDECIDED = (
+    f"what is undecided (interval wider than ±{USUAL.width:.0%}, on a CPU ±{ON_CPU.width:.0%}), "
+    f"up to {USUAL.rounds}, on a CPU {ON_CPU.rounds}"
+)
 _ROUNDS = f"auto: one more interleaved round, in fresh processes, for {_UNDECIDED}; or a number. [default: auto]"
 _SHAPE = "d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=N]"
 _MODEL = (

@@ -15,7 +15,7 @@ from runner.formats import format_duration
 from runner.schema import DONE, Row, TimingRow
 from runner.schema.titles import title
 from runner.sweep.prepare import Expected, Prepared
-from runner.sweep.rounds import ENOUGH
+from runner.sweep.rounds import USUAL, goal_on
 from runner.sweep.spent import Spent
 
 STATUS_STYLES = {"ok": "green", "skipped": "yellow", "oom": "magenta"} | dict.fromkeys(
@@ -29,12 +29,14 @@ class PlainLines:
     def __init__(self, console: Terminal, *, db: Path) -> None:
         self.console, self._say, self.db = console, console.say, db
         self.number = self.total = 0
+        self.width = USUAL.width
 
     def waiting(self, reason: str) -> None:
         self._say(reason)
 
     def began(self, prepared: Prepared, *, total: int, left_s: float) -> None:
         self.total = total
+        self.width = goal_on(prepared.machine["device"]).width
         machine, done = prepared.machine, len(prepared.cells) - total
         earlier = f", {done} of them measured before (--fresh measures them again)" if done else ""
         where = f"{machine['device_name']} · torch {machine['torch']}"
@@ -46,7 +48,7 @@ class PlainLines:
     def added(self, count: int) -> None:
         self.total += count
         cells = "1 cell" if count == 1 else f"{count} cells"
-        self._say(f"One more round of {cells}, until intervals are within ±{ENOUGH:.0%}.")
+        self._say(f"One more round of {cells}, until intervals are within ±{self.width:.0%}.")
 
     def doing(self, item: Expected, phase: str, *, left_s: float) -> None:
         """Prints nothing, because a line a cell is enough."""

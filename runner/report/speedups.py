@@ -17,7 +17,7 @@ from uuid import UUID
 from runner.analysis.compare.host_bound import describe_shares
 from runner.analysis.compare.pairs import LeftOut, Pair, describe_unusual_pairs
 from runner.analysis.compare.speedups import Speedups, host_share
-from runner.analysis.compare.verdict_text import DECIDING_INTERVAL, TIMED
+from runner.analysis.compare.verdict_text import DECIDING_INTERVAL, TIMED, with_basis
 from runner.formats import at_tokens, format_count, format_number
 from runner.report.document import Line, ReportTable
 from runner.report.footnotes import Footnotes
@@ -70,7 +70,8 @@ def speedup_table(
     variant = "variant" if several else next(iter(compared), "variant")
     lines = [_make_line(one, keys, notes, several=several, device=device) for one in gathered]
     lines += [_make_failed(name, item, keys, several=several, device=device) for name, item in failed]
-    unknown = any(pair.low is None for one in gathered for pair in one.phases.values())
+    pairs = [pair for one in gathered for pair in one.phases.values()]
+    unknown = any(pair.low is None for pair in pairs)
     return ReportTable(
         caption=f"{'Variants' if several else variant} against {baseline}: {keys.shared}",
         headings=(
@@ -83,7 +84,7 @@ def speedup_table(
             "Verdict",
         ),
         lines=tuple(lines),
-        note=_NOTE + (_DEVICE if device else "") + (_UNKNOWN if unknown else ""),
+        note=with_basis(_NOTE, pairs) + (_DEVICE if device else "") + (_UNKNOWN if unknown else ""),
     )
 
 

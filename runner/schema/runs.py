@@ -107,6 +107,15 @@ class TimingRow(Detail):
             "leaves between two; CUDA only.",
         ),
     ] = None
+    undisturbed_ms: Annotated[
+        float | None,
+        Column(
+            "Undisturbed",
+            "ms",
+            "10th percentile over the measured steps; CPU only. Neighbors of a CPU only add time, so that it differs "
+            "less from process to process than the median.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,7 +80,7 @@ def measured_rounds(
         db,
         f"""
         SELECT c.cell_key, c.round, c.status, coalesce(c.cell_seconds, 0), t.median_ms, t.low_ms, t.high_ms, t.n,
-            t.device_ms
+            t.undisturbed_ms, t.device_ms
         FROM ({_ROUNDS}) c JOIN runs USING (run_id)
         LEFT JOIN timings t ON t.cell_id = c.cell_id AND t.phase = 'step' AND c.status = 'ok'
         WHERE {_DONE} ORDER BY c.cell_id
@@ -88,8 +88,9 @@ def measured_rounds(
         _done_parameters(machine, any_commit=any_commit),
     )
     found = {}
-    for key, number, status, seconds, median, low, high, n, device_ms in rows:
-        time = None if median is None else RoundTime(median_ms=median, low_ms=low, high_ms=high, n=n)
+    for key, number, status, seconds, median, low, high, n, alone, device_ms in rows:
+        known = median is not None
+        time = RoundTime(median_ms=median, low_ms=low, high_ms=high, n=n, undisturbed_ms=alone) if known else None
         found[key, number] = MeasuredRound(
             status=status, seconds=seconds, bound=find_bound(median, device_ms), time=time
         )

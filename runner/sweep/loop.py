@@ -285,5 +285,11 @@ def _summarize(row: Row, timings: Sequence[TimingRow], *, seconds: float) -> Mea
     time, bound = None, None
     if step and step.median_ms:
         bound = find_bound(step.median_ms, step.device_ms)
-        time = RoundTime(median_ms=step.median_ms, low_ms=step.low_ms, high_ms=step.high_ms, n=step.n)
+        time = RoundTime(
+            median_ms=step.median_ms,
+            low_ms=step.low_ms,
+            high_ms=step.high_ms,
+            n=step.n,
+            undisturbed_ms=step.undisturbed_ms,
+        )
     return MeasuredRound(status=row.status, seconds=seconds, bound=bound, time=time)

@@ -4,10 +4,10 @@
     further.record(item, measured)              # every cell that was measured
     while items := further.next_round(): ...    # the cells to measure next, each in a fresh process
 
-Enough is a 95% interval, one that holds for the next process, of ±ENOUGH. The noise between processes is that of the
-sweep's own repeated cells of the same kind. Steps and attention are separate kinds; on CUDA so are host-bound and
-device-bound cells. Where a kind's noise is not known well yet, only its PROBES cheapest undecided cells are measured
-again at first, since what they show may decide the others.
+Enough is a 95% interval, one that holds for the next process, of ±2%, on a CPU ±1% (`Goal`). The noise between
+processes is that of the sweep's own repeated cells of the same kind. Steps and attention are separate kinds; on CUDA so
+are host-bound and device-bound cells. Where a kind's noise is not known well yet, only its PROBES cheapest undecided
+cells are measured again at first, since what they show may decide the others.
 
 All further rounds together take no longer than MAX_SHARE of what the timed cells took in the first round, or than
 SHORT_SECONDS, which a small sweep may take to be decided. Compiled cells do not count, because their time is mostly the
@@ -30,15 +30,23 @@ from runner.schema import Bound, table_of
 from runner.store.history import CellRound, MeasuredRound
 from runner.sweep.prepare import Expected, Prepared
 
-#: Half the width of the interval that a cell needs, as a share of its time.
-ENOUGH = 0.02
-#: No cell is measured more often than this, but for the canary.
-MAX_ROUNDS = 5
-#: Nor on a CPU more often than this. Its rounds are short, and what disturbs them comes and goes within seconds. The
-#: number comes from one recording of a virtual machine with two cores (`python -m tests.bench noise`): equal steps
-#: differed by 4%, and of comparisons with a step that took 8% longer 15 rounds decided 98%, and 5 rounds 8%. Where they
-#: differ by 10%, as beside a busy neighbor, 15 do not decide that either.
-MAX_CPU_ROUNDS = 15
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """When a cell has enough rounds: once half the width of its interval is this share of its time, or after so many;
+    only the canary is measured more often."""
+
+    width: float
+    rounds: int
+
+
+USUAL = Goal(width=0.02, rounds=5)
+#: Rounds on a CPU are short, and what disturbs them comes and goes within seconds. The numbers come from recordings of
+#: a virtual machine with two cores (`python -m tests.bench noise`). Rounds that happen to agree end a cell too early:
+#: where that was at 2% up to 2.2% of pairs of equal cells were called different, and at 1% up to 0.9%. Of comparisons
+#: with a step that took 5% longer 20 rounds decided 99% and more, 15 in one recording only 52%. Where equal steps
+#: differ by 10%, as beside a neighbor that never rests, 20 do not decide that either.
+ON_CPU = Goal(width=0.01, rounds=20)
 #: The time that all further rounds may take together, as a share of what timed cells took in the first.
 MAX_SHARE = 0.5
 #: The time (s) that they may take even if that is a larger share.
@@ -77,22 +85,24 @@ def measure_noise(cells: Sequence[TimedCell]) -> dict[Kind, Noise]:
 
 
 def half_width(cell: TimedCell, noise: Noise | None) -> float:
-    """Returns how far the cell's 95% interval reaches above its time, as a share of that; infinite if unknown."""
-    time = estimate(cell.times, noise)
+    """Returns how far the cell's 95% interval reaches above its time, as a share of that; infinite if unknown. The time
+    is the one by which the cell is compared."""
+    found = estimate(cell.times, noise)
+    time = found.undisturbed or found
     return math.inf if time.high_ms is None else time.high_ms / time.ms - 1
 
 
-def most_rounds(device: str) -> int:
-    """Returns how often a cell is measured at most on `cuda`, `cpu` or `mps`."""
-    return MAX_CPU_ROUNDS if device == "cpu" else MAX_ROUNDS
+def goal_on(device: str) -> Goal:
+    """Returns when a cell has enough rounds on `cuda`, `cpu` or `mps`."""
+    return ON_CPU if device == "cpu" else USUAL
 
 
-def choose_cells(cells: Sequence[TimedCell], *, seconds_left: float, most: int = MAX_ROUNDS) -> list[TimedCell]:
-    """Returns the cells that get another round, of fewer than `most` each, which together take no longer than
-    `seconds_left`: those of the widest intervals where there is not time for all."""
+def choose_cells(cells: Sequence[TimedCell], *, seconds_left: float, goal: Goal = USUAL) -> list[TimedCell]:
+    """Returns the cells short of the goal that get another round, which together take no longer than `seconds_left`:
+    those of the widest intervals where there is not time for all."""
     noise = measure_noise(cells)
-    widths = {cell.key: half_width(cell, noise.get(cell.kind)) for cell in cells if len(cell.times) < most}
-    undecided = [cell for cell in cells if widths.get(cell.key, 0.0) > ENOUGH]
+    widths = {cell.key: half_width(cell, noise.get(cell.kind)) for cell in cells if len(cell.times) < goal.rounds}
+    undecided = [cell for cell in cells if widths.get(cell.key, 0.0) > goal.width]
     kinds = {kind: [cell for cell in undecided if cell.kind == kind] for kind in {cell.kind for cell in undecided}}
     chosen = [cell for kind, of_kind in kinds.items() for cell in _probe(of_kind, noise.get(kind))]
     left, fitting = seconds_left, []
@@ -115,7 +125,7 @@ class FurtherRounds:
 
     def __init__(self, prepared: Prepared) -> None:
         self._prepared = prepared
-        self._most = most_rounds(prepared.machine["device"])
+        self._goal = goal_on(prepared.machine["device"])
         self._planned = {item.id: item for item in prepared.cells}
         self._added: dict[CellRound, Expected] = {}
         self._rounds: dict[str, dict[int, MeasuredRound]] = {key: {} for key, _ in self._planned}
@@ -136,7 +146,7 @@ class FurtherRounds:
         the most rounds, or took their share of time. The canary comes last, if not earlier too."""
         cells = self._repeated_cells()
         left = self._share_seconds() - self._spent_seconds()
-        chosen = choose_cells(list(cells.values()), most=self._most, seconds_left=left)
+        chosen = choose_cells(list(cells.values()), goal=self._goal, seconds_left=left)
         if not chosen:
             return []
         order = random.Random(f"{self._prepared.machine['host']} {sum(map(len, self._rounds.values()))}")
@@ -152,14 +162,14 @@ class FurtherRounds:
         """Estimates the seconds of the rounds that are not decided on yet: a quarter of those that a cell may get, for
         each that is host-bound or runs on a CPU, whose times differ between processes."""
         noisy = (item for key, item in self._repeatable.items() if self._is_noisy(key))
-        expected = min(self._share_seconds(), (self._most - 1) // 4 * sum(map(self._seconds, noisy)))
+        expected = min(self._share_seconds(), (self._goal.rounds - 1) // 4 * sum(map(self._seconds, noisy)))
         owed = (item for (key, number), item in self._added.items() if number not in self._rounds[key])
         return max(0.0, expected - self._spent_seconds() - sum(map(self._seconds, owed)))
 
     def most_seconds(self) -> float:
         """Returns how long they can take at most (s)."""
-        counts = Counter(key for key, _ in self._planned)
-        more = sum(max(0, self._most - counts[key]) * self._seconds(item) for key, item in self._repeatable.items())
+        counts, most = Counter(key for key, _ in self._planned), self._goal.rounds
+        more = sum(max(0, most - counts[key]) * self._seconds(item) for key, item in self._repeatable.items())
         return max(0.0, min(self._share_seconds(), more) - self._spent_seconds())
 
     def _repeated_cells(self) -> dict[str, TimedCell]:

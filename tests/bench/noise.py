@@ -56,7 +56,7 @@ from tests.bench.processes import (
 from tests.bench.result import Result
 
 #: How many processes measure a cell: on a CPU enough to draw the rounds of `--rounds auto` from them.
-PROCESSES = {"cuda": 8, "cpu": 24, "mps": 8}
+PROCESSES = {"cuda": 8, "cpu": 36, "mps": 8}
 SECONDS = 400.0
 #: Of so many processes every pair of sides is compared.
 MOST = 8

@@ -14,7 +14,7 @@ from runner.plan.repeats import ROUNDS
 from runner.results.times import Clock, Noise, RoundId, RoundTime, find_bound, pool_bounds
 from runner.schema import Bound
 from runner.store.database import open_reader
-from runner.sweep.rounds import ENOUGH, TimedCell, half_width, measure_noise, most_rounds
+from runner.sweep.rounds import TimedCell, goal_on, half_width, measure_noise
 
 CLOCKS: Mapping[Clock, str] = {"step": "waited for", "loop": "in a loop", "device": "device time"}
 
@@ -55,19 +55,19 @@ def load_kinds(db: Path) -> list[Kind]:
         for table in ("steps", "attention"):
             rows = reader.execute(
                 "SELECT c.run_id, r.device, c.cell_key, c.round, "
-                "t.n, t.low_ms, t.high_ms, t.median_ms, t.loop_ms, t.device_ms "
+                "t.n, t.low_ms, t.high_ms, t.undisturbed_ms, t.median_ms, t.loop_ms, t.device_ms "
                 f"FROM {table} c JOIN timings t USING (cell_id) JOIN runs r ON r.run_id = c.run_id "
                 "WHERE c.status = 'ok' AND t.phase = 'step' "
                 "ORDER BY c.run_id, c.round, c.cell_id"
             ).fetchall()
-            for run, device, key, number, n, low, high, *values in rows:
+            for run, device, key, number, n, low, high, alone, *values in rows:
                 known = [(clock, ms) for clock, ms in zip(CLOCKS, values, strict=True) if ms]
                 device_ms = dict(known).get("device")
                 times = {
                     clock: RoundTime(median_ms=ms, n=n, id=(run, number), device_ms=device_ms) for clock, ms in known
                 }
                 if "step" in times:
-                    times["step"] = replace(times["step"], low_ms=low, high_ms=high)
+                    times["step"] = replace(times["step"], low_ms=low, high_ms=high, undisturbed_ms=alone)
                 found.setdefault((str(run), device, table, key), []).append(Process(id=(run, number), times=times))
     return [
         Kind(run=run, device=device, table=table, key=key, processes=tuple(processes))
@@ -111,10 +111,10 @@ def is_decided(sides: Sides, noises: Noises, clock: Clock) -> bool | None:
 def take_default(processes: Sequence[Process], noises: Noises, *, device: str) -> Sequence[Process]:
     """Returns as many of the first processes as `--rounds auto` measures where it has the time: until the interval is
     narrow enough."""
-    most = most_rounds(device)
-    for count in range(1, min(most, len(processes))):
+    goal = goal_on(device)
+    for count in range(1, min(goal.rounds, len(processes))):
         bound, times = bound_of(processes[:count], "step"), times_of(processes[:count], "step")
         cell = TimedCell(key="", table="steps", bound=bound, times=times, seconds=0)
-        if half_width(cell, noises.get(bound)) <= ENOUGH:
+        if half_width(cell, noises.get(bound)) <= goal.width:
             return processes[:count]
-    return processes[:most]
+    return processes[: goal.rounds]

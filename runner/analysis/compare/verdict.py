@@ -127,6 +127,11 @@ def _compute_ratio(a: SideResult, b: SideResult) -> Ratio:
     return ratio(a.time, b.time)
 
 
+def compared_values(pair: Pair[SideResult]) -> tuple[float, float]:
+    """Returns the two values of which the pair is the ratio: times in ms, or peaks in bytes."""
+    return pair.undisturbed or (pair.base.value, pair.other.value)
+
+
 def host_share(pair: Pair[SideResult]) -> HostShare:
     """Returns the bounds of the sides of a pair, and the ratio of their device times."""
     a, b = pair.base, pair.other

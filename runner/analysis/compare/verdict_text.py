@@ -6,7 +6,7 @@ Limits: English only. The numbers are in `verdict`.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from runner.analysis.compare.host_bound import describe_shares
 from runner.analysis.compare.verdict import Compared, Verdict, host_share
@@ -26,11 +26,21 @@ INTERVALS = (
 )
 #: The interval of a ratio that a verdict needs to exclude 1.
 DECIDING_INTERVAL = f"{DECIDED:.0%} interval ({DECIDED_ALONE:.1%} from {OWN_ROUNDS} rounds on)"
+#: What a ratio rests on where it is of undisturbed times.
+_UNDISTURBED = (
+    f"On a CPU, cells with {OWN_ROUNDS} rounds or more on both sides are compared by their undisturbed times, the 10th "
+    "percentile of each process, because neighbors of a CPU only add time."
+)
 RULE = (
     f"Faster or slower: the {DECIDING_INTERVAL} of the ratio, which holds for the next process, excludes 1× and the "
     "ratio is more than 1% away from it; everything else is undecided. Peaks of memory have no interval: smaller or "
     "larger is more than 1%."
 )
+
+
+def with_basis(text: str, ratios: Iterable[Ratio | None]) -> str:
+    """Returns an explanation of these ratios, which also says so where one of them is of undisturbed times."""
+    return f"{text} {_UNDISTURBED}" if any(one and one.undisturbed for one in ratios) else text
 
 
 def name_outcomes(verdict: Verdict) -> Mapping[Outcome, str]:

@@ -117,7 +117,8 @@ class Steps:
         rows = []
         for phase in self.reported():
             series = self.series(phase)[self.warmup :]
-            summary = statistics.summarize([duration for duration, _ in series])
+            durations = [duration for duration, _ in series]
+            summary = statistics.summarize(durations)
             rows.append(
                 TimingRow(
                     run_id=run_id,
@@ -133,6 +134,7 @@ class Steps:
                     clock="host" if phase == "step" else self.clock,
                     loop_ms=clocks.loop_ms.get(phase),
                     device_ms=clocks.device_ms.get(phase),
+                    undisturbed_ms=statistics.lower_decile(durations) if self.clock == "host" else None,
                 )
             )
         return rows

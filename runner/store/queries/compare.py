@@ -278,7 +278,7 @@ def _load_rounds(
     names = ", ".join(f"c.{name}" for name in (*columns, "machine", "torch"))
     by = ", ".join(f"c.{name}" for name in (*order, *(column.name for column in TABLES[table].effort)))
     timed = TABLES[table].timed
-    times = "t.median_ms, t.low_ms, t.high_ms, t.n, t.device_ms" if timed else "NULL AS median_ms"
+    times = "t.median_ms, t.low_ms, t.high_ms, t.n, t.device_ms, t.undisturbed_ms" if timed else "NULL AS median_ms"
     joined = "LEFT JOIN timings t ON t.cell_id = c.cell_id AND t.phase = $phase AND t.median_ms > 0" if timed else ""
     query = f"SELECT {names}, {times} FROM chosen c {joined} ORDER BY {by}, c.round, c.cell_id"
     parameters = {"phase": request.phase} if timed else {}

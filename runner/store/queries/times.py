@@ -130,6 +130,7 @@ class _PhaseRounds:
     counts: tuple[int | None, ...]
     loops: tuple[float | None, ...]
     devices: tuple[float | None, ...]
+    undisturbed: tuple[float | None, ...]
     mean_ms: float | None
     std_ms: float | None
     n: int | None
@@ -140,10 +141,12 @@ class _PhaseRounds:
 
     def by_step(self) -> list[RoundTime]:
         """Returns the rounds by the step's clock."""
-        columns = zip(self.medians, self.lows, self.highs, self.counts, self.ids, self.devices, strict=True)
+        columns = zip(
+            self.medians, self.lows, self.highs, self.counts, self.ids, self.devices, self.undisturbed, strict=True
+        )
         return [
-            RoundTime(median_ms=ms, low_ms=low, high_ms=high, n=n, id=id, device_ms=device_ms)
-            for ms, low, high, n, id, device_ms in columns
+            RoundTime(median_ms=ms, low_ms=low, high_ms=high, n=n, id=id, device_ms=device_ms, undisturbed_ms=alone)
+            for ms, low, high, n, id, device_ms, alone in columns
         ]
 
     def time(self, noise: Mapping[NoiseKind, Noise]) -> PhaseTime:
@@ -164,7 +167,8 @@ class _PhaseRounds:
 
 
 _LISTED = {"runs": "c.run_id", "rounds": "c.round", "medians": "t.median_ms", "lows": "t.low_ms", "highs": "t.high_ms",
-           "counts": "t.n", "loops": "t.loop_ms", "devices": "t.device_ms"}  # fmt: skip
+           "counts": "t.n", "loops": "t.loop_ms", "devices": "t.device_ms",
+           "undisturbed": "t.undisturbed_ms"}  # fmt: skip
 _TIMES = f"""
     WITH rounds AS (SELECT c.machine, c.cell_key, c.round, cell_id, s.run_id, s.bound FROM chosen c
         JOIN {{table}} s USING (cell_id) WHERE c.status = 'ok')

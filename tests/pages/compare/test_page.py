@@ -16,6 +16,7 @@ from runner.analysis.compare.verdict import Side, Verdict
 from runner.store.queries.compare import ComparisonRequest, load_comparison
 from tests.browser import Site, fits_sideways, opened, settled
 from tests.command import run
+from tests.synthetic import neighbors
 from tests.synthetic import sides as made
 
 expect.set_options(timeout=20_000)
@@ -90,6 +91,18 @@ def test_the_answer_is_the_terminals(browser: Browser, address: str, path: Path)
         visit.page.set_viewport_size({"width": 390, "height": 844})
         settled(visit.page)
         assert fits_sideways(visit.page), "the page is as wide as on a phone"
+
+
+def test_undisturbed_times_are_drawn_where_they_are_compared(browser: Browser, site: Site, tmp_path: Path) -> None:
+    with site.showing(neighbors.written(tmp_path)) as address, opened(browser, f"{address}/{BY_LABEL}") as visit:
+        (said,) = sentences(visit.page)
+        assert "0 faster, 1 slower, 1 undecided" in said
+        moved = {trace["name"]: trace["x"] for trace in drawn(visit.page, "compare-movers") if None not in trace["x"]}
+        assert {name: ms for name, (ms,) in moved.items()} == pytest.approx(
+            {"before": neighbors.BEFORE, "after": neighbors.AFTER}
+        )
+        caption = visit.page.get_by_test_id("stCaptionContainer").filter(has_text="excludes 1×")
+        expect(caption).to_contain_text("compared by their undisturbed times, the 10th percentile of each process")
 
 
 @pytest.mark.soak

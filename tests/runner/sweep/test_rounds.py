@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,13 +16,14 @@ from runner.store.history import MeasuredRound
 from runner.sweep import rounds
 from runner.sweep.prepare import Expected, Prepared
 from runner.sweep.rounds import (
+    ON_CPU,
     FurtherRounds,
     Kind,
     TimedCell,
     choose_cells,
+    goal_on,
     half_width,
     measure_noise,
-    most_rounds,
 )
 from tests.command import tiny
 
@@ -68,6 +70,16 @@ def test_the_width_of_an_interval_by_hand() -> None:
     assert half_width(cell("few samples", 5.0, n=5), noise) == math.inf
 
 
+def test_the_width_of_many_rounds_on_a_cpu_is_that_of_their_undisturbed_times() -> None:
+    medians = cell("six", *(10 * math.exp(x) for x in (0.0, 0.3, 0.1, 0.2, 0.4, 0.5)))
+    steady = replace(medians, times=tuple(replace(time, undisturbed_ms=10.0) for time in medians.times))
+    noise = Noise(std=0.2, dof=2.0, cells=4)
+    assert half_width(medians, noise) > 0.1
+    assert half_width(steady, noise) == pytest.approx(math.exp(2.5706 * 1e-4 / math.sqrt(6)) - 1, rel=1e-3)
+    five = replace(steady, times=steady.times[:5])
+    assert half_width(five, noise) > 0.1, "of few rounds the medians count"
+
+
 def test_cells_with_intervals_wider_than_two_percent_get_a_round() -> None:
     """With a noise of 1%, one round is known to ±4.4% and three to ±1.6%; with 0.46%, one round is known to ±1.99%."""
     once = [cell(f"once {number}", 20.0) for number in range(6)]
@@ -98,13 +110,13 @@ def test_the_four_cheapest_cells_of_a_kind_without_known_noise_are_measured_agai
     assert keys(choose_cells([*twice, *once[:1], once[2], once[4]], seconds_left=100)) == {"2", "3", "4", "5"}
 
 
-def test_five_rounds_are_enough_and_fifteen_on_a_cpu() -> None:
+def test_five_rounds_are_enough_and_twenty_on_a_cpu() -> None:
     wild = cell("wild", 1.0, 2.0, 3.0, 4.0, 5.0)
     less = cell("less", 1.0, 2.0, 3.0, 4.0)
     assert keys(choose_cells([wild, less], seconds_left=100)) == {"less"}
-    assert [most_rounds(device) for device in ("cuda", "mps", "cpu")] == [5, 5, 15]
-    assert keys(choose_cells([wild, less], most=15, seconds_left=100)) == {"wild", "less"}
-    assert choose_cells([cell("fifteen", *range(1, 16))], most=15, seconds_left=100) == []
+    assert [goal_on(device).rounds for device in ("cuda", "mps", "cpu")] == [5, 5, 20]
+    assert keys(choose_cells([wild, less], goal=ON_CPU, seconds_left=100)) == {"wild", "less"}
+    assert choose_cells([cell("twenty", *range(1, 21))], goal=ON_CPU, seconds_left=100) == []
 
 
 def test_the_widest_come_first_if_time_is_short() -> None:
@@ -176,10 +188,10 @@ def test_further_rounds_take_no_more_than_their_share_and_end_with_the_canary(mo
 
 
 def test_a_small_sweep_may_take_two_minutes_to_decide() -> None:
-    """Half of what its first 5 rounds of 2 s took are 5 s. On a CPU each cell has 15 rounds at most, of which three for
-    the canary and one for the others are planned: 40 more are 80 s; on CUDA, with 5, 10 more are 20 s. Of a sweep whose
-    first rounds take 10 s each half are 25 s, and 40 more would be 400 s."""
-    assert FurtherRounds(prepared(8, 16, 24)).most_seconds() == pytest.approx(80.0)
+    """Half of what its first 5 rounds of 2 s took are 5 s. On a CPU each cell has 20 rounds at most, of which three for
+    the canary and one for the others are planned: 55 more are 110 s; on CUDA, with 5, 10 more are 20 s. Of a sweep
+    whose first rounds take 10 s each half are 25 s, and 55 more would be 550 s."""
+    assert FurtherRounds(prepared(8, 16, 24)).most_seconds() == pytest.approx(110.0)
     assert FurtherRounds(prepared(8, 16, 24, device="cuda")).most_seconds() == pytest.approx(20.0)
     slow = {item.id: ok(5.0, seconds=10.0) for item in prepared(8, 16, 24).cells}
     assert FurtherRounds(prepared(8, 16, 24, measured=slow)).most_seconds() == pytest.approx(120.0)

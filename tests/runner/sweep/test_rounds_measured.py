@@ -93,5 +93,5 @@ def test_a_sweep_interrupted_in_its_further_rounds_continues_them(tmp_path: Path
 def test_a_dry_run_says_how_long_further_rounds_may_take(tmp_path: Path) -> None:
     done = run("sweep", *AUTO, "--dry-run", db=tmp_path / "r.duckdb")
     assert "5 cells" in done.stdout
-    assert "of further rounds, until intervals are within ±2%" in done.stdout
+    assert "of further rounds, until intervals are within ±1%" in done.stdout
     assert "further" not in run("sweep", *AUTO, "--rounds", "2", "--dry-run", db=tmp_path / "r.duckdb").stdout
