@@ -78,14 +78,16 @@ def _find_reference() -> _Reference | None:
 
 
 def _compare(frame: Frame, reference: _Reference, machine: str) -> tuple[Frame, list[Verdict]]:
-    """Returns the two files read as one, and what their cells say that both machines have and the filters leave."""
+    """Returns the two files as one, which shows the rows, and what their cells say that both machines have and the
+    filters leave. To compare them each file is read by itself, so that what is remembered of it counts."""
     path = Path(f"{frame.path}{os.pathsep}{reference.path}")
-    both = replace(frame, path=path, state=fingerprint(path), pages={})
+    both = replace(frame, path=path, state=f"{frame.state} {fingerprint(reference.path)}", pages={})
     request = ComparisonRequest(
         a=Side(kind="machine", value=reference.machine, title=reference.device),
         b=Side(kind="machine", value=machine, title=_YOURS),
     )
-    verdicts = [apply_filters(frame, verdict) for verdict in both.ask(load_comparison, request).verdicts]
+    found = cached(frame.path, both.state, load_comparison, request, reference.path)
+    verdicts = [apply_filters(frame, verdict) for verdict in found.verdicts]
     return both, [replace(one, left_out=tuple(x for x in one.left_out if x.base and x.other)) for one in verdicts]
 
 

@@ -92,13 +92,14 @@ class Comparison:
         return [*find_versions(pairs), *find_differences(self.a_runs, self.b_runs)]
 
 
-def load_comparison(path: Path, request: ComparisonRequest) -> Comparison:
-    """Returns the verdicts on all cells of both sides. Raises UsageError for sides that cannot be compared."""
+def load_comparison(path: Path, request: ComparisonRequest, a_path: Path | None = None) -> Comparison:
+    """Returns the verdicts on all cells of both sides; those of A are in a file of their own, `a_path`, if it is given.
+    Raises UsageError for sides that cannot be compared."""
     check(request)
-    verdicts = []
+    verdicts, paths = [], (a_path or path, path)
     for table in _CELLS:
         if all(side.kind in OF_RUNS or side.kind in TABLES[table].key for side in request.sides):
-            a, b = _load_sides(path, table, request)
+            a, b = _load_sides(paths, table, request)
             partners = [_choose_partners(a.get(key, []), b.get(key, [])) for key in dict.fromkeys([*a, *b])]
             if partners:
                 verdicts.append(judge(table, partners, sides=request.sides, phase=request.phase))
@@ -108,8 +109,8 @@ def load_comparison(path: Path, request: ComparisonRequest) -> Comparison:
     ]
     return Comparison(
         verdicts=tuple(verdicts),
-        a_runs=_load_runs(path, {item.base.run_id for item in shown if item.base}),
-        b_runs=_load_runs(path, {item.other.run_id for item in shown if item.other}),
+        a_runs=_load_runs(paths[0], {item.base.run_id for item in shown if item.base}),
+        b_runs=_load_runs(paths[1], {item.other.run_id for item in shown if item.other}),
     )
 
 
@@ -153,21 +154,24 @@ class _CountedRow:
 
 
 def _load_sides(
-    path: Path, table: Compared, request: ComparisonRequest
+    paths: Sequence[Path], table: Compared, request: ComparisonRequest
 ) -> list[dict[tuple[Any, ...], list[SideResult]]]:
     """Returns the cells of A and of B in one table by their shared key, one for each effort."""
-    with open_reader(path) as reader:
-        sides = [
-            _group_rounds(_load_rounds(reader, table, request, side), table, request, side) for side in request.sides
-        ]
-        machines = {cell[0].machine for cells in sides for held in cells.values() for cell in held}
-        noise = load_noise(reader, table, machines) if TABLES[table].timed else {}
+    sides, noise = [], dict[NoiseKind, Noise]()
+    for path, side in zip(paths, request.sides, strict=True):
+        with open_reader(path) as reader:
+            cells = _group_rounds(_load_rounds(reader, table, request, side), table, request, side)
+            machines = {cell[0].machine for held in cells.values() for cell in held}
+            noise |= load_noise(reader, table, machines) if TABLES[table].timed else {}
+        sides.append(cells)
     # A fault changes nothing for a cell without a partner, and looking for faults takes longest.
-    paired = (
-        row for key in sides[0].keys() & sides[1].keys() for cells in sides for cell in cells[key] for row in cell
-    )
-    measured = tuple(row.cell_id for row in paired if row.status == "ok")
-    found = load_faults(path, measured, table) if measured else {}
+    shared, measured = sides[0].keys() & sides[1].keys(), dict[Path, list[UUID]]()
+    for path, cells in zip(paths, sides, strict=True):
+        paired = (row for key in shared for cell in cells[key] for row in cell)
+        measured.setdefault(path, []).extend(row.cell_id for row in paired if row.status == "ok")
+    found = {
+        id: faults for path, ids in measured.items() for id, faults in load_faults(path, tuple(ids), table).items()
+    }
     return [
         {
             key: [_pool_rounds(cell, found, _pool_times(cell, request, noise)) for cell in held]
