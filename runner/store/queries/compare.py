@@ -169,9 +169,9 @@ def _load_sides(
     for path, cells in zip(paths, sides, strict=True):
         paired = (row for key in shared for cell in cells[key] for row in cell)
         measured.setdefault(path, []).extend(row.cell_id for row in paired if row.status == "ok")
-    found = {
-        id: faults for path, ids in measured.items() for id, faults in load_faults(path, tuple(ids), table).items()
-    }
+    found = dict[UUID, tuple[str, ...]]()
+    for path, ids in measured.items():
+        found |= load_faults(path, tuple(ids), table) if ids else {}
     return [
         {
             key: [_pool_rounds(cell, found, _pool_times(cell, request, noise)) for cell in held]
