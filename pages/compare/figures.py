@@ -80,7 +80,7 @@ def _value_axis(sizes: Sequence[float], *, unit: Literal["ms", "bytes"]) -> dict
         return {**binary_axis(sizes, most=5), **limits, "title": "Peak allocated (log)"}
     ticks = list[float]()
     for tick in log_ticks(10 ** (low - 0.05 * reach), 10 ** (high + 0.2 * reach), most=5):
-        if not ticks or math.log10(tick / ticks[-1]) > 0.25 * reach:  # closer ones overlap on a phone
+        if not ticks or math.log10(tick / ticks[-1]) > 0.2 * reach:  # closer ones overlap on a phone
             ticks.append(tick)
     return {"type": "log", **limits, "tickvals": ticks, "ticktext": [f"{tick:,g}" for tick in ticks],
             "title": "Time (ms, log)"}  # fmt: skip
