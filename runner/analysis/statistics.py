@@ -16,7 +16,7 @@ those that a neighbor slowed down count less (`analysis.trimming`).
 On a CPU neighbors only ever add time, and a process that they slow down for a while still has steps that they did not:
 its undisturbed time is the 10th percentile of its steps. On a virtual machine with two cores that was slowed down a
 tenth of the time, equal processes differed by 3% in that and by 5% in their medians, and of comparisons with a step
-that took 5 to 6% longer it decided 96 to 100%, the medians 34 to 70% (`python -m tests.bench noise`). Where neighbors
+that took 5 to 7% longer it decided 96 to 100%, the medians 18 to 70% (`python -m tests.bench noise`). Where neighbors
 never rest, on three other CPUs, the two differ alike, by 4 to 20%. A change that makes only some steps longer, fewer
 than nine in ten, shows in the median alone, or in neither.
 

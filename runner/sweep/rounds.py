@@ -44,7 +44,7 @@ USUAL = Goal(width=0.02, rounds=5)
 #: Rounds on a CPU are short, and what disturbs them comes and goes within seconds. The numbers come from recordings of
 #: a virtual machine with two cores (`python -m tests.bench noise`). Rounds that happen to agree end a cell too early:
 #: where that was at 2% up to 2.2% of pairs of equal cells were called different, and at 1% up to 0.9%. Of comparisons
-#: with a step that took 5% longer 20 rounds decided 99% and more, 15 in one recording only 52%. Where equal steps
+#: with a step that took 5% longer 20 rounds decided 96% and more, 15 in one recording only 52%. Where equal steps
 #: differ by 10%, as beside a neighbor that never rests, 20 do not decide that either.
 ON_CPU = Goal(width=0.01, rounds=20)
 #: The time that all further rounds may take together, as a share of what timed cells took in the first.
