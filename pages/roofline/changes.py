@@ -49,7 +49,7 @@ def draw_changes(frame: Frame) -> None:
     card = Card(
         key="changes",
         title=f"Against {title(base.cell)}",
-        note=f"The time of this step over that of the changed one, with 95% intervals. "
+        note="The time of this step over that of the changed one, with 95% intervals. "
         f"{with_basis(INTERVALS, (change.speedup for change in changes))} "
         f"Above the dotted line one option is changed, below it several. {_describe_run(frame, run)}".strip(),
         alt=f"Speedups of changes on a log axis. {words}",

@@ -42,7 +42,7 @@ def draw_ways(
     card = Card(
         key="ways",
         title="Every backend against eager",
-        note=f"Each line is a cell, each dot a backend; bars are 95% intervals. "
+        note="Each line is a cell, each dot a backend; bars are 95% intervals. "
         f"{with_basis(INTERVALS, (item.step for item in items))} "
         "cuda-graphs is the eager step recorded and replayed, without a compiler. Click a dot to see the cell's "
         f"samples.{note_cut(len({dot.place for dot in dots}), 'cells')}",
