@@ -83,7 +83,7 @@ UNLISTED = {
 NO_ANSWER = (
     "Of the residual streams that enter blocks of", "Of size ", "B = ", "Measured by `",
     "Each panel is a separate process", "held before", "are drawn", "rows match, newest first", "All 31 rows",
-    "Faster or slower: ",
+    "Faster or slower",
     "Each line is a pair of cells", "**Table ", "**Missing.** ", "Medians, each step waited for, with", "Reads only · ",
     "Took ",
 )  # fmt: skip

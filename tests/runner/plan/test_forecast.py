@@ -87,7 +87,7 @@ def test_page_and_terminal_agree_and_the_next_forecast_uses_the_rows(tmp_path: P
 
 @pytest.mark.soak
 def test_page_and_terminal_agree_about_further_rounds(tmp_path: Path) -> None:
-    """Before the first of five cells, the forecast contains the time of the three timed cells three times more."""
+    """Before the first of five cells, the forecast contains the time of the three timed cells four times more."""
     db = tmp_path / "results.duckdb"
     request, settings = parsed(*TINY, "--rounds", "auto", "--contexts", "8,16,24", "--db", str(db), "--no-ceilings")
     listener = Listener(db)
@@ -96,7 +96,7 @@ def test_page_and_terminal_agree_about_further_rounds(tmp_path: Path) -> None:
     seconds = {item.planned.cell.key: item.predicted.seconds for item in first.cells}
     assert len(first.cells) == 5
     planned = sum(item.predicted.seconds for item in first.cells)
-    assert listener.first_s == pytest.approx(planned + 3 * sum(seconds.values()))
+    assert listener.first_s == pytest.approx(planned + 4 * sum(seconds.values()))
     assert len(listener.left) > 5
     pairs = [(terminal, page) for terminal, page in listener.left if page is not None]
     assert len(pairs) >= 4, "except for the last cell of a round, when the page waits for the next"
