@@ -147,13 +147,13 @@ def _estimate(rounds: Sequence[RoundTime], noise: Noise | None) -> Estimate:
     dof = count - 1 + (known.dof if known else 0.0)
     if dof == 0 or sum(one.n or 0 for one in rounds) < MIN_SAMPLES:
         return Estimate(ms=ms, rounds=count)
-    within = math.sqrt(statistics.fmean(map(_variance_within, rounds)))
+    within = math.sqrt(statistics.fmean([_variance_within(one) for one in rounds]))
     std, least = _pool_std(logs, known), max(within, MIN_STD)
     found = Spread(std=std / math.sqrt(count), dof=dof) if known else standard_error(winsorize(logs))
     error = replace(found, std=max(found.std, least / math.sqrt(count)))
     if student_quantile(SHOWN, error.dof) * error.std >= math.log(MAX_RESOLVABLE):
         return Estimate(ms=ms, rounds=count)
-    reach, shift = _reach(error), statistics.fmean(one.shift for one in rounds)
+    reach, shift = _reach(error), statistics.fmean([one.shift for one in rounds])
     return Estimate(
         ms=ms,
         rounds=count,
@@ -172,7 +172,8 @@ def _estimate(rounds: Sequence[RoundTime], noise: Noise | None) -> Estimate:
 def _pool_std(logs: Sequence[float], known: Spread | None) -> float:
     """Returns the standard deviation of these values pooled with a known one, each weighted by its degrees of
     freedom, of which there is at least one."""
-    squares = sum((value - statistics.fmean(logs)) ** 2 for value in logs) + (known.dof * known.std**2 if known else 0)
+    mean = statistics.fmean(logs)
+    squares = sum((value - mean) ** 2 for value in logs) + (known.dof * known.std**2 if known else 0)
     return math.sqrt(squares / (len(logs) - 1 + (known.dof if known else 0.0)))
 
 

@@ -3,6 +3,7 @@
 The rounds of one cell are one result: the estimate of times (`times`), the median of other numbers.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -32,7 +33,7 @@ class TimedResult(Result):
     cell_key: str
     torch: str | None
     bound: Bound | None = None
-    times: dict[Phase, PhaseTime] = field(default_factory=dict)
+    times: Mapping[Phase, PhaseTime] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,12 @@ Standard library and the schema only.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 from uuid import UUID
 
-from runner.schema import Bound
+from runner.schema import Bound, Phase
 
 #: How a step is timed: on its own with a synchronization, in a loop without any, or by the device's work alone.
 Clock = Literal["step", "loop", "device"]
@@ -151,3 +151,26 @@ class PhaseTime:
     def by(self, clock: Clock) -> Estimate | None:
         """Returns the time by this clock, or None where it was not taken."""
         return self.step if clock == "step" else self.others.get(clock)
+
+
+class TimesByPhase(Mapping[Phase, PhaseTime]):
+    """The times of a cell by phase. Each is estimated when it is first asked for, because a page shows few of the cells
+    that it has loaded for all filters."""
+
+    def __init__(self, estimates: Mapping[Phase, Callable[[], PhaseTime]]) -> None:
+        self._estimates = estimates
+        self._known: dict[Phase, PhaseTime] = {}
+
+    def __getitem__(self, phase: Phase) -> PhaseTime:
+        if phase not in self._known:
+            self._known[phase] = self._estimates[phase]()
+        return self._known[phase]
+
+    def __contains__(self, phase: object) -> bool:
+        return phase in self._estimates
+
+    def __iter__(self) -> Iterator[Phase]:
+        return iter(self._estimates)
+
+    def __len__(self) -> int:
+        return len(self._estimates)

@@ -41,7 +41,7 @@ from runner.store.attached import (
 from runner.store.fleet import is_fleet, list_files
 from runner.store.members import open_fleet, refuse_fleet, survey_fleet
 from runner.store.moving import move_files
-from runner.store.remembered import mark_state
+from runner.store.remembered import mark_origin, mark_state
 from runner.store.shared import Taken, take_connection
 from runner.store.spool import Spool, sync_folder
 from runner.store.staging import row_id
@@ -226,6 +226,8 @@ def open_reader(
             raise busy_error(path)
         if not path.exists():
             taken.shown = None
+            mark_state(taken.con, fingerprint(path))
+            mark_origin(taken.con, fingerprint(path))
             if not make_views(taken.con, [Member(path=path)], taken.views):
                 raise _missing_error(path)
             yield taken.con
@@ -239,6 +241,7 @@ def open_reader(
             if taken.shown != state:
                 make_views(con, [Member(path=path, survey=surveyed)], taken.views)
                 mark_state(con, f"{state[0]} {state[2]}")
+                mark_origin(con, f"{surveyed.origin} {state[2]}")
                 taken.shown = state
             with _explain_errors(path, surveyed):
                 yield con

@@ -21,6 +21,7 @@ from duckdb import DuckDBPyConnection
 from runner.errors import DatabaseMissing, StoreError, UsageError
 from runner.store.attached import attach_member, busy_error, connect, foreign_error, format_reason, is_damage
 from runner.store.fleet import list_files
+from runner.store.remembered import mark_origin
 from runner.store.shared import spilling
 from runner.store.spool import Spool
 from runner.store.survey import Survey, survey
@@ -51,6 +52,7 @@ def open_fleet(
                 broken[file] = busy_error(file)
         _check_any(path, files, members, broken)
         make_views(con, choose_files(con, members), {})
+        mark_origin(con, " ".join(member.survey.origin for member in members))
         try:
             yield con
         except (duckdb.Error, UnicodeDecodeError) as error:

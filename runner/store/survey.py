@@ -4,8 +4,8 @@ tables that can no longer be read.
     >>> survey(path, deadline=time.monotonic() + 2).left_out
     {'steps': 3}
 
-A million samples take 0.1 s; of a table that has only grown since, only the new rows are examined. The first reader of
-a file examines all of it, on a connection that ends with that: DuckDB keeps what it has read, up to the file's size.
+Ten million samples take 0.2 s; of a table that has only grown since, only new rows are examined. The first reader of a
+file examines all of it, on a connection that ends with that: DuckDB keeps what it has read, up to the file's size.
 Limits: rows that somebody changes in place while a sweep adds others are noticed by the next process.
 """
 
@@ -40,7 +40,8 @@ NO_RUNS = "SELECT NULL::UUID WHERE false"
 class Survey:
     """`stored` has the columns by table, `rows` the number of rows, `left_out` how many of them break the contract,
     `damaged` the reasons why tables cannot be read; `published` is a query of the published runs, `runs` the ids of
-    all. Of several files, `broken` are those that are left out, by name, with the reason."""
+    all. Since the state of the file `origin`, when all of it was examined, rows have only been added. Of several
+    files, `broken` are those that are left out, by name, with the reason."""
 
     stored: Mapping[str, frozenset[str]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -48,6 +49,7 @@ class Survey:
     damaged: Mapping[str, str] = field(default_factory=dict)
     published: str = NO_RUNS
     runs: frozenset[str] = frozenset()
+    origin: str = ""
     broken: Mapping[str, str] = field(default_factory=dict)
 
     def readable(self) -> "Survey":
@@ -76,6 +78,8 @@ def survey(path: Path, *, deadline: float, taken: Taken | None = None) -> Survey
             if result is None:
                 used.reopen()
     result = result or _examine_all(path, damaged, deadline=deadline)
+    if not result.origin:
+        result = replace(result, origin=f"{path} {state}")
     _known[path] = state, result
     return result
 
@@ -117,6 +121,7 @@ def _examine(
             rows = dict(zip(stored, con.execute(f"SELECT {counts}").fetchone() or (), strict=True))
             left_out, published, runs = dict[str, int](), before.published, before.runs
             start = dict(before.rows) if rows != before.rows and not before.left_out else {}
+            has_grown = bool(start) and all(rows.get(table, 0) >= count for table, count in start.items())
             for name in [table for table in TABLES if rows.get(table, 0) > start.get(table, 0)]:
                 if name in damaged:
                     continue
@@ -134,7 +139,15 @@ def _examine(
             raise foreign_error(path, format_reason(error)) from error
         damaged[name] = format_reason(error)
         return None
-    return Survey(stored=stored, rows=rows, left_out=left_out, damaged=damaged, published=published, runs=runs)
+    return Survey(
+        stored=stored,
+        rows=rows,
+        left_out=left_out,
+        damaged=damaged,
+        published=published,
+        runs=runs,
+        origin=before.origin if has_grown else "",
+    )
 
 
 def _select_published(con: DuckDBPyConnection, columns: frozenset[str]) -> str:

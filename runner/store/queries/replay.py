@@ -67,7 +67,7 @@ def find_stored(path: Path, cell: str) -> StoredCell:
 #: The rounds of one cell; where a round was tried again, the last try counts.
 _CHOSEN = f"""
     CREATE OR REPLACE TEMP TABLE chosen AS
-    SELECT s.cell_id, s.cell_key, s.round, s.status, {MACHINE} AS machine
+    SELECT s.run_id, s.cell_id, s.cell_key, s.round, s.status, {MACHINE} AS machine
     FROM {{table}} s LEFT JOIN runs r USING (run_id) WHERE s.run_id = $run AND s.cell_key = $key AND s.status = 'ok'
     QUALIFY row_number() OVER (PARTITION BY s.round ORDER BY s.cell_id DESC) = 1"""
 _ROUNDS = """

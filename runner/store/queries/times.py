@@ -14,6 +14,7 @@ What is left of the noise within rounds is that of the same cells, without what 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TypeVar, get_args
 from uuid import UUID
 
@@ -22,11 +23,12 @@ import duckdb
 from runner.analysis.noise import MIN_STD, Repeats, pool_changes, pool_noise
 from runner.analysis.statistics import estimate
 from runner.results import Clock, Estimate, Noise, PhaseTime, RoundTime, TimedResult
-from runner.results.times import COLUMNS, DEVICE_BOUND, RoundId, find_bound, pool_bounds
+from runner.results.times import COLUMNS, DEVICE_BOUND, RoundId, TimesByPhase, find_bound, pool_bounds
 from runner.schema import Bound, Phase
+from runner.store.attached import quote
 from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import MACHINE
-from runner.store.remembered import remember
+from runner.store.remembered import remember, remember_runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,52 +44,61 @@ class NoiseKind:
 
 @dataclass(frozen=True, kw_only=True)
 class _Repeated:
-    """The repeated cells of one kind with the same number of rounds; and, of all of the kind, sums over pairs of
-    successive rounds: of cells - 1, and of that times the variance of the cells' changes."""
+    """The repeated cells of one run and kind with the same number of rounds; and, of all of the run and kind, sums over
+    pairs of successive rounds: of cells - 1, and of that times the variance of the cells' changes."""
 
+    run_id: UUID
     kind: NoiseKind
     repeats: Repeats
     change_squares: float
     change_dof: int
 
 
-_PHASES = ", ".join(f"'{phase}'" for phase in get_args(Phase))
-#: Cells have a number and phases are an enum, because ids, keys and names of a million times took 430 MB.
+_PHASES, _CLOCKS = (", ".join(map(quote, names)) for names in (get_args(Phase), COLUMNS))
+#: Cells have a number, phases and clocks are enums, because ids, keys and names of a million times took 430 MB.
 _REPEATED = f"""
     WITH repeated AS (
         SELECT row_number() OVER () AS cell, run_id, cell_key FROM (
-            SELECT run_id, cell_key FROM {{table}} SEMI JOIN (FROM runs r WHERE {MACHINE} = $machine) USING (run_id)
+            SELECT run_id, cell_key FROM {{table}} SEMI JOIN (SELECT unnest($runs) AS run_id) USING (run_id)
             WHERE status = 'ok' GROUP BY run_id, cell_key HAVING count(*) > 1)),
     measured AS (
         SELECT cell, cell_id, round FROM {{table}} JOIN repeated USING (run_id, cell_key) WHERE status = 'ok'),
     by_clock AS NOT MATERIALIZED (
         SELECT m.cell, m.cell_id, m.round, CAST(t.phase AS ENUM ({_PHASES})) AS phase, t.device_ms,
-            unnest($clocks) AS clock, unnest([{", ".join(f"t.{column}" for column in COLUMNS.values())}]) AS ms
+            unnest(CAST([{_CLOCKS}] AS ENUM ({_CLOCKS})[])) AS clock,
+            unnest([{", ".join(f"t.{column}" for column in COLUMNS.values())}]) AS ms
         FROM measured m JOIN timings t USING (cell_id)),
     cells AS (
         SELECT phase, clock, cell, count(*) AS rounds, greatest(var_samp(ln(ms)), $least) AS variance,
             max(if(device_ms < $bound * ms, 'host', 'device')) FILTER (device_ms IS NOT NULL) AS bound
         FROM by_clock WHERE ms > 0 GROUP BY phase, clock, cell HAVING count(*) > 1),
     repeats AS (
-        SELECT phase, clock, bound, rounds, count(*) AS cells, sum(variance) AS variances, sum(ln(variance)) AS logs,
-            sum(ln(variance) * ln(variance)) AS log_squares
-        FROM cells GROUP BY ALL),
+        SELECT run_id, phase, clock, bound, rounds, count(*) AS cells, sum(variance) AS variances,
+            sum(ln(variance)) AS logs, sum(ln(variance) * ln(variance)) AS log_squares
+        FROM cells JOIN repeated USING (cell) GROUP BY ALL),
     changes AS (
         SELECT cell, phase, clock, lag(round) OVER rounds AS before, round AS after,
             ln(ms) - lag(ln(ms)) OVER rounds AS change
         FROM by_clock WHERE ms > 0 WINDOW rounds AS (PARTITION BY phase, clock, cell ORDER BY round, cell_id)),
     shared AS (
-        SELECT phase, clock, bound, count(*) - 1 AS dof, var_samp(change) AS variance
+        SELECT run_id, phase, clock, bound, count(*) - 1 AS dof, var_samp(change) AS variance
         FROM changes JOIN cells USING (phase, clock, cell) JOIN repeated USING (cell)
         WHERE change IS NOT NULL GROUP BY phase, clock, bound, run_id, before, after HAVING count(*) > 1),
     left_over AS (
-        SELECT phase, clock, bound, sum(dof * variance) AS change_squares, CAST(sum(dof) AS BIGINT) AS change_dof
+        SELECT run_id, phase, clock, bound, sum(dof * variance) AS change_squares,
+            CAST(sum(dof) AS BIGINT) AS change_dof
         FROM shared GROUP BY ALL)
     SELECT $machine AS machine, t.*, coalesce(l.change_squares, 0) AS change_squares,
         coalesce(l.change_dof, 0) AS change_dof
     FROM repeats t LEFT JOIN left_over l
-        ON (t.phase, t.clock) = (l.phase, l.clock) AND t.bound IS NOT DISTINCT FROM l.bound
-    ORDER BY t.phase, t.clock, t.bound, t.rounds"""
+        ON (t.run_id, t.phase, t.clock) = (l.run_id, l.phase, l.clock) AND t.bound IS NOT DISTINCT FROM l.bound
+    ORDER BY t.run_id, t.phase, t.clock, t.bound, t.rounds"""
+#: How many rows a run has, and which cells.
+_STATES = f"""
+    SELECT run_id, cells, ids, times
+    FROM (SELECT run_id, count(*) AS cells, bit_xor(hash(cell_id)) AS ids FROM {{table}} GROUP BY run_id)
+    LEFT JOIN (SELECT run_id, count(*) AS times FROM timings GROUP BY run_id) USING (run_id)
+    SEMI JOIN (FROM runs r WHERE {MACHINE} = $machine) USING (run_id) ORDER BY run_id"""
 
 
 def load_noise(reader: duckdb.DuckDBPyConnection, table: str, machines: Iterable[str]) -> Mapping[NoiseKind, Noise]:
@@ -99,18 +110,35 @@ def load_noise(reader: duckdb.DuckDBPyConnection, table: str, machines: Iterable
 
 
 def _compute_noise(reader: duckdb.DuckDBPyConnection, table: str, machine: str) -> Mapping[NoiseKind, Noise]:
-    clocks = list(get_args(Clock))
-    parameters = {"clocks": clocks, "bound": DEVICE_BOUND, "machine": machine, "least": MIN_STD**2}
+    rows = reader.execute(_STATES.format(table=table), {"machine": machine}).fetchall()
+    load = partial(_load_repeated, reader, table, machine)
+    by_run = remember_runs(reader, f"repeated {table} on {machine}", {run: state for run, *state in rows}, load)
     by_kind: dict[NoiseKind, list[_Repeated]] = {}
-    for one in fetch(reader, _REPEATED.format(table=table), parameters, kind=_Repeated):
+    for one in chain.from_iterable(by_run.values()):
         by_kind.setdefault(one.kind, []).append(one)
-    noise = {kind: _pool(found) for kind, found in by_kind.items()}
+    noise = {kind: _pool(by_kind[kind]) for kind in sorted(by_kind, key=_order)}
     return {kind: value for kind, value in noise.items() if value is not None}
+
+
+def _order(kind: NoiseKind) -> tuple[int, int, str]:
+    return get_args(Phase).index(kind.phase), get_args(Clock).index(kind.clock), kind.bound or "not known"
+
+
+def _load_repeated(
+    reader: duckdb.DuckDBPyConnection, table: str, machine: str, runs: list[UUID]
+) -> Mapping[UUID, list[_Repeated]]:
+    """Returns what the repeated cells of a table say, by run."""
+    parameters = {"bound": DEVICE_BOUND, "machine": machine, "runs": runs, "least": MIN_STD**2}
+    by_run: dict[UUID, list[_Repeated]] = {run: [] for run in runs}
+    for one in fetch(reader, _REPEATED.format(table=table), parameters, kind=_Repeated):
+        by_run[one.run_id].append(one)
+    return by_run
 
 
 def _pool(found: Sequence[_Repeated]) -> Noise | None:
     """Returns the noise of one kind."""
-    within = pool_changes(found[0].change_squares, dof=found[0].change_dof)
+    changes = {one.run_id: (one.change_squares, one.change_dof) for one in found}.values()
+    within = pool_changes(sum(squares for squares, _ in changes), dof=sum(dof for _, dof in changes))
     return pool_noise([one.repeats for one in found], within_rounds=within)
 
 
@@ -122,7 +150,7 @@ class _PhaseRounds:
     cell_key: str
     bound: Bound | None
     phase: Phase
-    runs: tuple[UUID, ...]
+    run_id: UUID
     rounds: tuple[int, ...]
     medians: tuple[float, ...]
     lows: tuple[float | None, ...]
@@ -137,7 +165,7 @@ class _PhaseRounds:
 
     @property
     def ids(self) -> list[RoundId]:
-        return list(zip(self.runs, self.rounds, strict=True))
+        return [(self.run_id, number) for number in self.rounds]
 
     def by_step(self) -> list[RoundTime]:
         """Returns the rounds by the step's clock."""
@@ -154,10 +182,11 @@ class _PhaseRounds:
         others: dict[Clock, Estimate] = {}
         taken: Mapping[Clock, tuple[float | None, ...]] = {"loop": self.loops, "device": self.devices}
         for clock, values in taken.items():
+            if not any(values):
+                continue
             columns = zip(values, self.counts, self.ids, self.devices, strict=True)
             known = [RoundTime(median_ms=ms, n=n, id=id, device_ms=device) for ms, n, id, device in columns if ms]
-            if known:
-                others[clock] = estimate(known, noise.get(self._kind(clock, values)))
+            others[clock] = estimate(known, noise.get(self._kind(clock, values)))
         step = estimate(self.by_step(), noise.get(self._kind("step", self.medians)))
         return PhaseTime(step=step, mean_ms=self.mean_ms, std_ms=self.std_ms, n=self.n, others=others)
 
@@ -166,13 +195,13 @@ class _PhaseRounds:
         return NoiseKind(machine=self.machine, bound=pool_bounds(bounds), phase=self.phase, clock=clock)
 
 
-_LISTED = {"runs": "c.run_id", "rounds": "c.round", "medians": "t.median_ms", "lows": "t.low_ms", "highs": "t.high_ms",
+_LISTED = {"rounds": "c.round", "medians": "t.median_ms", "lows": "t.low_ms", "highs": "t.high_ms",
            "counts": "t.n", "loops": "t.loop_ms", "devices": "t.device_ms",
            "undisturbed": "t.undisturbed_ms"}  # fmt: skip
 _TIMES = f"""
-    WITH rounds AS (SELECT c.machine, c.cell_key, c.round, cell_id, s.run_id, s.bound FROM chosen c
+    WITH rounds AS (SELECT c.machine, c.cell_key, c.run_id, c.round, cell_id, s.bound FROM chosen c
         JOIN {{table}} s USING (cell_id) WHERE c.status = 'ok')
-    SELECT c.machine, c.cell_key, max(bound) AS bound, t.phase,
+    SELECT c.machine, c.cell_key, any_value(c.run_id) AS run_id, max(bound) AS bound, t.phase,
         {", ".join(f"list({column} ORDER BY c.round, c.cell_id) AS {name}" for name, column in _LISTED.items())},
         avg(t.mean_ms) AS mean_ms, sqrt(avg(t.std_ms * t.std_ms)) AS std_ms, CAST(sum(t.n) AS BIGINT) AS n
     FROM rounds c JOIN timings t USING (cell_id) WHERE t.median_ms IS NOT NULL GROUP BY c.machine, c.cell_key, t.phase
@@ -183,22 +212,25 @@ _TIMES = f"""
 R = TypeVar("R", bound=TimedResult)
 
 
-Times = dict[Phase, PhaseTime]
 #: The bound of a cell and its times, by machine and cell key.
-TimesByCell = dict[tuple[str, str], tuple[Bound | None, Times]]
+TimesByCell = dict[tuple[str, str], tuple[Bound | None, TimesByPhase]]
 
 
 def load_times(reader: duckdb.DuckDBPyConnection, table: str) -> TimesByCell:
-    """Returns the bounds and the times of the cells of the temporary table `chosen`, by machine and cell key."""
-    rows, found = fetch(reader, _TIMES.format(table=table), kind=_PhaseRounds), TimesByCell()
-    noise = load_noise(reader, table, {one.machine for one in rows})
-    for one in rows:
-        found.setdefault((one.machine, one.cell_key), (one.bound, {}))[1][one.phase] = one.time(noise)
-    return found
+    """Returns the bounds and the times of the cells of the temporary table `chosen`, by machine and cell key. The rows
+    of a cell are those of one run."""
+    by_cell = dict[tuple[str, str], list[_PhaseRounds]]()
+    for one in fetch(reader, _TIMES.format(table=table), kind=_PhaseRounds):
+        by_cell.setdefault((one.machine, one.cell_key), []).append(one)
+    noise = load_noise(reader, table, {machine for machine, _ in by_cell})
+    return {
+        cell: (rows[0].bound, TimesByPhase({one.phase: partial(one.time, noise) for one in rows}))
+        for cell, rows in by_cell.items()
+    }
 
 
 def with_times(reader: duckdb.DuckDBPyConnection, table: str, cells: Sequence[R]) -> list[R]:
     """Returns the cells of the temporary table `chosen` with their times and bounds."""
-    found, none = load_times(reader, table), (None, Times())
+    found, none = load_times(reader, table), (None, TimesByPhase({}))
     known = [(cell, *found.get((cell.machine, cell.cell_key), none)) for cell in cells]
     return [replace(cell, bound=bound, times=times) for cell, bound, times in known]

@@ -3,6 +3,7 @@
 import itertools
 import math
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from statistics import fmean, variance
@@ -12,12 +13,12 @@ import pytest
 
 from runner.analysis.compare.speedups import compare
 from runner.analysis.noise import estimate_within_rounds
-from runner.analysis.statistics import ratio
+from runner.analysis.statistics import estimate, ratio
 from runner.errors import DatabaseMissing
-from runner.results import Noise, RoundTime, StepResult
+from runner.results import Estimate, Noise, RoundTime, StepResult
 from runner.schema import TABLES, StepCell, utc_now
 from runner.store.database import open_reader
-from runner.store.queries import overview, progress, raw, steps, tables
+from runner.store.queries import overview, progress, raw, steps, tables, times
 from runner.store.queries import rows as stored
 from runner.store.queries.selection import Model, Selection
 from runner.store.queries.tables import MAX_ROWS, Window
@@ -72,6 +73,21 @@ def test_measured_times(laptop: Path) -> None:
     assert whole.n == 11
     assert found[128, 64].times["backward"].median_ms == pytest.approx(0.56 * whole.median_ms, rel=1e-9)
     assert sorted(found[128, 64].times) == ["backward", "forward", "forward_backward", "loss", "optimizer", "step"]
+
+
+def test_a_time_is_estimated_once_and_only_if_it_is_asked_for(laptop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    estimated: list[int] = []
+
+    def record(rounds: Sequence[RoundTime], noise: Noise | None = None) -> Estimate:
+        estimated.append(len(rounds))
+        return estimate(rounds, noise)
+
+    monkeypatch.setattr(times, "estimate", record)
+    cell = steps.load_steps(laptop, Selection(mode="train"))[0]
+    assert (len(cell.times), "step" in cell.times, estimated) == (6, True, [])
+    assert cell.times["step"] is cell.times["step"]
+    assert estimated == [1]
+    assert (len(list(cell.times.values())), estimated) == (6, [1] * 6)
 
 
 def test_a_failed_cell_keeps_its_key_and_reason(laptop: Path) -> None:

@@ -3,17 +3,23 @@
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
+import duckdb
 import pytest
 
+from runner.results import Noise
+from runner.schema import RunRow
 from runner.store import remembered
-from runner.store.database import open_reader
-from runner.store.queries.times import load_noise
-from runner.store.remembered import KEPT, mark_state, remember
+from runner.store.database import look_through, open_reader
+from runner.store.queries import times
+from runner.store.queries.times import NoiseKind, load_noise
+from runner.store.remembered import KEPT, mark_state, remember, remember_runs
 from tests.synthetic import rows
 
 
@@ -115,3 +121,79 @@ def test_noise_is_loaded_for_the_requested_machines(tmp_path: Path) -> None:
         both, first = load_noise(reader, "steps", names), load_noise(reader, "steps", names[:1])
     assert {kind.machine for kind in both} == {*names}
     assert first == {kind: noise for kind, noise in both.items() if kind.machine == names[0]}
+
+
+def find_noise(path: Path) -> Mapping[NoiseKind, Noise]:
+    """Returns the noise of the one machine of a file."""
+    with open_reader(path) as reader:
+        return load_noise(reader, "steps", ["Example CPU · bench1"])
+
+
+def find_noise_anew(path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[NoiseKind, Noise]:
+    """Returns the same as a process that has not read the file before."""
+    with monkeypatch.context() as patched:
+        patched.setattr(remembered, "_known", {})
+        return find_noise(path)
+
+
+def store_repeated(path: Path, run: RunRow, *slower: float, context: int = 128) -> None:
+    """Adds one cell with a round for each of these factors of its time."""
+    cell = rows.asked(context=context)
+    rows.store(path, run, [rows.ok(run, cell, round=number, slower=factor) for number, factor in enumerate(slower)])
+
+
+@pytest.mark.parametrize("names", [("a.duckdb", "a.duckdb"), ("a.duckdb", "b.duckdb")], ids=["file", "fleet"])
+def test_only_runs_with_new_rows_are_computed_again(
+    names: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, first, second = [tmp_path / name for name in names], rows.run(), rows.run()
+    path = Path(os.pathsep.join(dict.fromkeys(map(str, files))))
+    computed: list[list[UUID]] = []
+    load = times._load_repeated
+
+    def record(reader: duckdb.DuckDBPyConnection, table: str, machine: str, runs: list[UUID]) -> Any:
+        computed.append(runs)
+        return load(reader, table, machine, runs)
+
+    monkeypatch.setattr(times, "_load_repeated", record)
+    for file, run in zip(files, (first, second), strict=True):
+        store_repeated(file, run, 1.0, 1.1, 1.2)
+    before = find_noise(path)
+    assert find_noise(path) == before
+    store_repeated(files[1], second, 1.0, 1.4, context=256)
+    after = find_noise(path)
+    assert computed == [sorted([first.run_id, second.run_id]), [second.run_id]]
+    assert before != after == find_noise_anew(path, monkeypatch)
+
+
+def test_rows_changed_in_place_are_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "r.duckdb"
+    store_repeated(path, rows.run(), 1.0, 1.1, 1.2)
+    before = find_noise(path)
+    with duckdb.connect(path) as con:
+        con.execute("UPDATE timings SET median_ms = 3 * median_ms WHERE cell_id = (SELECT max(cell_id) FROM timings)")
+    after = find_noise(path)
+    assert before != after == find_noise_anew(path, monkeypatch)
+
+
+def test_rows_that_only_grow_have_one_origin(tmp_path: Path) -> None:
+    path, run = tmp_path / "r.duckdb", rows.run()
+    store_repeated(path, run, 1.0, 1.1)
+    origin = look_through(path).origin
+    store_repeated(path, run, 1.0, 1.1, context=256)
+    assert look_through(path).origin == origin
+    with duckdb.connect(path) as con:
+        con.execute("DELETE FROM samples WHERE step = 0")
+    assert look_through(path).origin not in ("", origin)
+
+
+def test_without_an_origin_every_run_is_computed(tmp_path: Path) -> None:
+    path, run = tmp_path / "r.duckdb", rows.run()
+    store_repeated(path, run, 1.0, 1.1)
+    with open_reader(path) as reader:
+        reader.execute("RESET VARIABLE rows_origin")
+        found = iter((1, 2))
+        for expected in (1, 2):
+            assert remember_runs(reader, "n", {run.run_id: 0}, lambda runs: dict.fromkeys(runs, next(found))) == {
+                run.run_id: expected
+            }
