@@ -1,6 +1,7 @@
 """What is worked out once for each state of a results file, however many queries need it.
 
     mark_state(con, fingerprint(path))                     # whoever makes the views of a connection
+    mark_origin(con, survey(path).origin)
     noise = remember(con, "noise of steps", lambda: ...)   # a query on it
 
 Of readers who need a result at the same moment one computes it, and the others wait. What consists of results of runs
