@@ -221,30 +221,37 @@ def open_reader(
         _take(path, folder=folder, limits=limits) as taken,
         spool.lock("shared", patience_s=READER_PATIENCE_S) as locked,
     ):
-        deadline = time.monotonic() + READER_PATIENCE_S
         if not locked:
             raise busy_error(path)
-        if not path.exists():
-            taken.shown = None
-            mark_state(taken.con, fingerprint(path))
-            mark_origin(taken.con, fingerprint(path))
-            if not make_views(taken.con, [Member(path=path)], taken.views):
-                raise _missing_error(path)
-            yield taken.con
+        if path.exists():
+            with _show_file(taken, path, damaged=damaged):
+                yield taken.con
             return
-        surveyed = survey(path, deadline=deadline, taken=taken)
-        con = taken.con
-        state = (fingerprint(path), plan_fingerprint(path), bool(surveyed.damaged) and damaged)
-        if damaged == "empty":
-            surveyed = surveyed.readable()
-        with attach(con, path, access="READ_ONLY", deadline=deadline):
-            if taken.shown != state:
-                make_views(con, [Member(path=path, survey=surveyed)], taken.views)
-                mark_state(con, f"{state[0]} {state[2]}")
-                mark_origin(con, f"{surveyed.origin} {state[2]}")
-                taken.shown = state
-            with _explain_errors(path, surveyed):
-                yield con
+        taken.shown = None
+        mark_state(taken.con, fingerprint(path))
+        mark_origin(taken.con, fingerprint(path))
+        if not make_views(taken.con, [Member(path=path)], taken.views):
+            raise _missing_error(path)
+        yield taken.con
+
+
+@contextlib.contextmanager
+def _show_file(taken: Taken, path: Path, *, damaged: Literal["refused", "empty"]) -> Iterator[None]:
+    """Attaches the file, and makes the views of its present rows and those of the spool. Needs the spool's lock."""
+    deadline = time.monotonic() + READER_PATIENCE_S
+    surveyed = survey(path, deadline=deadline, taken=taken)
+    state = (fingerprint(path), plan_fingerprint(path), bool(surveyed.damaged) and damaged)
+    if damaged == "empty":
+        surveyed = surveyed.readable()
+    con = taken.con
+    with attach(con, path, access="READ_ONLY", deadline=deadline):
+        if taken.shown != state:
+            make_views(con, [Member(path=path, survey=surveyed)], taken.views)
+            mark_state(con, f"{state[0]} {state[2]}")
+            mark_origin(con, f"{surveyed.origin} {state[2]}")
+            taken.shown = state
+        with _explain_errors(path, surveyed):
+            yield
 
 
 def _missing_error(path: Path) -> DatabaseMissing:
