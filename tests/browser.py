@@ -38,8 +38,9 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 ROOT = Path(__file__).parent.parent
-#: How long to wait for what a page is about to show, which takes a second on an idle machine.
-PATIENCE_S = 60.0
+#: How long to wait for what a page is about to show, which takes a second on an idle machine, and over a minute where
+#: the page has all charts of the report and four busy processes share each core.
+PATIENCE_S = 180.0
 #: A page's scripts run for a second, in which optimizing them takes a tenth more time than it saves.
 QUICK = "--js-flags=--no-turbofan --no-maglev"
 #: On a deep link Streamlit looks for its own server below the page's path before it looks at the root. Both answers are
