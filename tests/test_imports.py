@@ -37,7 +37,20 @@ RUNNER_MAY = {
     "plan": {"analysis", "errors", "experiments", "schema"},
     "store": {"allowance", "analysis", "errors", "experiments", "published", "results", "schema", "temporary"},
     "importers": {"analysis", "errors", "formats", "published", "results", "schema", "store", "visible"},
-    "report": {"analysis", "errors", "experiments", "formats", "plan", "results", "schema", "store", "visible"},
+    "answers": {"analysis", "experiments", "formats", "plan", "results", "schema"},
+    "render": {"answers", "formats", "plan", "schema"},
+    "report": {
+        "analysis",
+        "answers",
+        "errors",
+        "experiments",
+        "formats",
+        "plan",
+        "results",
+        "schema",
+        "store",
+        "visible",
+    },
     "sweep": {
         "allowance",
         "analysis",
@@ -55,7 +68,20 @@ RUNNER_MAY = {
 }
 #: The folders that may import torch, and those of the runner that pages may import.
 WITH_TORCH = {"engines", "measure", "models"}
-PAGES_MAY = {"analysis", "errors", "experiments", "formats", "plan", "report", "results", "schema", "store", "visible"}
+PAGES_MAY = {
+    "analysis",
+    "answers",
+    "errors",
+    "experiments",
+    "formats",
+    "plan",
+    "render",
+    "report",
+    "results",
+    "schema",
+    "store",
+    "visible",
+}
 
 
 @cache

@@ -18,10 +18,10 @@ from runner.analysis.compare.host_bound import describe_shares
 from runner.analysis.compare.pairs import LeftOut, Pair, describe_unusual_pairs
 from runner.analysis.compare.speedups import Speedups, host_share
 from runner.analysis.compare.verdict_text import DECIDING_INTERVAL, TIMED, with_basis
+from runner.answers.keys import Keys, make_keys
 from runner.formats import at_tokens, format_count, format_number
 from runner.report.document import Line, ReportTable
 from runner.report.footnotes import Footnotes
-from runner.report.keys import Keys, make_keys
 from runner.report.text import NONE, format_estimate, format_optional
 from runner.results import StepResult, TimedResult
 from runner.schema import Phase

@@ -7,10 +7,10 @@ from dataclasses import replace
 from runner.analysis.costs.activations import Device
 from runner.analysis.costs.attention import predicted_peak_bytes
 from runner.analysis.growth import Value, growth
+from runner.answers.keys import make_keys
 from runner.formats import format_bytes, format_count, format_ms, format_number
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import make_footnotes
-from runner.report.keys import make_keys
 from runner.report.rows import Rows
 from runner.report.text import NONE, describe_failures, format_estimate, format_mib, format_spread
 from runner.report.wanted import wanted_cells

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from runner.analysis.compare.speedups import Speedups, compare, name_attention
+from runner.answers.keys import make_keys
 from runner.formats import format_bytes
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import make_footnotes
-from runner.report.keys import make_keys
 from runner.report.questions.attention import want_grid
 from runner.report.rows import Rows
 from runner.report.speedups import describe_speedups, sides_of, speedup_table

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from runner.analysis.costs.activations import weight_bytes
 from runner.analysis.costs.steps import parameter_count
+from runner.answers.keys import make_keys
 from runner.formats import format_bytes, format_count, format_number, format_share, within_block
 from runner.report.document import Answer, Line, Question, ReportTable, behind
-from runner.report.keys import make_keys
 from runner.report.rows import Rows
 from runner.report.text import NONE, format_mib
 from runner.report.wanted import wanted_cells

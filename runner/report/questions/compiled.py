@@ -7,10 +7,10 @@ from dataclasses import replace
 from runner.analysis.compare.break_even import PaidAfter, break_even
 from runner.analysis.compare.pairs import Pair
 from runner.analysis.compare.speedups import Speedups, compare
+from runner.answers.keys import make_keys
 from runner.formats import format_number
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import make_footnotes
-from runner.report.keys import make_keys
 from runner.report.rows import Rows
 from runner.report.speedups import describe_speedups, sides_of, speedup_table
 from runner.report.text import NONE, format_optional

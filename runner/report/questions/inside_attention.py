@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runner.analysis.attention_ranges import MATMULS, AttentionRange, attention_ranges, role_of
+from runner.answers.keys import make_keys
 from runner.formats import format_number, format_percent, format_quantity
 from runner.report.document import Answer, Line, Question, ReportTable, behind
-from runner.report.keys import make_keys
 from runner.report.questions.kernels import ORDER, done, largest, want_profiles
 from runner.report.rows import Rows
 from runner.report.text import NONE, format_optional

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from runner.analysis.kernel_sums import matmul_share, sum_by_class
+from runner.answers.keys import make_keys
 from runner.formats import format_list, format_number, format_share
 from runner.report.document import Answer, Line, Question, ReportTable, behind
-from runner.report.keys import make_keys
 from runner.report.questions.kernels import OPEN, done, largest, noun_of, phases, want_profiles
 from runner.report.rows import Rows
 from runner.report.text import NONE

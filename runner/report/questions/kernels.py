@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from runner.analysis.kernel_sums import sum_by_kernel
+from runner.answers.keys import Keys, make_keys
 from runner.formats import cut_text, format_calls, format_ms, format_number, format_share
 from runner.report.document import Answer, Line, Question, ReportTable, behind
-from runner.report.keys import Keys, make_keys
 from runner.report.rows import Rows
 from runner.report.text import NONE, format_estimate, format_optional
 from runner.report.wanted import wanted_cells

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from runner.analysis.compare.peaks import PrecisionPair, pairs_of
+from runner.answers.keys import make_keys
 from runner.formats import at_tokens, format_bytes, format_count, format_list, format_number
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import Footnotes, make_footnotes
-from runner.report.keys import make_keys
 from runner.report.rows import Rows
 from runner.report.text import NONE, describe_failures, format_mib, format_optional
 from runner.report.wanted import wanted_cells

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from runner.answers.keys import Keys, make_keys
 from runner.formats import format_count, format_list, format_ms, format_number, format_share
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import Footnotes, make_footnotes
-from runner.report.keys import Keys, make_keys
 from runner.report.rows import Rows
 from runner.report.text import NONE, describe_failures, format_estimate, format_optional, format_spread
 from runner.report.wanted import wanted_cells

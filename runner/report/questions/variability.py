@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from uuid import UUID
 
+from runner.answers.keys import make_keys
 from runner.formats import format_count, format_list, format_number
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import make_footnotes
-from runner.report.keys import make_keys
 from runner.report.questions.times import PHASES, usual_cells, want_times
 from runner.report.rows import Rows
 from runner.report.text import MAX_LINES, NONE, format_optional, format_spread

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, median, stdev
 
+from runner.answers.keys import make_keys
 from runner.formats import format_count, format_ms, format_number
 from runner.report.document import Answer, Line, Question, ReportTable, behind
-from runner.report.keys import make_keys
 from runner.report.rows import Rows
 from runner.report.text import NONE, format_optional, format_spread
 from runner.report.wanted import wanted_cells

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.analysis.compare.pairs import describe_unusual_effort
-from runner.report.text import NONE
 from runner.schema import Cell, Column, Model, table_of
 from runner.schema.axes import MODEL
 from runner.schema.own import is_unread
 from runner.schema.sizes import name_models
 
+#: What is not known or does not apply.
+NONE = "–"
 #: The order of columns; others follow.
 _ORDER = ("d_head", "seq_len", "context", "batch", "mode", "precision", "implementation", "backend", "attention")
 #: The fields that a caption states although they have the default.

@@ -1,0 +1,267 @@
+"""Lines over a numeric axis with their numbers, fits and limits; and the strip of samples of one cell."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pages.figures.colors import PALETTE, PURPLE, QUIET, RED, STRONG
+from pages.plot.parts import (
+    AXIS,
+    Figure,
+    color_of,
+    count_letters,
+    error_bars,
+    legend,
+    note,
+    raise_powers,
+    rule,
+    scatter,
+    short_number,
+    ticks,
+    title_of,
+    write_key,
+)
+from runner.answers.answer import Row, Value, View
+from runner.formats import format_number
+from runner.render.grid import Scale, scale_of
+
+
+def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
+    """On a narrow screen names stand in a legend above, and only the last number of each line beside it."""
+    draw, scale = view.draw, scale_of(view, view.draw.value)
+    among = list(dict.fromkeys(view.column(draw.series))) if draw.series else [None]
+    rows = [row for row in view.rows if view.get(row, draw.across)]
+    known, lost = [row for row in rows if not view.ended(row)], [row for row in rows if view.ended(row)]
+    is_log = "y" in draw.log
+
+    def value(row: Row) -> float:
+        return float(view.get(row, draw.value) / scale.factor)
+
+    def place(y: float) -> float:
+        return math.log10(y) if is_log else y
+
+    def spot(x: float) -> float:
+        return math.log10(x) if "x" in draw.log else x
+
+    limits = [guide.at / scale.factor for guide in draw.guides if guide.at and guide.is_limit]
+    limit = next(iter(limits), max(map(value, known), default=1) * 1.6)
+    ys = [*map(value, known), *([limit] if lost else [])] or [1]
+    xs = sorted({view.get(row, draw.across) for row in rows}) or [1, 10]
+    data, notes = _draw_fits(view, among, scale), []
+    fits: dict[Any, str] = {guide.series: raise_powers(f" {guide.words}") for guide in draw.guides if guide.power}
+    labels = {} if narrow else _spread_labels(view, known, scale)
+    ends: list[tuple[float, str, str]] = []
+    for one in among:
+        mine = [row for row in known if not draw.series or view.get(row, draw.series) == one]
+        if not mine:
+            continue
+        color = PURPLE if one is None else color_of(one, among)
+        name = "" if one is None else write_key(view, draw.series, one)
+        trace = scatter(
+            view,
+            mine,
+            x=[view.get(row, draw.across) for row in mine],
+            y=[*map(value, mine)],
+            colors=[color] * len(mine),
+        )
+        said = [labels.get(id(row), ("", "top center")) for row in mine]
+        data.append(
+            trace
+            | {
+                "name": f"{name}{fits.get(one, '')}",
+                "mode": "lines+markers+text",
+                "line": {"color": color, "width": 2},
+                "text": [text for text, _ in said],
+                "textposition": [where for _, where in said],
+                "textfont": {"size": 11, "color": color},
+                "error_y": error_bars(view, mine, color),
+            }
+        )
+        last = max(mine, key=lambda row: view.get(row, draw.across))
+        words = format_number(value(last)) if narrow else f"{name}</b>{fits.get(one, '')}<b>"
+        if narrow or one is not None:
+            ends.append((place(value(last)), f"<b>{words}</b>", color))
+    if lost:
+        crosses = scatter(
+            view, lost, x=[view.get(row, draw.across) for row in lost], y=[limit] * len(lost), colors=[RED] * len(lost)
+        )
+        data.append(crosses | {"marker": {"size": 9, "color": RED, "symbol": "x"}, "showlegend": False})
+    ends.sort()
+    heights = _push_apart(
+        [y for y, _, _ in ends], least=(0.1 if narrow else 0.062) * max(place(max(ys)) - place(min(ys)), 0.3)
+    )
+    notes += [
+        note(text, x=1, xref="paper", y=y, xanchor="left", shift=8, color=color)
+        for y, (_, text, color) in zip(heights, ends, strict=True)
+    ]
+    for guide in draw.guides:
+        if guide.at:
+            color, anchor = (RED, "top") if guide.is_limit else (QUIET, "bottom")
+            notes.append(
+                note(
+                    guide.words,
+                    x=0,
+                    xref="paper",
+                    y=place(guide.at / scale.factor),
+                    xanchor="left",
+                    yanchor=anchor,
+                    shift=4,
+                    color=color,
+                )
+            )
+        elif guide.power and not guide.series:
+            at: dict[str, Any] = {
+                "x": spot(guide.power.end),
+                "y": place(guide.power.at(guide.power.end) / scale.factor),
+            }
+            notes.append(note(guide.words, **at, xanchor="right", yanchor="top", yshift=-16, color=QUIET))
+    notes += _name_lost(view, lost, spot, place(limit), first_only=narrow)
+    low, high = place(min(ys)), place(max(ys))
+    pad = 0.09 * max(high - low, 0.3)
+    left, right = spot(xs[0]), spot(xs[-1])
+    side = 0.05 * max(right - left, 0.3)
+    width = max((count_letters(text) for _, text, _ in ends), default=0)
+    shown = _thin([*map(spot, xs)]) if narrow else range(len(xs))
+    named = [(one["name"], one["line"]["color"]) for one in data if one.get("name")]
+    above, top = legend(named if narrow and draw.series else [], narrow=narrow)
+    layout = {
+        "height": 300 + top if narrow else 400,
+        "margin": {"l": 8, "r": 14 + 7 * width, "t": 14 + top, "b": 8},
+        "xaxis": {
+            **AXIS,
+            "type": "log" if "x" in draw.log else "linear",
+            "range": [left - side, right + side * (1.6 if lost else 1)],
+            "title": {"text": view.field(draw.across).title},
+            "tickvals": [xs[place] for place in shown] if len(xs) < 10 or narrow else None,
+            "ticktext": [short_number(xs[place]) for place in shown],
+        },
+        "yaxis": {
+            **AXIS,
+            **ticks(min(ys), max(ys), log=is_log),
+            "range": [low - pad, high + pad * (2.2 if lost else 1)],
+            "title": {"text": "" if narrow else title_of(view, draw.value)},
+        },
+        "annotations": [*notes, *above],
+        "shapes": [rule("y", guide, scale) for guide in draw.guides if guide.at],
+    }
+    return data, layout
+
+
+def _draw_fits(view: View, among: Sequence[Value], scale: Scale) -> list[Figure]:
+    found = []
+    for guide in view.draw.guides:
+        if guide.power:
+            ends = [guide.power.start, guide.power.end]
+            found.append(
+                {
+                    "type": "scatter",
+                    "mode": "lines",
+                    "x": ends,
+                    "y": [guide.power.at(x) / scale.factor for x in ends],
+                    "hoverinfo": "skip",
+                    "showlegend": False,
+                    "line": {"color": color_of(guide.series, among) if guide.series else QUIET, "width": 7},
+                    "opacity": 0.22,
+                }
+            )
+    return found
+
+
+def _name_lost(
+    view: View, lost: Sequence[Row], spot: Callable[[float], float], y: float, *, first_only: bool
+) -> list[Figure]:
+    """Returns the words above the crosses of what ran out: who, and what it would have needed."""
+    by_x: dict[Any, list[Row]] = {}
+    for row in lost:
+        by_x.setdefault(view.get(row, view.draw.across), []).append(row)
+    found = []
+    for x, rows in [*by_x.items()][: 1 if first_only else None]:
+        who = (
+            ", ".join(write_key(view, view.draw.series, view.get(row, view.draw.series)) for row in rows)
+            if view.draw.series
+            else ""
+        )
+        needs = view.ended(rows[0]).partition(": needs ")[2].partition(",")[0] or "OOM"
+        text = f"<b>{who}</b><br>{needs}" if who else needs
+        found.append(note(text, x=spot(x), y=y, yanchor="bottom", yshift=7, color=RED, align="center"))
+    return found
+
+
+def _thin(places: Sequence[float]) -> list[int]:
+    """Returns which ticks are far enough apart for a phone, the last first to stay."""
+    kept = [len(places) - 1]
+    for place in reversed(range(len(places) - 1)):
+        if places[kept[-1]] - places[place] > 0.17 * (places[-1] - places[0]):
+            kept.append(place)
+    return sorted(kept)
+
+
+def _push_apart(places: Sequence[float], *, least: float) -> list[float]:
+    """Returns ascending places, moved up where two are closer than `least`."""
+    found: list[float] = []
+    for place in places:
+        found.append(max(place, found[-1] + least) if found else place)
+    return found
+
+
+def _spread_labels(view: View, rows: Sequence[Row], scale: Scale) -> dict[int, tuple[str, str]]:
+    """Returns the number beside each dot and where it stands: above the highest of one x, below the lowest, and none
+    where it would cover another. Tooltip and table have all."""
+    texts: dict[int, tuple[str, str]] = {}
+    by_x: dict[Any, list[Row]] = {}
+    for row in rows:
+        by_x.setdefault(view.get(row, view.draw.across), []).append(row)
+    logs = {id(row): math.log(max(view.get(row, view.draw.value), 1e-30)) for row in rows}
+    span = max(logs.values(), default=1) - min(logs.values(), default=0) or 1.0
+    for same in by_x.values():
+        same.sort(key=lambda row: logs[id(row)])
+        has_bar = any(view.get(row, view.draw.high) for row in same)
+        for place, row in enumerate(same):
+            here, number = logs[id(row)], scale.write(view.get(row, view.draw.value))
+            above = logs[id(same[place + 1])] - here if place + 1 < len(same) else math.inf
+            below = here - logs[id(same[place - 1])] if place else math.inf
+            if above > 0.14 * span:
+                texts[id(row)] = number, "top left" if has_bar else "top center"
+            elif below > 0.14 * span:
+                texts[id(row)] = number, "bottom right" if has_bar else "bottom center"
+    return texts
+
+
+def draw_strip(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
+    """Every sample of a cell, a color a series; hollow ones count in no number, and may lie outside the picture."""
+    draw, scale = view.draw, scale_of(view, view.draw.value)
+    among = list(dict.fromkeys(view.column(draw.series)))
+    data = []
+    for one in among:
+        rows = [row for row in view.rows if view.get(row, draw.series) == one]
+        color = PALETTE[among.index(one) % len(PALETTE)]
+        trace = scatter(
+            view,
+            rows,
+            x=[view.get(row, draw.across) for row in rows],
+            y=[view.get(row, draw.value) for row in rows],
+            colors=[color] * len(rows),
+        )
+        trace["marker"] |= {
+            "size": 5,
+            "symbol": ["circle-open" if view.get(row, draw.hollow) else "circle" for row in rows],
+        }
+        data.append(trace)
+    measured = [view.get(row, draw.value) for row in view.rows if not view.get(row, draw.hollow)]
+    low, high = min(measured), max(measured)
+    at = [guide for guide in draw.guides if guide.at]
+    layout = {
+        "height": 240,
+        "xaxis": {**AXIS, "title": {"text": view.field(draw.across).title}},
+        "yaxis": {
+            **AXIS,
+            "title": {"text": title_of(view, draw.value)},
+            "range": [low - 0.15 * (high - low), high + 0.3 * (high - low)],
+        },
+        "shapes": [rule("y", guide, scale) for guide in at],
+        "annotations": [
+            note(guide.words, x=1, xref="paper", y=guide.at or 0, xanchor="right", yanchor="bottom", color=STRONG)
+            for guide in at
+        ],
+    }
+    return data, layout

@@ -1,0 +1,97 @@
+"""A matrix: numbers in colored cells, with how a cell ended where it has none, and hollow where nothing was
+measured."""
+
+from typing import Any
+
+from pages.figures.colors import FAINT, QUIET, RED, STRONG, tint
+from pages.plot.parts import AXIS, Figure, escape, join_keys, marks, tone_of, write_key
+from runner.answers.answer import Row, View
+from runner.render.grid import interval_of, scale_of
+
+_NONE = "rgba(0, 0, 0, 0)"
+
+
+def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
+    """Each cell is a bar of a whole column, so that a click anywhere in it is one on its row: Streamlit reports none on
+    a heatmap. On a narrow screen intervals are left to the panel."""
+    draw, tone = view.draw, tone_of(view)
+    downs = list(dict.fromkeys(join_keys(view, row, draw.down) for row in view.rows))
+    numbers = all(isinstance(one, int) for one in view.column(draw.across) if one is not None)
+    acrosses = list(dict.fromkeys(view.column(draw.across)))
+    acrosses = sorted(acrosses, key=lambda one: (one is None, one)) if numbers else acrosses
+    # An empty place of the product of both sides, for which the answer has no row, is hollow and says nothing.
+    taken = {(join_keys(view, row, draw.down), view.get(row, draw.across)) for row in view.rows}
+    empty = [(x, y) for y, down in enumerate(downs) for x, across in enumerate(acrosses) if (down, across) not in taken]
+    colors = [_NONE if row.wanted else tint(RED, opacity=0.10) if view.ended(row) else tone(row) for row in view.rows]
+    bars = {
+        **_cells(
+            [
+                (acrosses.index(view.get(row, draw.across)), downs.index(join_keys(view, row, draw.down)))
+                for row in view.rows
+            ],
+            color=colors,
+            edge=[FAINT if row.wanted else _NONE for row in view.rows],
+        ),
+        "text": [_write(view, row, with_interval=not narrow) for row in view.rows],
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "textangle": 0,
+        "constraintext": "none",
+        "insidetextfont": {
+            "color": [QUIET if row.wanted else RED if view.ended(row) else STRONG for row in view.rows],
+            "size": 13 if narrow else 14,
+        },
+        **marks(view, view.rows),
+    }
+    hollow = {**_cells(empty, color=_NONE, edge=FAINT), "hoverinfo": "skip"}
+    columns = [write_key(view, draw.across, one) for one in acrosses]
+    layout = {
+        "height": 62 + (36 if narrow else 42) * len(downs),
+        "bargap": 0,
+        "barmode": "overlay",
+        "xaxis": {
+            **AXIS,
+            "side": "top",
+            "tickvals": list(range(len(acrosses))),
+            "ticktext": [one.replace(" · ", "<br>").replace(" ", "<br>").replace("-", "<br>") for one in columns]
+            if narrow
+            else columns,
+            "title": {"text": view.field(draw.across).title, "standoff": 4},
+            "range": [-0.5, len(acrosses) - 0.5],
+            "showgrid": False,
+        },
+        "yaxis": {
+            **AXIS,
+            "tickvals": list(range(len(downs))),
+            "ticktext": [f"{one} " for one in downs],
+            "range": [len(downs) - 0.5, -0.5],
+            "showgrid": False,
+        },
+    }
+    return [bars, *([hollow] if empty else [])], layout
+
+
+def _cells(places: list[tuple[int, int]], *, color: Any, edge: Any) -> Figure:
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "y": [y for _, y in places],
+        "base": [x - 0.48 for x, _ in places],
+        "x": [0.96] * len(places),
+        "width": 0.93,
+        "marker": {"color": color, "line": {"color": edge, "width": 1}, "cornerradius": 4},
+    }
+
+
+def _write(view: View, row: Row, *, with_interval: bool) -> str:
+    """Returns the number of a cell with its interval, or how it ended, short enough for the cell."""
+    if row.wanted:
+        return ""
+    scale = scale_of(view, view.draw.value)
+    if why := view.ended(row):
+        words, _, needs = why.partition(": ")
+        first, _, where = words.replace("out of memory", "OOM").partition(" in ")
+        more = needs.partition(",")[0] or (f"in {where}" if where else "")
+        return f"<b>{escape(first)}</b>" + (f"<br><sub>{escape(more)}</sub>" if more and with_interval else "")
+    shown = interval_of(view, row, scale) if with_interval else ""
+    return f"<b>{scale.write(view.get(row, view.draw.value))}</b>" + (f"<br><sub>{shown}</sub>" if shown else "")

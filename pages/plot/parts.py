@@ -1,0 +1,232 @@
+"""What all figures share: colors, axes, notes, labels of rows, tooltips. A figure is a plain dict."""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pages.figures.colors import FAINT, FAMILIES, PALETTE, QUIET, RED, STRONG, tint
+from runner.answers.answer import Guide, Row, Value, View
+from runner.render.grid import Scale, interval_of, scale_of
+from runner.results.kernels import CLASS_WORDS
+
+Figure = dict[str, Any]
+#: Clicking a mark must not dim the others.
+KEEP: Figure = {"selected": {"marker": {"opacity": 1}}, "unselected": {"marker": {"opacity": 1}}}
+AXIS: Figure = {
+    "automargin": True,
+    "zeroline": False,
+    "fixedrange": True,
+    "gridcolor": FAINT,
+    "gridwidth": 0.5,
+    "linecolor": FAINT,
+    "ticks": "",
+    "tickangle": 0,
+    "title": {"text": ""},
+}
+_ALIASES = {
+    "weights": "parameter",
+    "gradients": "gradient",
+    "activations": "activation",
+    "inputs": "input",
+    "whole step": "step",
+    "bf16 copies": "autocast copy",
+    "temporaries": "temporary",
+    "rounding": "unknown",
+    **{words: name for name, words in CLASS_WORDS.items()},
+}
+
+
+def color_of(value: Value, among: Sequence[Value]) -> str:
+    """Returns the color of a series: its own everywhere, else by its place."""
+    name = str(value).split(" · ")[-1]
+    names = (name, _ALIASES.get(name, name))
+    known = next((family[one] for one in names for family in FAMILIES.values() if one in family), None)
+    return known or PALETTE[list(among).index(value) % len(PALETTE)]
+
+
+def is_unsure(view: View, row: Row) -> bool:
+    """Returns whether the interval that is drawn includes the center of a ratio."""
+    center, low, high = view.draw.center, view.get(row, view.draw.low), view.get(row, view.draw.high)
+    return center is not None and low is not None and high is not None and low <= center <= high
+
+
+# --------------------------------------------------------------------------------------------------------------- words
+
+
+def write_key(view: View, name: str, value: Value) -> str:
+    return escape(scale_of(view, name).write(value)) if value is not None else "–"
+
+
+def join_keys(view: View, row: Row, names: Sequence[str]) -> str:
+    return " · ".join(write_key(view, name, view.get(row, name)) for name in names if view.get(row, name) is not None)
+
+
+def write_beside(view: View, row: Row) -> str:
+    """Returns what stands after the value: ` · 27% MFU`."""
+    parts = []
+    for name in view.draw.beside:
+        if (value := view.get(row, name)) is not None:
+            label = view.field(name).label if view.field(name).unit == "%" else ""
+            parts.append(" ".join(part for part in (scale_of(view, name).with_unit(value), label) if part))
+    return "".join(f" · {escape(part)}" for part in parts)
+
+
+def title_of(view: View, name: str) -> str:
+    unit = scale_of(view, name).unit
+    return f"{view.field(name).label} ({unit})" if unit else view.field(name).label
+
+
+def hover(view: View, row: Row) -> str:
+    """Returns every value of a row in words."""
+    lines = [f"<b>{escape(join_keys(view, row, view.places))}</b>"]
+    value = view.get(row, view.draw.value)
+    if value is None:
+        lines.append(escape(view.ended(row)))
+    else:
+        scale = scale_of(view, view.draw.value)
+        shown = interval_of(view, row, scale)
+        lines.append(
+            f"{view.field(view.draw.value).label}: {scale.with_unit(value)}" + (f" ({shown})" if shown else "")
+        )
+        lines += [
+            f"{escape(item.label)}: {escape(scale_of(view, item.name).with_unit(note))}"
+            for item in view.fields
+            if item.role == "note" and item.name not in view.places and (note := view.get(row, item.name)) is not None
+        ]
+    return "<br>".join([*lines, f"<i>click for {'the command' if row.wanted else 'its samples'}</i>"])
+
+
+def raise_powers(text: str) -> str:
+    """Returns the text with powers raised: `S^1.96`."""
+    return re.sub(r"\^([\d.]+)", r"<sup>\1</sup>", text)
+
+
+def escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace("%{", "&#37;{")
+
+
+def count_letters(text: str) -> int:
+    """Returns the letters of the longest line of a text with tags."""
+    return max(len(re.sub("<[^>]*>", "", line)) for line in text.split("<br>"))
+
+
+def short_number(value: Value) -> str:
+    if isinstance(value, int | float) and value >= 1e6:
+        return f"{value / 1e9:.2g}B" if value >= 1e9 else f"{value / 1e6:.3g}M"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def legend(names: Sequence[tuple[str, str]], *, narrow: bool) -> tuple[list[Figure], int]:
+    """Returns a legend of names with their colors above a plot, and its height. Plotly's own wraps at the width of the
+    plot, which is narrow where rows have long labels, and its height is not known before it is drawn."""
+    if not names:
+        return [], 0
+    lines, room = [""], 42 if narrow else 120
+    for name, color in names:
+        if lines[-1] and count_letters(lines[-1]) + len(name) + 2 > room:
+            lines.append("")
+        lines[-1] += f'<span style="color:{color}">■</span> {name}   '
+    top = note("<br>".join(lines), x=0, xref="paper", y=1, yref="paper", yanchor="bottom", xanchor="left", yshift=4)
+    return [top], 8 + 17 * len(lines)
+
+
+# -------------------------------------------------------------------------------------------------- marks, notes, axes
+
+
+def marks(view: View, rows: Sequence[Row]) -> Figure:
+    """Returns what every trace has: the number of each row, for a click on its mark, and its tooltip."""
+    numbers = {id(row): place for place, row in enumerate(view.rows)}
+    return {
+        "customdata": [[numbers[id(row)]] for row in rows],
+        "hovertext": [hover(view, row) for row in rows],
+        "hovertemplate": "%{hovertext}<extra></extra>",
+        "cliponaxis": False,
+        **KEEP,
+    }
+
+
+def scatter(view: View, rows: Sequence[Row], *, x: Sequence[Any], y: Sequence[Any], colors: Sequence[str]) -> Figure:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": list(x),
+        "y": list(y),
+        "marker": {"size": 9, "color": list(colors), "symbol": "circle"},
+        **marks(view, rows),
+    }
+
+
+def error_bars(view: View, rows: Sequence[Row], color: str) -> Figure:
+    """Returns the intervals of rows; nothing where no row has one."""
+    scale, value = scale_of(view, view.draw.value), view.draw.value
+    ends = [(view.get(row, view.draw.low), view.get(row, view.draw.high)) for row in rows]
+    if all(low is None for low, _ in ends):
+        return {}
+    values = [view.get(row, value) for row in rows]
+    return {
+        "type": "data",
+        "symmetric": False,
+        "thickness": 1.5,
+        "width": 3,
+        "color": color,
+        "array": [((high or one) - one) / scale.factor for one, (_, high) in zip(values, ends, strict=True)],
+        "arrayminus": [(one - (low or one)) / scale.factor for one, (low, _) in zip(values, ends, strict=True)],
+    }
+
+
+def note(text: str, *, x: float, y: float, color: str = STRONG, size: int = 12, shift: int = 0, **where: Any) -> Figure:
+    return {
+        "text": text,
+        "x": x,
+        "y": y,
+        "xref": "x",
+        "yref": "y",
+        "xanchor": "center",
+        "yanchor": "middle",
+        "showarrow": False,
+        "xshift": shift,
+        "font": {"color": color, "size": size},
+        "align": "left",
+        **where,
+    }
+
+
+def rule(axis: str, guide: Guide, scale: Scale) -> Figure:
+    """Returns the line of a guide that stands at one value."""
+    at = (guide.at or 0) / scale.factor
+    across = {"x0": at, "x1": at, "y0": 0, "y1": 1, "xref": "x", "yref": "paper"}
+    along = {"y0": at, "y1": at, "x0": 0, "x1": 1, "xref": "paper", "yref": "y"}
+    line = {"color": RED if guide.is_limit else QUIET, "width": 1.4, "dash": "dash"}
+    return {"type": "line", **(across if axis == "x" else along), "line": line, "layer": "below"}
+
+
+def ticks(low: float, high: float, *, log: bool, most: int = 9) -> Figure:
+    """Returns a log axis with few round ticks."""
+    if not log:
+        return {"nticks": 6}
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+    fine = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
+    for steps in (fine, (1, 1.2, 1.5, 2, 3, 5, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
+        found = [step * 10.0**power for power in powers for step in steps]
+        found = [tick for tick in found if 0.97 * low <= tick <= 1.03 * high]
+        if len(found) <= most:
+            break
+    return {"type": "log", "tickvals": found, "ticktext": [f"{tick:,.6g}" for tick in found]}
+
+
+def tone_of(view: View) -> Callable[[Row], str]:
+    """Returns the color of a number: around the center of a ratio in two hues, gray where its interval holds the
+    center; else from little to much of one hue."""
+    draw = view.draw
+    logs = {value: math.log(value) for value in view.column(draw.value) if isinstance(value, int | float) and value > 0}
+    center = math.log(draw.center) if draw.center else min(logs.values(), default=0.0)
+    reach = max((abs(one - center) for one in logs.values()), default=1.0) or 1.0
+
+    def tone(row: Row) -> str:
+        apart = (logs.get(view.get(row, draw.value), center) - center) / reach
+        if is_unsure(view, row):
+            return tint(QUIET, opacity=0.10)
+        return tint("#7F4BD6" if apart >= 0 else "#E2661F", opacity=0.06 + 0.56 * abs(apart))
+
+    return tone

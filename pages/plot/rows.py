@@ -1,0 +1,309 @@
+"""Pictures with one line a row: dots with intervals, stacked bars, waterfalls. The number stands beside the mark."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from pages.figures.colors import BLUE, GREEN, ORANGE, PURPLE, QUIET, RED, STRONG, tint
+from pages.plot.parts import (
+    AXIS,
+    Figure,
+    color_of,
+    count_letters,
+    error_bars,
+    escape,
+    is_unsure,
+    join_keys,
+    legend,
+    marks,
+    note,
+    rule,
+    scatter,
+    ticks,
+    title_of,
+    write_beside,
+    write_key,
+)
+from runner.answers.answer import Row, Value, View
+from runner.formats import format_number
+from runner.render.grid import interval_of, scale_of
+
+Key = tuple[Value, ...]
+_LINE, _CAPTIONED = 23, 40
+
+
+def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
+    """Beside a dot stand its number and, where there is room, its interval; faint where that includes the center."""
+    draw, scale = view.draw, scale_of(view, view.draw.value)
+    places, axis, heads = _lines(view, narrow=narrow)
+    among = list(dict.fromkeys(view.column(draw.series))) if draw.series else []
+    known = [row for row in view.rows if not view.ended(row)]
+    is_log = "x" in draw.log
+
+    def spot(value: Any) -> float:
+        return math.log10(value / scale.factor) if is_log else value / scale.factor
+
+    data, notes = [], [*heads]
+    for unsure in (False, True):
+        rows = [row for row in known if is_unsure(view, row) == unsure]
+        colors = [color_of(view.get(row, draw.series), among) if draw.series else PURPLE for row in rows]
+        x = [view.get(row, draw.value) / scale.factor for row in rows]
+        trace = scatter(view, rows, x=x, y=[places[_key(view, row)] for row in rows], colors=colors)
+        bars = error_bars(view, rows, QUIET)
+        data.append(trace | {"error_x": bars, "opacity": 0.45 if unsure else 1} if rows else {"type": "scatter"})
+        for row in rows:
+            number = scale.with_unit(view.get(row, draw.value))
+            shown = "" if narrow else interval_of(view, row, scale)
+            words = number if unsure else f"<b>{number}</b>"
+            end = view.get(row, draw.high) or view.get(row, draw.value)
+            at: dict[str, Any] = {"x": spot(end), "y": places[_key(view, row)], "xanchor": "left", "shift": 7}
+            notes.append(note(f"{words}  {shown}", color=QUIET if unsure else STRONG, **at))
+    notes += [
+        note(f"✕ {escape(why)}", x=0, y=places[_key(view, row)], xref="paper", xanchor="left", color=RED)
+        for row in view.rows
+        if (why := view.ended(row))
+    ]
+    for guide in draw.guides:
+        if guide.at:
+            at = {"x": spot(guide.at * scale.factor), "y": 1, "yref": "paper", "yanchor": "bottom"}
+            notes.append(note(guide.words, color=RED if guide.is_limit else QUIET, **at))
+    ends = [
+        end
+        for row in known
+        for end in (view.get(row, draw.low), view.get(row, draw.high), view.get(row, draw.value))
+        if end
+    ]
+    ends += [guide.at for guide in draw.guides if guide.at]
+    low, high = (pick(ends, default=1) / scale.factor for pick in (min, max))
+    span = [math.log10(low) - 0.01, math.log10(high) + 0.01] if is_log else [min(low, 0), high * 1.02]
+    layout = {
+        "height": 60
+        + (34 if any("<br>" in text for text in axis["ticktext"]) else _LINE) * (max(places.values(), default=0) + 1),
+        "margin": {"l": 8, "r": 52 if narrow else 128, "t": 24, "b": 8},
+        "xaxis": {
+            **AXIS,
+            **ticks(low, high, log=is_log, most=5 if narrow else 9),
+            "range": span,
+            "title": {"text": "" if narrow else title_of(view, draw.value)},
+        },
+        "yaxis": axis,
+        "shapes": [rule("x", guide, scale) for guide in draw.guides if guide.at],
+        "annotations": notes,
+    }
+    return data, layout
+
+
+def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
+    """Stacks of a series, or plain bars; at the end the total, or the value with what stands beside."""
+    draw, scale = view.draw, scale_of(view, view.draw.value)
+    places, axis, heads = _lines(view, narrow=narrow)
+    among = (
+        [one for one in dict.fromkeys(view.column(draw.series)) if one not in (None, draw.total)]
+        if draw.series
+        else [None]
+    )
+    sums: dict[Key, float] = {}
+    ends: dict[Key, Row] = {}
+    for row in view.rows:
+        key, is_total = _key(view, row), bool(draw.series) and view.get(row, draw.series) == draw.total
+        size = 0.0 if is_total else (view.get(row, draw.value) or 0) / scale.factor
+        sums[key] = sums.get(key, 0.0) + size
+        if is_total or not draw.series:
+            ends[key] = row
+    limits = [guide.at / scale.factor for guide in draw.guides if guide.at]
+    most = max([*sums.values(), *limits], default=1) or 1
+    data = []
+    for one in among:
+        rows = [row for row in view.rows if not draw.series or view.get(row, draw.series) == one]
+        sizes = [(view.get(row, draw.value) or 0) / scale.factor for row in rows]
+        least = 0.16 if narrow else 0.07
+        data.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": "" if one is None else write_key(view, draw.series, one),
+                "x": sizes,
+                "y": [places[_key(view, row)] + (0.2 if draw.caption else 0) for row in rows],
+                "width": 0.42 if draw.caption else 0.74,
+                "marker": {"color": BLUE if one is None else color_of(one, among), "line": {"width": 0}},
+                "text": [
+                    scale.write(view.get(row, draw.value)) if draw.series and size > least * most else ""
+                    for row, size in zip(rows, sizes, strict=True)
+                ],
+                "textposition": "inside",
+                "insidetextanchor": "middle",
+                "textangle": 0,
+                "constraintext": "none",
+                "insidetextfont": {"size": 11, "color": "#FFFFFF"},
+                **marks(view, rows),
+            }
+        )
+    lost = {_key(view, row): view.ended(row) for row in view.rows if view.ended(row)}
+    notes = [*heads]
+    for key, total in sums.items():
+        y = places[key] + (0.2 if draw.caption else 0)
+        if key in lost:
+            notes.append(note(f"✕ {escape(lost[key])}", x=0, y=y, xanchor="left", shift=5, color=RED))
+            continue
+        end = ends.get(key)
+        number = format_number(total) if end is None else scale.write(view.get(end, draw.value))
+        unit = f" {scale.unit}" if draw.beside and scale.unit != "%" else scale.unit if scale.unit == "%" else ""
+        notes.append(
+            note(
+                f"<b>{number}{unit}</b>{write_beside(view, end) if end else ''}", x=total, y=y, xanchor="left", shift=5
+            )
+        )
+    notes += [
+        note(
+            guide.words,
+            x=guide.at / scale.factor,
+            y=1,
+            yref="paper",
+            yanchor="bottom",
+            xanchor="right",
+            shift=24,
+            color=RED,
+        )
+        for guide in draw.guides
+        if guide.at
+    ]
+    words = [one["text"] for one in notes if one["xref"] == "x" and one["yref"] == "y" and one["x"]]
+    room = max(map(count_letters, words), default=0)
+    lines = max(places.values(), default=0) + 1
+    colors = [(one["name"], one["marker"]["color"]) for one in data] if draw.series else []
+    above, top = legend(colors, narrow=narrow)
+    above = [one | {"yshift": 4 + 18 * bool(limits)} for one in above]
+    top += 24 if limits else 8
+    layout = {
+        "height": top + (26 if draw.beside else 46) + _line_px(view) * lines,
+        "margin": {"l": 8, "r": min(16 + 7 * room, 190), "t": top, "b": 26 if draw.beside else 8},
+        "xaxis": {
+            **AXIS,
+            "automargin": not draw.beside,
+            "range": [0, most * 1.01],
+            "title": {"text": "" if draw.beside else title_of(view, draw.value)},
+            "nticks": 5,
+            "tickformat": ".0%" if scale.unit == "%" else ",~s" if most > 9999 else "",
+        },
+        "yaxis": axis,
+        "annotations": [*notes, *above],
+        "shapes": [rule("x", guide, scale) for guide in draw.guides if guide.at],
+    }
+    return data, layout
+
+
+def draw_waterfall(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
+    """Each row reaches from the value before to its own; the first and the last stand on the axis. Hollow bars are not
+    one change alone."""
+    draw, scale = view.draw, scale_of(view, view.draw.value)
+    values = [(view.get(row, draw.value) or 0) / scale.factor for row in view.rows]
+    befores = [0.0, *values[:-1]]
+    last, notes = len(values) - 1, []
+    bars: Figure = {
+        "type": "bar",
+        "orientation": "h",
+        "y": [],
+        "base": [],
+        "x": [],
+        "width": 0.42,
+        **marks(view, view.rows),
+    }
+    colors, edges = [], []
+    for place, (row, before, value) in enumerate(zip(view.rows, befores, values, strict=True)):
+        is_hollow, color = (
+            bool(view.get(row, draw.hollow)),
+            QUIET if not place else GREEN if value <= before else ORANGE,
+        )
+        bars["y"].append(place + 0.2)
+        bars["base"].append(min(before, value) if place else 0.0)
+        bars["x"].append(abs(value - before))
+        colors.append(tint(color, opacity=0.12) if is_hollow else color)
+        edges.append(color)
+        ratio = write_beside(view, row)
+        words = escape(join_keys(view, row, draw.down))
+        notes.append(note(words, x=0, xref="paper", y=place - 0.22, xanchor="left", shift=2))
+        text = f"<b>{scale.with_unit(view.get(row, draw.value))}</b>{ratio}"
+        notes.append(note(text, x=max(before, value), y=place + 0.2, xanchor="left", shift=5))
+    bars["marker"] = {"color": colors, "line": {"color": edges, "width": 1}}
+    rest: Figure = {
+        "type": "bar",
+        "orientation": "h",
+        "y": [last + 0.2],
+        "x": [values[-1]],
+        "base": [0],
+        "width": 0.42,
+        "marker": {"color": PURPLE, "line": {"width": 0}},
+        **marks(view, view.rows[-1:]),
+    }
+    layout = {
+        "height": 32 + _CAPTIONED * len(values),
+        "barmode": "overlay",
+        "margin": {"l": 8, "r": 118, "t": 6, "b": 26},
+        "xaxis": {**AXIS, "automargin": False, "range": [0, max(values) * 1.01], "nticks": 5},
+        "yaxis": {
+            **AXIS,
+            "automargin": False,
+            "showticklabels": False,
+            "range": [len(values) - 0.4, -0.6],
+            "showgrid": False,
+        },
+        "annotations": notes,
+    }
+    return [bars, rest], layout
+
+
+# ----------------------------------------------------------------------------------------------------- labels of lines
+
+
+def _key(view: View, row: Row) -> Key:
+    return tuple(view.get(row, name) for name in view.draw.down)
+
+
+def _line_px(view: View) -> int:
+    return _CAPTIONED if view.draw.caption else _LINE
+
+
+def _lines(view: View, *, narrow: bool) -> tuple[Mapping[Key, int], Figure, list[Figure]]:
+    """Returns the place of each row, the axis with their labels, and what is written in the picture: the heading of
+    each group, or the name of each row with its caption above its bar."""
+    draw = view.draw
+    labels: dict[Key, str] = {}
+    groups: dict[Key, str] = {}
+    captions: dict[Key, Value] = {}
+    for row in view.rows:
+        key = _key(view, row)
+        if key not in labels:
+            first, *rest = draw.down
+            labels[key] = join_keys(view, row, rest if rest and draw.kind != "table" else draw.down)
+            captions[key] = view.get(row, draw.caption)
+            if rest and all(key[0] != known[0] for known in groups):
+                groups[key] = write_key(view, first, key[0])
+    places: dict[Key, int] = {}
+    line = 0
+    for key in labels:
+        line += key in groups
+        places[key] = line
+        line += 1
+    axis: Figure = {**AXIS, "tickvals": [*places.values()], "range": [line - 0.4, -0.6], "showgrid": False}
+    if draw.caption:
+        words = {key: f"<b>{label}</b>  {escape(str(captions[key] or ''))}" for key, label in labels.items()}
+        notes = [
+            note(words[key], x=0, xref="paper", y=at - 0.22, xanchor="left", size=11 if narrow else 12)
+            for key, at in places.items()
+        ]
+        return places, {**axis, "showticklabels": False, "automargin": False}, notes
+    axis["ticktext"] = [f"{_break(labels[key]) if narrow else labels[key]} " for key in places]
+    return (
+        places,
+        axis,
+        [
+            note(f"<b>{text}</b>", x=0, xref="paper", y=places[key] - 1, xanchor="left", shift=2)
+            for key, text in groups.items()
+        ],
+    )
+
+
+def _break(label: str) -> str:
+    """Returns a long label in two lines, for a phone."""
+    parts = label.split(" · ")
+    return label if len(label) < 19 or len(parts) < 3 else " · ".join(parts[:2]) + "<br>" + " · ".join(parts[2:])

@@ -1,0 +1,228 @@
+"""What a question is answered with: a sentence, and views that are at once a table and its picture.
+
+    answer = ask("bf16", rows, {"clock": "loop"})
+    answer.sentence, answer.views[0].rows, answer.views[0].draw.kind
+
+Numbers are raw (ms, bytes, ratios) with their unit in the field; words are made by `render`. A renderer draws from
+`View.rows` alone, so that a picture, its table and its download cannot differ. Standard library and the schema only.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+from uuid import UUID
+
+from runner.schema import TABLES, Cell
+
+#: A raw value: float, int, str, bool or None. Its field says which, with the unit.
+Value = Any
+#: What the reader chose, by the name of a choice: `{"clock": "loop"}`. The same names are flags and URL parameters.
+Asked = Mapping[str, str]
+Kind = Literal["dots", "lines", "bars", "waterfall", "matrix", "strip", "table"]
+#: What a column is for. `status` says how a row without a value ended; `note` is neither drawn nor a key.
+Role = Literal["key", "value", "low", "high", "status", "note"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """One column of a view."""
+
+    name: str
+    label: str
+    unit: str = ""
+    role: Role = "key"
+    doc: str = ""
+
+    @classmethod
+    def of(cls, table: str, name: str, role: Role = "key", *, label: str = "") -> "Field":
+        """Returns a column of the schema, with its label, unit and meaning."""
+        known = TABLES[table].column(name)
+        return cls(name=name, label=label or known.label, unit=known.unit, role=role, doc=known.doc)
+
+    @property
+    def title(self) -> str:
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of a view: a value for each field, and the measured cells it rests on (two for a ratio). `wanted` are
+    the cells that would give it where nothing has measured it: its place is drawn hollow, and its panel has the
+    command."""
+
+    values: tuple[Value, ...]
+    cells: tuple[UUID, ...] = ()
+    wanted: tuple[Cell, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Power:
+    """A fitted power law: value = factor × x^exponent, by least squares on log-log over `points` points from `start` to
+    `end`. `low` and `high` are the exponent's 95% interval, None for two points."""
+
+    exponent: float
+    factor: float
+    start: float
+    end: float
+    points: int
+    low: float | None = None
+    high: float | None = None
+
+    def at(self, x: float) -> float:
+        return float(self.factor * x**self.exponent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guide:
+    """A line beside the data: at one value, or a fitted power law in the color of a series."""
+
+    words: str
+    at: float | None = None
+    power: Power | None = None
+    series: str = ""
+    is_limit: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """How a view is drawn, by the names of its fields. `value` is the colored number of a matrix, the length of dots
+    and bars, and the height of lines and strips. `across` are columns of a matrix or the x-axis of lines and strips;
+    `down` are the rows of a matrix, of dots or bars, the first its groups. `total` is the series whose number stands
+    at the end of a stack instead of in it. In a waterfall a bar reaches from the row before to its own value. The
+    value is written beside its mark, then the fields `beside`; `caption` is written quietly after the name of a row,
+    which then stands above its bar. Marks are faint where the interval holds the `center`, hollow where the field
+    `hollow` is true."""
+
+    kind: Kind
+    value: str
+    down: tuple[str, ...] = ()
+    across: str = ""
+    series: str = ""
+    low: str = ""
+    high: str = ""
+    log: Literal["", "x", "y", "xy"] = ""
+    center: float | None = None
+    hollow: str = ""
+    total: str = ""
+    beside: tuple[str, ...] = ()
+    caption: str = ""
+    guides: tuple[Guide, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """A table and how it is drawn. `about` is what all of its rows share: the machine, the precision, the mode."""
+
+    name: str
+    title: str
+    about: str
+    fields: tuple[Field, ...]
+    rows: tuple[Row, ...]
+    draw: Draw
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        draw = self.draw
+        named = (
+            *draw.down,
+            draw.across,
+            draw.series,
+            draw.value,
+            draw.low,
+            draw.high,
+            draw.hollow,
+            *draw.beside,
+            draw.caption,
+        )
+        unknown = {name for name in named if name} - {*self.names}
+        assert not unknown, f"{self.name} draws {unknown}, which it has not"
+        assert all(len(row.values) == len(self.fields) for row in self.rows), self.name
+        places = [tuple(self.get(row, name) for name in self.places) for row in self.rows]
+        assert self.draw.kind == "strip" or len({*places}) == len(places), f"{self.name}: two rows in one place"
+
+    @cached_property
+    def at(self) -> Mapping[str, int]:
+        """The place of each field in a row's values."""
+        return {item.name: place for place, item in enumerate(self.fields)}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(item.name for item in self.fields)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The fields that say where a row stands."""
+        return tuple(dict.fromkeys(name for name in (*self.draw.down, self.draw.across, self.draw.series) if name))
+
+    def field(self, name: str) -> Field:
+        return self.fields[self.at[name]]
+
+    def column(self, name: str) -> list[Value]:
+        place = self.at[name]
+        return [row.values[place] for row in self.rows]
+
+    def get(self, row: Row, name: str) -> Value:
+        """Returns a row's value; None for no name."""
+        return row.values[self.at[name]] if name else None
+
+    def ended(self, row: Row) -> str:
+        """Returns how a row without a value ended: `out of memory`; empty for a row with a value."""
+        known = next((item.name for item in self.fields if item.role == "status"), "")
+        return "" if self.get(row, self.draw.value) is not None else str(self.get(row, known) or "not measured")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Something that the reader may choose, with what was chosen: a control on a page, a flag of `show`. `prefix` goes
+    before an option where no label is shown: `context 512`."""
+
+    name: str
+    label: str
+    options: tuple[str, ...]
+    chosen: str
+    prefix: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Missing:
+    """What a whole answer lacks, and the cells that would give it."""
+
+    words: str
+    cells: tuple[Cell, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """An answer from the rows. The sentence has at most 30 words and the number that answers the question; `more` are
+    the sentences that follow it where there is room. `**` marks what is bold; there is no other markup. `cells` are
+    the cells of all rows by id, for the commands that measure them again."""
+
+    question: str
+    sentence: str = ""
+    more: str = ""
+    views: tuple[View, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    cells: Mapping[UUID, Cell] = field(default_factory=dict)
+    missing: tuple[Missing, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A question: its name (address, flag, file), the title of its page, its words, which rows it needs, and what
+    answers it from them. `wanted` are the cells of the preset that would answer it where no row does."""
+
+    name: str
+    page: str
+    words: str
+    needs: tuple[str, ...]
+    answer: Callable[..., Answer]
+    wanted: Callable[..., Sequence[Cell]] = lambda rows: ()
+
+
+def choose(
+    asked: Asked, name: str, label: str, options: Sequence[str], *, default: str = "", prefix: str = ""
+) -> Choice:
+    """Returns the choice, of what is asked for if the rows have it, else of the default, else the first."""
+    chosen = next((one for one in (asked.get(name, ""), default, *options) if one in options), "")
+    return Choice(name=name, label=label, options=tuple(options), chosen=chosen, prefix=prefix)

@@ -1,0 +1,208 @@
+"""Which kernels is a step made of, in which phase, and which take the most time?"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
+from runner.answers.shared import SIZE, about, narrow, sizes_of
+from runner.formats import at_tokens, format_number, format_share
+from runner.results.kernels import CLASS_WORDS, KernelTrace
+from runner.results.rows import Rows, Traced
+from runner.schema import Model, ProfileCell
+
+PHASE = Field.of("timings", "phase")
+CLASS = Field(name="kernel_class", label="Kind of work")
+TIME = Field(name="device_ms", label="GPU time", unit="ms", role="value", doc="Per step.")
+SHARE = Field(name="share", label="Share", unit="%", role="note")
+CALLS = Field(name="calls", label="Calls", role="note", doc="Per step.")
+KERNEL = Field(
+    name="kernel", label="Kernel", doc="Shortened where all of its kind are alike; the last column is whole."
+)
+RANK = Field(name="rank", label="#")
+WHOLE = Field(name="whole_name", label="Whole name", role="note")
+_PHASES = ("forward", "loss", "backward", "optimizer")
+TOTAL = "total"
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    traced = {one.trace.cell_id: one for one in rows.traced if one.trace.status == "ok" and one.kernels}
+    if not traced:
+        return Answer(question="kernels", missing=(Missing(words="no step was profiled"),))
+    traces = [one.trace for one in traced.values()]
+    shown, choices = narrow(traces, asked, drawn=("size",))
+    sizes = sizes_of(traces)
+    found, size_choice = narrow(shown, asked, drawn=())
+    one = traced[found[0].cell_id]
+    size, words = sizes[Model.of(_cell(one.trace))], about([one.trace], more=["GPU time"])
+    phases, top = _draw_phases(one, f"{size}: kernels by phase", words), _draw_top(one, words)
+    return Answer(
+        question="kernels",
+        sentence=_say(one, phases, size, top),
+        views=(
+            phases,
+            top,
+            _draw_sizes([traced[one.cell_id] for one in shown], sizes, about(shown, more=["GPU time"])),
+        ),
+        choices=(*size_choice, *choices),
+        cells={one.cell_id: _cell(one) for one in shown},
+    )
+
+
+def _cell(trace: KernelTrace) -> ProfileCell:
+    assert trace.cell, "imported traces are not read for answers"
+    return trace.cell
+
+
+def _draw_phases(one: Traced, title: str, words: str) -> View:
+    lines = []
+    for phase in _PHASES:
+        parts = {
+            name: part for part in one.parts if part.phase == phase for name in [part.kernel_class] if part.device_ms
+        }
+        whole = sum(part.device_ms for part in parts.values())
+        for name in (name for name in CLASS_WORDS if name in parts):
+            part = parts[name]
+            lines.append(
+                Row(
+                    values=(phase, CLASS_WORDS[name], part.device_ms, part.device_ms / whole, part.calls),
+                    cells=(one.trace.cell_id,),
+                )
+            )
+        if whole:
+            lines.append(
+                Row(
+                    values=(phase, TOTAL, whole, 1.0, sum(part.calls for part in parts.values())),
+                    cells=(one.trace.cell_id,),
+                )
+            )
+    return View(
+        name="kernels-by-phase",
+        title=title,
+        about=words,
+        fields=(PHASE, CLASS, TIME, SHARE, CALLS),
+        rows=tuple(lines),
+        draw=Draw(kind="bars", value="device_ms", down=("phase",), series="kernel_class", total=TOTAL),
+        note="A kernel counts in the phase that launched it, whenever it ran.",
+    )
+
+
+def _draw_top(one: Traced, words: str) -> View:
+    whole = sum(kernel.device_ms for kernel in one.kernels)
+    names = short_names([kernel.kernel for kernel in one.kernels])
+    return View(
+        name="kernels-top",
+        title="Kernels by time",
+        about=words,
+        fields=(RANK, KERNEL, PHASE, CLASS, TIME, SHARE, CALLS, WHOLE),
+        rows=tuple(
+            Row(
+                values=(
+                    place,
+                    names[kernel.kernel],
+                    kernel.phase,
+                    CLASS_WORDS[kernel.kernel_class],
+                    kernel.device_ms,
+                    kernel.device_ms / whole,
+                    kernel.calls,
+                    kernel.kernel,
+                ),
+                cells=(one.trace.cell_id,),
+            )
+            for place, kernel in enumerate(one.kernels, 1)
+        ),
+        draw=Draw(kind="table", value="device_ms", down=("rank", "kernel", "phase", "kernel_class")),
+    )
+
+
+def _draw_sizes(traced: Sequence[Traced], sizes: dict[Any, str], words: str) -> View:
+    lines = []
+    for one in traced:
+        size, whole = sizes[Model.of(_cell(one.trace))], sum(part.device_ms for part in one.parts)
+        for name, word in CLASS_WORDS.items():
+            if took := sum(part.device_ms for part in one.parts if part.kernel_class == name):
+                lines.append(Row(values=(size, word, took / whole, took), cells=(one.trace.cell_id,)))
+        lines.append(Row(values=(size, TOTAL, 1.0, whole), cells=(one.trace.cell_id,)))
+    share = Field(name="share", label="Share of the GPU time", unit="%", role="value")
+    took_field = Field(name="took_ms", label="GPU time", unit="ms", role="note")
+    return View(
+        name="kernels-by-size",
+        title="What each size is made of",
+        about=words,
+        fields=(SIZE, CLASS, share, took_field),
+        rows=tuple(lines),
+        draw=Draw(kind="bars", value="share", down=("size",), series="kernel_class", total=TOTAL, beside=("took_ms",)),
+    )
+
+
+def _say(one: Traced, phases: View, size: str, top: View) -> str:
+    kinds: dict[str, float] = {}
+    for row in phases.rows:
+        if phases.get(row, "kernel_class") != TOTAL:
+            kinds[phases.get(row, "kernel_class")] = kinds.get(phases.get(row, "kernel_class"), 0.0) + phases.get(
+                row, "device_ms"
+            )
+    whole = sum(kinds.values())
+    first, second = sorted(kinds, key=lambda name: -kinds[name])[:2]
+    of = f"of the GPU time of **{size}**{at_tokens(_cell(one.trace).context)}"
+    words = f"**{format_share(kinds[first] / whole)}** {of} is {first}, {format_share(kinds[second] / whole)} {second}"
+    longest = top.rows[0]
+    share, took = format_share(top.get(longest, "share")), format_number(top.get(longest, "device_ms"))
+    return f"{words}; one kernel takes **{share}** ({took} ms)."
+
+
+# --------------------------------------------------------------------------------------------------------------- names
+
+_GENERIC = ("Kernel", "Kernel2", "device_kernel")
+_PURPOSE = re.compile(r"(\w+?)(?:Functor|Ops|_kernel_cuda|_kernel_impl|_kernel)\b|std::(\w+)<")
+_LONGEST = 56
+
+
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """Returns names that fit a line and stay different: the words that all names of a family share go, and what tells
+    them apart (tile, layout, functor), which stands at the end, stays: `sm80_xmma_gemm…tn_n_tilesize128x64x8`."""
+    bare = {name: _bare(name) for name in dict.fromkeys(names)}
+    families: dict[tuple[str, ...], list[set[str]]] = {}
+    for text in {*bare.values()}:
+        families.setdefault(_family(text), []).append({*text.split("_")})
+    shared = {family: set.intersection(*members) for family, members in families.items() if len(members) > 1}
+    short = {name: _without(text, shared.get(_family(text), set())) for name, text in bare.items()}
+    seen = Counter[str]()
+    for name, text in short.items():
+        seen[text] += 1
+        short[name] = f"{text} ({seen[text]})" if seen[text] > 1 else text
+    return short
+
+
+def _family(name: str) -> tuple[str, ...]:
+    return tuple(name.split("_")[:3])
+
+
+def _without(name: str, shared: set[str]) -> str:
+    """Returns the family's name and the words that not all of it share; of a name that is still long, both ends."""
+    first, rest = name.split("_")[:3], [word for word in name.split("_")[3:] if word not in shared]
+    text = f"{'_'.join(first)}…{'_'.join(rest)}" if shared and rest else name
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 3]}…{text[-_LONGEST * 2 // 3 :]}"
+
+
+def _bare(name: str) -> str:
+    """Returns a kernel's name without types and namespaces: `elementwise_kernel · Mul`, `cutlass_80_simt_sgemm_…`."""
+    clean = re.sub(r"\(anonymous namespace\)::|\((?:unsigned )?(?:int|bool)\)", "", name).removeprefix("void ")
+    head, _, arguments = clean.partition("<")
+    base = head.partition("(")[0].strip().split("::")[-1]
+    if base in _GENERIC:
+        base = re.split("[<>,(]", arguments)[0].strip().split("::")[-1] or base
+    made_for = dict.fromkeys(
+        one or other for one, other in _PURPOSE.findall(arguments) if (one or other) not in ("array", "gpu")
+    )
+    return " · ".join([base or name, *list(made_for)[:2]])
+
+
+QUESTION = Question(
+    name="kernels",
+    page="Kernels",
+    words="Which kernels is a step made of, and which take the most time?",
+    needs=("traced",),
+    answer=answer,
+)

@@ -1,0 +1,153 @@
+"""How much memory does a step need at its peak, by size and context, and what fills it?"""
+
+from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Missing, Question, Row, View
+from runner.answers.shared import (
+    CONTEXT,
+    SIZE,
+    STATUS,
+    about,
+    best,
+    cells_of,
+    ended,
+    fit_power,
+    lost_of,
+    narrow,
+    sizes_of,
+    unmeasured,
+    write,
+)
+from runner.formats import at_tokens, format_bytes, format_list, format_share
+from runner.results import Peak
+from runner.results.rows import Rows
+from runner.schema import Model
+
+PEAK = Field.of("memory", "peak_allocated_bytes", "value")
+PREDICTED = Field.of("memory", "predicted_peak_bytes", "note")
+PART = Field(name="part", label="Part")
+HELD = Field(name="held_bytes", label="Alive at the peak", unit="bytes", role="value")
+_WORDS = {
+    "parameter": "weights",
+    "gradient": "gradients",
+    "optimizer state": "optimizer state",
+    "activation": "activations",
+    "autocast copy": "bf16 copies",
+    "input": "inputs",
+    "temporary": "temporaries",
+    "workspace": "workspace",
+    "rounding": "rounding",
+    "unknown": "unknown",
+}
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    cells = [one for one in rows.peaks if one.status != "skipped" and not one.cell.timeline]
+    if not cells:
+        return Answer(question="memory", missing=(Missing(words="no memory was measured"),))
+    shown, choices = narrow(cells, asked, drawn=("size", "context"))
+    sizes, words = sizes_of(cells), about(shown)
+    key = {one.cell_id: (sizes[Model.of(one.cell)], one.cell.context or None) for one in shown}
+    limit = max((one.machine_bytes or 0 for one in shown), default=0)
+    fields = (SIZE, CONTEXT, PEAK, PREDICTED, Field.of("memory", "peak_phase", "note"), STATUS)
+    lines = tuple(
+        Row(
+            values=(
+                *key[one.cell_id],
+                one.peak_allocated_bytes if one.status == "ok" else None,
+                one.predicted_peak_bytes,
+                one.peak_phase,
+                _why(one),
+            ),
+            cells=(one.cell_id,),
+        )
+        for one in shown
+    )
+    holds = [Guide(words=f"the device holds {format_bytes(limit)}", at=float(limit), is_limit=True)] if limit else []
+    gaps = tuple(
+        Row(values=(key[one.cell_id][0], column, None, None, None, ""), wanted=(cell,))
+        for one, column, cell in unmeasured(shown, across="context")
+    )
+    matrix = View(
+        name="memory-by-size",
+        title="Peak memory of a step",
+        about=words,
+        fields=fields,
+        rows=lines + gaps,
+        draw=Draw(kind="matrix", value="peak_allocated_bytes", down=("size",), across="context", log="x"),
+    )
+    parts = View(
+        name="memory-parts",
+        title="What fills the peak",
+        about=words,
+        fields=(SIZE, CONTEXT, PART, HELD, STATUS),
+        rows=tuple(row for one in shown for row in _parts(one, key[one.cell_id])),
+        draw=Draw(
+            kind="bars", value="held_bytes", down=("size", "context"), series="part", total="peak", guides=tuple(holds)
+        ),
+    )
+    growth = View(
+        name="memory-by-context",
+        title="Peak memory against the context",
+        about=words,
+        fields=fields,
+        rows=lines,
+        draw=Draw(
+            kind="lines", value="peak_allocated_bytes", across="context", series="size", log="xy", guides=tuple(holds)
+        ),
+        note="Flat: weights, gradients and optimizer state. Rising: activations.",
+    )
+    sentence, more = _say(matrix, parts)
+    return Answer(
+        question="memory",
+        sentence=sentence,
+        more=more,
+        views=(matrix, parts, growth),
+        choices=tuple(choices),
+        cells=cells_of(shown),
+    )
+
+
+def _parts(one: Peak, key: tuple[str, int | None]) -> list[Row]:
+    if one.status != "ok":
+        return [Row(values=(*key, "peak", None, _why(one)), cells=(one.cell_id,))]
+    found = {_WORDS[name]: size for name, size in one.parts.items() if size and name in _WORDS} | {
+        "peak": one.peak_allocated_bytes
+    }
+    return [Row(values=(*key, name, size, ""), cells=(one.cell_id,)) for name, size in found.items()]
+
+
+def _say(matrix: View, parts: View) -> tuple[str, str]:
+    top = best(matrix)
+    if top is None:
+        return "None of these cells has a peak.", ""
+    size, context, peak = top.values[:3]
+    mine = [row for row in parts.rows if row.cells == top.cells and row.values[2] != "peak"]
+    mine.sort(key=lambda row: -(row.values[3] or 0))
+    shares = [f"{row.values[2]} {format_share(row.values[3] / peak)}" for row in mine[:3]]
+    text = (
+        f"The largest peak, **{size}**{at_tokens(context or 0)}, is **{write(peak, 'bytes')}**: {format_list(shares)}."
+    )
+    own = [(row.values[1], row.values[2]) for row in matrix.rows if row.values[0] == size and row.values[2]]
+    more = ""
+    if (fit := fit_power(own)) and fit.points > 1:
+        first, last = min(own), max(own)
+        more = f"It grows **{write(last[1] / first[1], '×')}** from {first[0]:,} to {last[0]:,} tokens. "
+    if lost := lost_of(matrix):
+        first_lost = min(lost, key=lambda row: row.values[3] or 0)
+        more += f"**{first_lost.values[0]}**{at_tokens(first_lost.values[1] or 0)} ran {matrix.ended(first_lost)}."
+    return text, more
+
+
+def _why(one: Peak) -> str:
+    needed = (
+        f": needs {format_bytes(one.predicted_peak_bytes)}" if one.status == "oom" and one.predicted_peak_bytes else ""
+    )
+    return ended(one) + needed
+
+
+QUESTION = Question(
+    name="memory",
+    page="Memory",
+    words="How much memory does a step need, and what fills it?",
+    needs=("peaks",),
+    answer=answer,
+)

@@ -1,0 +1,283 @@
+"""What is the fastest measured way to train each size, and what does each choice buy?
+
+Nothing here is predicted: the fastest way of a size is the measured cell with the shortest time, and a choice buys the
+ratio of two cells that differ in it alone and were measured with the same effort.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from runner.analysis.compare.counterfactuals import AXES, PLAIN, is_plain
+from runner.analysis.compare.pairs import describe_effort_difference, describe_unusual_effort
+from runner.analysis.compare.speedups import compute_ratio
+from runner.analysis.statistics import Ratio
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
+from runner.answers.shared import CLOCKS, SIZE, STATUS, about, cells_of, clock_choice, ended, narrow, sizes_of
+from runner.formats import format_number, format_share
+from runner.results import StepResult
+from runner.results.rows import Rows
+from runner.schema import Model
+
+RATE = Field(name="tokens_per_s", label="Tokens per second", unit="tokens/s", role="value")
+MFU = Field(
+    name="mfu", label="MFU", unit="%", role="note", doc="Share of the device's peak in the precision of its sums."
+)
+WAY = Field(name="way", label="Fastest way", role="note")
+TRIED = Field(name="tried", label="Ways measured", role="note")
+MS = Field(name="ms", label="Time of a step", unit="ms", role="value")
+STEP = Field(name="change", label="Choice")
+BUYS = Field(name="ratio", label="Speedup", unit="×", role="note", doc="Time before over time after, from one pair.")
+RATIO, LOW, HIGH = (
+    replace(BUYS, role="value"),
+    Field(name="low", label="Speedup, low", unit="×", role="low"),
+    Field(name="high", label="Speedup, high", unit="×", role="high"),
+)
+JOINED = Field(name="joined", label="Several at once", role="note")
+_WORDS = {
+    "attention": "{}",
+    "optimizer": "{} AdamW",
+    "weights_dtype": "{} weights",
+    "checkpoint_blocks": "checkpointing {}",
+}
+_ORDER = ("precision", "attention", "optimizer", "backend", "weights_dtype", "checkpoint_blocks")
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    tried = [one for one in rows.every_step if one.cell.mode == "train" and not describe_unusual_effort(one.cell)]
+    tried = [one for one in tried if one.status != "skipped"]
+    shown, choices = narrow(tried, asked, drawn=("size", *AXES))
+    if not any(one.status == "ok" for one in shown):
+        return Answer(question="overview", missing=(Missing(words="no training step was measured"),))
+    clock = clock_choice(asked, shown, default="throughput")
+    by, sizes = CLOCKS[clock.chosen], sizes_of(tried)
+    groups: dict[Model, list[StepResult]] = {}
+    for one in shown:
+        groups.setdefault(Model.of(one.cell), []).append(one)
+    ladders = {sizes[model]: found for model, group in groups.items() if (found := _climb(group, by))}
+    longest = max(
+        ladders,
+        key=lambda name: (_reaches_best(ladders[name]), len(ladders[name].cells), _last_ms(ladders[name], by)),
+        default="",
+    )
+    size = choose(asked, "size", "Size", list(ladders), default=longest)
+    words = about(shown, *AXES, more=[clock.chosen])
+    best = _draw_best(groups, sizes, by, words)
+    views = [
+        best,
+        *([_draw_ladder(ladders[size.chosen], size.chosen, by, words)] if ladders else []),
+        _draw_alone(groups, sizes, by, words),
+    ]
+    return Answer(
+        question="overview",
+        sentence=_say(best, views[1], size.chosen, clock.chosen)
+        if ladders
+        else f"**{len(best.rows)}** ways are the fastest of their size; none has a plain fp32 step beside it.",
+        views=tuple(views),
+        choices=(size, *choices, clock),
+        cells={
+            cell_id: cell
+            for cell_id, cell in cells_of(shown).items()
+            if any(cell_id in row.cells for view in views for row in view.rows)
+        },
+    )
+
+
+# ----------------------------------------------------------------------------------------------- the fastest of a size
+
+
+def _draw_best(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by: Any, words: str) -> View:
+    found = []
+    for model, group in groups.items():
+        timed = [one for one in group if _ms(one, by)]
+        if timed:
+            one = min(timed, key=lambda one: _ms(one, by) or 0)
+            rate = one.cell.batch * max(one.cell.context, 1) / (_ms(one, by) or 1) * 1000
+            mfu = one.mfu * rate / one.tokens_per_s if one.mfu and one.tokens_per_s else None
+            found.append(
+                Row(
+                    values=(sizes[model], rate, mfu, _ms(one, by), _way(one), len({*map(_settings, timed)}), ""),
+                    cells=(one.cell_id,),
+                )
+            )
+        else:
+            found.append(
+                Row(values=(sizes[model], None, None, None, "", 0, ended(group[0])), cells=(group[0].cell_id,))
+            )
+    return View(
+        name="fastest",
+        title="Fastest measured way to train",
+        about=words,
+        fields=(SIZE, RATE, MFU, replace(MS, role="note"), WAY, TRIED, STATUS),
+        rows=tuple(found),
+        draw=Draw(kind="bars", value="tokens_per_s", down=("size",), beside=("mfu",), caption="way"),
+        note="The way with the shortest step. MFU is by the peak of the precision it computes in.",
+    )
+
+
+def _way(one: StepResult) -> str:
+    """Returns the settings in which a cell is not the plain one: `bf16 + sdpa + fused AdamW`."""
+    return (
+        " + ".join(_word(axis, getattr(one.cell, axis)) for axis in _ORDER if getattr(one.cell, axis) != PLAIN[axis])
+        or "fp32, eager"
+    )
+
+
+def _word(axis: str, value: Any) -> str:
+    return _WORDS.get(axis, "{}").format(value)
+
+
+# --------------------------------------------------------------------------------------- the ladder from plain to fast
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ladder:
+    """Cells of one size from the plain step to its fastest, of one effort: each differs from the one before in one
+    setting, or in several where nothing between them was measured. `fastest` is that of any effort."""
+
+    cells: tuple[StepResult, ...]
+    fastest: StepResult
+
+
+def _climb(group: Sequence[StepResult], by: Any) -> Ladder | None:
+    """Returns the ladder with the fastest end, of all efforts in which the plain step was measured."""
+    timed = [one for one in group if _ms(one, by)]
+    found = []
+    for plain in (one for one in timed if is_plain(one.cell)):
+        alike = [one for one in timed if not describe_effort_difference(plain.cell, one.cell)]
+        goal = min(alike, key=lambda one: _ms(one, by) or 0)
+        if goal is not plain:
+            found.append(min(_paths([plain], goal, alike), key=lambda path: _rank(path, by)))
+    if not found:
+        return None
+    path = min(found, key=lambda path: (_ms(path[-1], by), -len(path)))
+    return Ladder(cells=tuple(path), fastest=min(timed, key=lambda one: _ms(one, by) or 0))
+
+
+def _paths(path: list[StepResult], goal: StepResult, among: Sequence[StepResult]) -> Iterator[list[StepResult]]:
+    """Yields every way up: each step takes some of the settings of the goal, and gives none back."""
+    here = path[-1]
+    if here is goal:
+        yield path
+        return
+    left = _changed(here, goal)
+    for one in among:
+        taken = _changed(here, one)
+        if (
+            taken
+            and all(getattr(one.cell, axis) == getattr(goal.cell, axis) for axis in taken)
+            and set(taken) <= set(left)
+        ):
+            yield from _paths([*path, one], goal, among)
+
+
+def _rank(path: Sequence[StepResult], by: Any) -> tuple[Any, ...]:
+    """Returns what makes a path worse: settings taken together, steps that are slower, an unusual order."""
+    steps = list(itertools.pairwise(path))
+    taken = [_changed(*step) for step in steps]
+    slower = sum((_ms(a, by) or 0) < (_ms(b, by) or 0) for a, b in steps)
+    return sum(len(names) - 1 for names in taken), slower, [_ORDER.index(name) for names in taken for name in names]
+
+
+def _draw_ladder(ladder: Ladder, size: str, by: Any, words: str) -> View:
+    first = ladder.cells[0]
+    found = [Row(values=("fp32, eager: the plain step", _ms(first, by), None, False), cells=(first.cell_id,))]
+    for before, one in zip(ladder.cells, ladder.cells[1:], strict=False):
+        names = _changed(before, one)
+        change = "+ " + " + ".join(_word(name, getattr(one.cell, name)) for name in names)
+        ratio = compute_ratio(before, one, clock=by)
+        alone = len(names) == 1
+        between = [replace(before.cell, **{name: getattr(one.cell, name)}) for name in names] if not alone else []
+        values = (
+            change if alone else f"{change}, not measured one by one",
+            _ms(one, by),
+            ratio.ratio if ratio and alone else None,
+            not alone,
+        )
+        found.append(Row(values=values, cells=(before.cell_id, one.cell_id), wanted=tuple(between[:-1])))
+    apart = "" if _reaches_best(ladder) else f" The fastest, {_way(ladder.fastest)}, was measured with another effort."
+    return View(
+        name="ladder",
+        title=f"What each choice buys: {size}",
+        about=words,
+        fields=(STEP, MS, BUYS, JOINED),
+        rows=tuple(found),
+        draw=Draw(kind="waterfall", value="ms", down=("change",), beside=("ratio",), hollow="joined"),
+        note=f"Each bar is a pair that differs in one setting; hollow: several at once, so none has a ratio.{apart}",
+    )
+
+
+def _reaches_best(ladder: Ladder) -> bool:
+    return _settings(ladder.cells[-1]) == _settings(ladder.fastest)
+
+
+def _last_ms(ladder: Ladder, by: Any) -> float:
+    return _ms(ladder.cells[-1], by) or 0.0
+
+
+# --------------------------------------------------------------------------------------------------- each choice alone
+
+
+def _draw_alone(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by: Any, words: str) -> View:
+    """Draws what each choice buys alone on the plain step, for every size."""
+    best: dict[tuple[str, str], tuple[Ratio, StepResult, StepResult]] = {}
+    for model, group in groups.items():
+        for plain in (one for one in group if is_plain(one.cell) and _ms(one, by)):
+            for one in group:
+                names = _changed(plain, one)
+                if len(names) == 1 and _ms(one, by) and not describe_effort_difference(plain.cell, one.cell):
+                    found = compute_ratio(plain, one, clock=by)
+                    key = sizes[model], _word(names[0], getattr(one.cell, names[0]))
+                    if found and (
+                        key not in best or plain.rounds + one.rounds > best[key][1].rounds + best[key][2].rounds
+                    ):
+                        best[key] = found, plain, one
+    return View(
+        name="alone",
+        title="Each choice alone, on the plain step",
+        about=words,
+        fields=(SIZE, STEP, RATIO, LOW, HIGH),
+        rows=tuple(
+            Row(values=(*key, found.ratio, found.low, found.high), cells=(plain.cell_id, one.cell_id))
+            for key, (found, plain, one) in best.items()
+        ),
+        draw=Draw(kind="matrix", value="ratio", low="low", high="high", down=("size",), across="change", center=1.0),
+        note="Above 1× it is faster than the plain fp32 step. Gray: the 95% interval includes 1.",
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- words
+
+
+def _say(best: View, ladder: View, size: str, clock: str) -> str:
+    row = next(row for row in best.rows if best.get(row, "size") == size)
+    rate, mfu, way = (best.get(row, name) for name in ("tokens_per_s", "mfu", "way"))
+    text = f"The fastest measured way to train **{size}** is **{way}**: **{format_number(rate)} tokens/s**"
+    text += f", {format_share(mfu)} MFU" if mfu else ""
+    times = [ladder.get(row, "ms") for row in (ladder.rows[0], ladder.rows[-1])]
+    if ladder.rows[-1].cells[-1:] == row.cells and times[0] > times[1]:
+        text += f", **{format_number(times[0] / times[1])}×** the plain fp32 step"
+    return f"{text} ({clock})."
+
+
+def _settings(one: StepResult) -> tuple[Any, ...]:
+    return tuple(getattr(one.cell, axis) for axis in AXES)
+
+
+def _changed(a: StepResult, b: StepResult) -> list[str]:
+    return [axis for axis in _ORDER if getattr(a.cell, axis) != getattr(b.cell, axis)]
+
+
+def _ms(one: StepResult, by: Any) -> float | None:
+    time = one.times["step"].by(by) if one.status == "ok" and "step" in one.times else None
+    return time.ms if time else None
+
+
+QUESTION = Question(
+    name="overview",
+    page="Overview",
+    words="What is the fastest way to train each size, and what does each choice buy?",
+    needs=("every_step",),
+    answer=answer,
+)

@@ -1,0 +1,163 @@
+"""A view as a grid of words: what the terminal, Markdown, HTML and LaTeX all print, each in its own form.
+
+    grid = make_grid(view)
+    grid.headings, grid.lines[0]
+
+Where the rows form a product of keys and one more axis (the columns of a matrix, the series of lines and bars), that
+axis becomes columns, a cell holds the number with its interval, and the caption has the unit once.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runner.answers.answer import Row, Value, View
+from runner.formats import format_number, format_share, unit_for
+from runner.schema.titles import WORDS
+
+NONE = "–"
+#: Columns of a pivoted grid beside its keys.
+MOST = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A number in words with its interval, or how it ended (`lost`)."""
+
+    words: str
+    interval: str = ""
+    lost: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextGrid:
+    """A table of words. The first `keys` columns are keys; the others are aligned right."""
+
+    caption: str
+    headings: tuple[str, ...]
+    lines: tuple[tuple[Entry, ...], ...]
+    keys: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The unit in which all numbers of a column are written: bytes as GiB."""
+
+    factor: float
+    unit: str
+
+    def write(self, value: Value) -> str:
+        if value is None:
+            return NONE
+        if self.unit == "%":
+            return format_share(value).removesuffix("%")
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, str):
+            return WORDS.get(value, value)
+        return f"{value:,}" if isinstance(value, int) and self.factor == 1 else format_number(value / self.factor)
+
+    def with_unit(self, value: Value) -> str:
+        return f"{self.write(value)}{'' if self.unit in ('', '×', '%') else ' '}{self.unit}"
+
+
+def scale_of(view: View, name: str) -> Scale:
+    """Returns the unit of a column, worked out once a view."""
+    known: dict[str, Scale] = view.__dict__.setdefault("_scales", {})
+    if name not in known:
+        item = view.field(name)
+        sizes = [value for value in view.column(name) if isinstance(value, int | float)] if item.unit == "bytes" else []
+        known[name] = Scale(*unit_for(sizes)) if item.unit == "bytes" else Scale(1, item.unit)
+    return known[name]
+
+
+def interval_of(view: View, row: Row, scale: Scale) -> str:
+    """Returns `1.22–1.27`; ends that have the same three digits are rounded away from each other."""
+    low, high = view.get(row, view.draw.low), view.get(row, view.draw.high)
+    if not isinstance(low, int | float) or not isinstance(high, int | float):
+        return ""
+    low, high = low / scale.factor, high / scale.factor
+    if low < high and format_number(low) == format_number(high):
+        last = 10.0 ** (math.floor(math.log10(abs(high))) - 2)
+        low, high = math.floor(low / last) * last, math.ceil(high / last) * last
+    return f"{format_number(low)}–{format_number(high)}"
+
+
+def make_grid(view: View, *, most: int = MOST, turned: bool = False) -> TextGrid:
+    """Returns the pivoted grid, or the plain one where the axis has too many values. `turned` swaps the sides of a
+    matrix."""
+    axis = view.draw.across if view.draw.kind == "matrix" else view.draw.series
+    axis = view.draw.down[-1] if turned and view.draw.kind == "matrix" else axis
+    keys = [name for name in view.places if name != axis]
+    scale = scale_of(view, view.draw.value)
+    caption = f"{view.title}{f' ({scale.unit})' if scale.unit else ''}. {view.about}"
+    columns = list(dict.fromkeys(value for value in view.column(axis) if value is not None)) if axis else []
+    columns = sorted(columns) if columns and all(isinstance(value, int) for value in columns) else columns
+    by_line: dict[tuple[Value, ...], dict[Value, Row]] = {}
+    for row in view.rows:
+        by_line.setdefault(tuple(view.get(row, name) for name in keys), {})[view.get(row, axis)] = row
+    if not axis or len(columns) > most or len(columns) < 2:
+        return _make_plain(view, scale, caption)
+    lines = [
+        (
+            *_write_keys(view, keys, key),
+            *(
+                _write(view, found[column], scale)
+                if column in found
+                else _write(view, found[None], scale)
+                if None in found and column == columns[0]
+                else Entry(words="")
+                for column in columns
+            ),
+        )
+        for key, found in by_line.items()
+    ]
+    unit = view.field(axis)
+    words = [scale_of(view, axis).write(value) for value in columns]
+    heading = [view.field(name).title for name in keys]
+    across = f", by {unit.label.lower()}{f' ({unit.unit})' if unit.unit else ''}" if view.draw.kind == "matrix" else ""
+    return TextGrid(
+        caption=caption.replace(". ", f"{across}. ", 1),
+        headings=(*heading, *words),
+        lines=tuple(lines),
+        keys=len(keys),
+        note=view.note,
+    )
+
+
+def _make_plain(view: View, scale: Scale, caption: str) -> TextGrid:
+    """Returns one line a row: where it stands, the number with its interval, and the notes that differ."""
+    keys = view.places
+    notes = [
+        item
+        for item in view.fields
+        if item.role == "note" and item.name not in keys and len({*view.column(item.name)}) > 1
+    ]
+    scales = {item.name: scale_of(view, item.name) for item in notes}
+    lines = [
+        (
+            *_write_keys(view, keys, tuple(view.get(row, name) for name in keys)),
+            _write(view, row, scale),
+            *(Entry(words=scales[item.name].write(view.get(row, item.name))) for item in notes),
+        )
+        for row in view.rows
+    ]
+    headings = [
+        *(view.field(name).title for name in keys),
+        view.field(view.draw.value).label,
+        *(f"{item.label}{f' ({scales[item.name].unit})' if scales[item.name].unit else ''}" for item in notes),
+    ]
+    return TextGrid(caption=caption, headings=tuple(headings), lines=tuple(lines), keys=len(keys), note=view.note)
+
+
+def _write_keys(view: View, names: Sequence[str], values: Sequence[Value]) -> list[Entry]:
+    return [Entry(words=scale_of(view, name).write(value)) for name, value in zip(names, values, strict=True)]
+
+
+def _write(view: View, row: Row, scale: Scale) -> Entry:
+    if row.wanted and view.get(row, view.draw.value) is None:
+        return Entry(words=NONE)
+    if why := view.ended(row):
+        return Entry(words=why, lost=True)
+    return Entry(words=scale.write(view.get(row, view.draw.value)), interval=interval_of(view, row, scale))

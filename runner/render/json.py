@@ -1,0 +1,39 @@
+"""An answer as JSON: every view with its columns, units and raw rows, how it is drawn, and the commands."""
+
+import json
+from typing import Any
+
+from runner.answers.answer import Answer, View
+from runner.plan.commands import sweep_commands
+
+
+def dump(answer: Answer, **how: Any) -> str:
+    return json.dumps(as_json(answer), ensure_ascii=False, default=str, **how)
+
+
+def as_json(answer: Answer) -> dict[str, Any]:
+    return {
+        "question": answer.question,
+        "sentence": answer.sentence.replace("**", ""),
+        "more": answer.more.replace("**", ""),
+        "chosen": {one.name: {"value": one.chosen, "options": one.options} for one in answer.choices},
+        "views": [_view(view) for view in answer.views],
+        "missing": [one.words for one in answer.missing],
+        "commands": sweep_commands(answer.cells.values()),
+    }
+
+
+def _view(view: View) -> dict[str, Any]:
+    return {
+        "name": view.name,
+        "title": view.title,
+        "about": view.about,
+        "note": view.note,
+        "columns": [vars(item) for item in view.fields],
+        "rows": [
+            {**dict(zip(view.names, row.values, strict=True)), "cells": [str(one) for one in row.cells]}
+            for row in view.rows
+        ],
+        "draw": {name: value for name, value in vars(view.draw).items() if value and name != "guides"},
+        "guides": [{**vars(guide), "power": guide.power and vars(guide.power)} for guide in view.draw.guides],
+    }

@@ -1,0 +1,79 @@
+"""An answer for the terminal, in 80 columns: `print_answer(console, answer)`."""
+
+import re
+
+from rich.console import Console, Group
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from runner.answers.answer import Answer, View
+from runner.plan.commands import sweep_commands
+from runner.render.grid import Entry, TextGrid, make_grid
+
+_BOLD = re.compile(r"\*\*(.+?)\*\*")
+#: A longer table is cut, and says so.
+MAX_LINES = 60
+
+
+def print_answer(console: Console, answer: Answer, *, command: bool = True) -> None:
+    if answer.sentence:
+        console.print(style_sentence(f"{answer.sentence} {answer.more}".strip()), "")
+    for view in answer.views:
+        console.print(*_make_view(console, view), "", sep="\n")
+    for missing in answer.missing:
+        console.print(Text(f"Missing: {missing.words}.", "yellow"))
+    chosen = [f"--{one.name} {'|'.join(one.options)}" for one in answer.choices if len(one.options) > 1]
+    if chosen:
+        console.print(Text("Choose: " + "  ".join(chosen), "dim"))
+    for line in sweep_commands(answer.cells.values()) if command else ():
+        console.print(Text(f"$ {line}", "dim"), soft_wrap=True)
+
+
+def style_sentence(sentence: str) -> Text:
+    made = Text()
+    for place, part in enumerate(_BOLD.split(sentence)):
+        made.append(part, "bold" if place % 2 else "")
+    return made
+
+
+def _make_view(console: Console, view: View) -> list[Text | Table | Group]:
+    """Returns the caption and the widest form of the table that fits: pivoted with intervals, pivoted without, plain
+    with intervals, plain without notes."""
+    pivoted, plain = make_grid(view), make_grid(view, most=0)
+    tries = [(pivoted, 1), (pivoted, 2), (make_grid(view, turned=True), 2), (plain, 1), (plain, 0)]
+    made = next(
+        (table for grid, rich in tries if _fits(console, table := _make_table(grid, rich))), _make_table(plain, 0)
+    )
+    return [Text(pivoted.caption, "bold"), made, *([Text(view.note, "dim")] if view.note else [])]
+
+
+def _fits(console: Console, table: Table) -> bool:
+    return Measurement.get(console, console.options.update(width=10_000), table).maximum <= console.width
+
+
+def _make_table(grid: TextGrid, detail: int) -> Table:
+    """Returns the table with intervals below (2) or beside the numbers (1); with 0 columns of notes are left out."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1 if detail < 2 else 2, 0, 0), header_style="dim")
+    keep = range(len(grid.headings)) if detail else range(min(grid.keys + 1, len(grid.headings)))
+    for place in keep:
+        table.add_column(grid.headings[place], justify="left" if place < grid.keys else "right")
+    for line in grid.lines[:MAX_LINES]:
+        table.add_row(*(_make_cell(line[place], below=detail == 2) for place in keep))
+    if len(grid.lines) > MAX_LINES:
+        table.caption = f"The first {MAX_LINES} of {len(grid.lines):,} lines."
+    return table
+
+
+def _make_cell(cell: Entry, *, below: bool) -> Text:
+    if cell.lost:
+        return Text(
+            cell.words.replace("out of memory", "OOM")
+            .replace(": ", "\n" if below else ", ")
+            .replace(", ", "\n" if below else ", "),
+            "red",
+        )
+    made = Text(cell.words)
+    if cell.interval:
+        made.append(f"{chr(10) if below else ' '}{cell.interval}", "dim")
+    return made

@@ -1,0 +1,72 @@
+"""The one way from a results file to the rows that answers are made of. Nothing else reads for answers.
+
+    rows = read(path, Selection(mode="train"), needs=("every_step",))
+
+DuckDB → `runner.store.read` → `runner.results.Rows` → `runner.answers` → `runner.render`, `pages`.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from runner.results import Kernel
+from runner.results.rows import Rows, RunSteps, Traced
+from runner.store.database import open_reader
+from runner.store.queries.attention import load_attention
+from runner.store.queries.fetch import fetch_by
+from runner.store.queries.kernels import load_parts, load_traces
+from runner.store.queries.memory import load_peaks
+from runner.store.queries.overview import load_runs
+from runner.store.queries.selection import Selection
+from runner.store.queries.steps import load_steps
+
+_KERNELS = """
+    SELECT cell_id, phase, kernel, any_value(kernel_class) AS kernel_class, sum(calls) AS calls,
+        sum(device_ms) AS device_ms, TRY_CAST(sum(flops) AS BIGINT) AS flops,
+        TRY_CAST(sum(moved_bytes) AS BIGINT) AS moved_bytes, arg_max(operator, device_ms) AS operator,
+        arg_max(scope, device_ms) AS scope
+    FROM kernels GROUP BY cell_id, phase, kernel ORDER BY sum(device_ms) DESC, kernel, phase"""
+
+
+def _load_traced(path: Path, of: Selection) -> list[Traced]:
+    with open_reader(path) as reader:
+        kernels: dict[UUID, list[Kernel]] = fetch_by(reader, _KERNELS, kind=Kernel, by=("cell_id",))
+    parts = load_parts(path)
+    return [
+        Traced(trace=one, parts=tuple(parts.get(one.cell_id, ())), kernels=tuple(kernels.get(one.cell_id, ())))
+        for one in load_traces(path, of)
+        if one.cell is not None
+    ]
+
+
+def _load_by_run(path: Path, of: Selection) -> list[RunSteps]:
+    every = [(run, load_steps(path, replace(of, run=run.run_id, settled=False))) for run in load_runs(path)]
+    return [RunSteps(run=run, steps=tuple(steps)) for run, steps in every if steps]
+
+
+#: What loads each kind of rows, by the name of its field in `Rows`.
+LOADERS: dict[str, Callable[[Path, Selection], Iterable[Any]]] = {
+    "steps": load_steps,
+    "every_step": lambda path, of: load_steps(path, replace(of, settled=False)),
+    "attention": load_attention,
+    "peaks": load_peaks,
+    "traced": _load_traced,
+    "runs": lambda path, of: load_runs(path),
+    "by_run": _load_by_run,
+}
+
+
+def read(path: Path, of: Selection, needs: Iterable[str], *, remember: Callable[..., Any] | None = None) -> Rows:
+    """Returns the rows of these kinds. The file is read for the broad selection, which `remember(load, path, broad)`
+    may keep, and narrowed here, so that changing a filter costs no query. Raises StoreError."""
+    load = remember or (lambda loader, *given: loader(*given))
+    broad = of.broad()
+    kinds = {name: tuple(one for one in load(LOADERS[name], path, broad) if _passes(of, one)) for name in needs}
+    return Rows(**kinds)
+
+
+def _passes(of: Selection, one: Any) -> bool:
+    cell = one.trace.cell if isinstance(one, Traced) else getattr(one, "cell", None)
+    return cell is None or of.holds(cell)

@@ -1,0 +1,72 @@
+"""Every question, asked on the shipped rows with many combinations of its choices, in every form."""
+
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import islice
+
+import pytest
+from rich.console import Console
+
+from pages.plot import figure
+from runner.answers import QUESTIONS, ask
+from runner.answers.answer import Answer
+from runner.render import json, markdown, text
+from runner.results.rows import Rows
+from runner.store.queries.selection import Selection
+from runner.store.read import read
+from runner.store.reference import find_file
+from tests.command import ROOT
+
+#: How many combinations of its choices a question is asked with.
+COMBINATIONS = 12
+
+
+@cache
+def shipped(*needs: str) -> Rows:
+    return read(find_file(ROOT / "data/reference/h200"), Selection(), needs)
+
+
+def answers(name: str) -> Iterator[Answer]:
+    """Yields the answers to a question that one change of a choice after the other leads to, breadth first."""
+    rows, waiting, seen = shipped(*QUESTIONS[name].needs), [dict[str, str]()], set[tuple[tuple[str, str], ...]]()
+    while waiting:
+        asked = waiting.pop(0)
+        answer = ask(name, rows, asked)
+        chosen = {one.name: one.chosen for one in answer.choices}
+        if (key := tuple(sorted(chosen.items()))) in seen:
+            continue
+        seen.add(key)
+        yield answer
+        waiting += [chosen | {one.name: option} for one in answer.choices for option in one.options]
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_every_form_shows_the_answer(name: str) -> None:
+    for answer in islice(answers(name), COMBINATIONS):
+        assert answer.question == name
+        assert answer.sentence or answer.missing
+        assert sum(any(map(str.isalnum, word)) for word in answer.sentence.split()) <= 30, answer.sentence
+        out = Console(width=80, file=io.StringIO(), markup=False, emoji=False, highlight=False)
+        text.print_answer(out, answer, command=False)
+        lines = out.file.getvalue().splitlines()  # type: ignore[attr-defined]
+        assert max(map(len, lines)) <= 80, "fits a terminal"
+        for form in (markdown.MARKDOWN, markdown.HTML, markdown.LATEX):
+            assert markdown.write(answer, form)
+        dumped = json.as_json(answer)
+        for view, given in zip(answer.views, dumped["views"], strict=True):
+            assert [[row[name] for name in view.names] for row in given["rows"]] == [[*one.values] for one in view.rows]
+            if view.draw.kind != "table":
+                drawn = figure(view)
+                places = {point[0] for trace in drawn["data"] for point in trace.get("customdata", ())}
+                totals = [view.draw.series and view.get(row, view.draw.series) == view.draw.total for row in view.rows]
+                marks = {place for place, is_total in enumerate(totals) if not is_total}
+                assert places >= marks, f"{view.name} draws every row, and each can be clicked"
+
+
+def test_no_two_rows_of_a_view_stand_in_one_place() -> None:
+    """A view refuses them by itself; here the rows of one are doubled."""
+    view = ask("step", shipped("steps")).views[0]
+    with pytest.raises(AssertionError, match="two rows in one place"):
+        replace(view, rows=view.rows * 2)
