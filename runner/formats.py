@@ -15,12 +15,15 @@ SI_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
-def format_number(value: float) -> str:
-    """Returns three significant digits, without an exponent: 0.0123, 4.56, 78.9, 1,230."""
+def format_number(value: float, *, digits: int = 3) -> str:
+    """Returns so many significant digits, without an exponent: 0.0123, 4.56, 78.9, 1,230; below 0.0001 with one:
+    5.71e-07."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    rounded = float(f"{value:.3g}")
-    return f"{rounded:,.{max(0, 2 - math.floor(math.log10(abs(rounded))))}f}"
+    if abs(value) < 1e-4:
+        return f"{value:.{digits - 1}e}"
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:,.{max(0, digits - 1 - math.floor(math.log10(abs(rounded))))}f}"
 
 
 def format_ms(milliseconds: float) -> str:

@@ -166,7 +166,7 @@ def _find_reach_of(row: CostDot) -> tuple[float, float]:
 def _draw_marks(figure: go.Figure, rows: Sequence[CostDot], *, places: Sequence[str], unit: Unit) -> None:
     """Draws one kind of all cells: its marks, their values beside them, their intervals."""
     colors = [color_of(row.backend) for row in rows]
-    say = {"s": format_number, "steps": format_steps}[unit]
+    say = format_number if unit == "s" else format_steps
     figure.add_scatter(
         x=[row.value for row in rows],
         y=[places.index(row.place) for row in rows],

@@ -26,13 +26,14 @@ Role = Literal["key", "value", "low", "high", "status", "note"]
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """One column of a view."""
+    """One column of a view. Its numbers are written with so many significant digits."""
 
     name: str
     label: str
     unit: str = ""
     role: Role = "key"
     doc: str = ""
+    digits: int = 3
 
     @classmethod
     def of(cls, table: str, name: str, role: Role = "key", *, label: str = "") -> "Field":
@@ -210,14 +211,14 @@ class Answer:
 @dataclass(frozen=True, kw_only=True)
 class Question:
     """A question: its name (address, flag, file), the title of its page, its words, which rows it needs, and what
-    answers it from them. `wanted` are the cells of the preset that would answer it where no row does."""
+    answers it from them. `course` are the ids of the handout's questions that it answers: P3, A2."""
 
     name: str
     page: str
     words: str
     needs: tuple[str, ...]
     answer: Callable[..., Answer]
-    wanted: Callable[..., Sequence[Cell]] = lambda rows: ()
+    course: tuple[str, ...] = ()
 
 
 def choose(

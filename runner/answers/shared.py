@@ -15,11 +15,11 @@ from runner.analysis.statistics import Ratio
 from runner.analysis.student import student_quantile
 from runner.answers.answer import Asked, Choice, Field, Power, Row, View, choose
 from runner.answers.keys import make_keys
-from runner.formats import format_bytes, format_count, format_number
+from runner.formats import format_bytes, format_count, format_number, format_tokens, join_parts
 from runner.results import Clock, Result, RunSummary, TimedResult
-from runner.schema import Model, Phase, table_of
+from runner.schema import Model, NumericsCell, Phase, table_of
 from runner.schema.axes import MODEL
-from runner.schema.sizes import name_models
+from runner.schema.sizes import model_name, name_models
 from runner.schema.titles import WORDS, describe_status
 
 #: Latency waits for each step, throughput is a loop without waiting, GPU time is the device's work alone.
@@ -30,6 +30,19 @@ PHASES: dict[str, Phase] = {WORDS[name]: name for name in _TIMED}
 SIZE = Field(name="size", label="Size")
 CONTEXT = Field.of("steps", "context")
 STATUS = Field.of("steps", "status", "status")
+
+
+def name_pass(cell: NumericsCell) -> str:
+    """Returns the name of a model and its pass, without the precision: `small · 512 tokens`."""
+    usual = NumericsCell.__dataclass_fields__
+    rare = [name for name in ("batch", "attention", "weights_dtype") if getattr(cell, name) != usual[name].default]
+    words = [f"{name.replace('_', ' ')} {getattr(cell, name)}" for name in rare]
+    return join_parts(model_name(cell), format_tokens(cell.context), *words)
+
+
+def pass_cell(row: NumericsCell) -> NumericsCell:
+    """Returns the cell of a row of `numerics`."""
+    return NumericsCell(**{name: getattr(row, name) for name in NumericsCell.names()})
 
 
 class Measured(Protocol):

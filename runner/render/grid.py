@@ -46,6 +46,7 @@ class Scale:
 
     factor: float
     unit: str
+    digits: int = 3
 
     def write(self, value: Value) -> str:
         if value is None:
@@ -56,7 +57,11 @@ class Scale:
             return "yes" if value else "no"
         if isinstance(value, str):
             return WORDS.get(value, value)
-        return f"{value:,}" if isinstance(value, int) and self.factor == 1 else format_number(value / self.factor)
+        return (
+            f"{value:,}"
+            if isinstance(value, int) and self.factor == 1
+            else format_number(value / self.factor, digits=self.digits)
+        )
 
     def with_unit(self, value: Value) -> str:
         return f"{self.write(value)}{'' if self.unit in ('', '×', '%') else ' '}{self.unit}"
@@ -68,7 +73,7 @@ def scale_of(view: View, name: str) -> Scale:
     if name not in known:
         item = view.field(name)
         sizes = [value for value in view.column(name) if isinstance(value, int | float)] if item.unit == "bytes" else []
-        known[name] = Scale(*unit_for(sizes)) if item.unit == "bytes" else Scale(1, item.unit)
+        known[name] = Scale(*unit_for(sizes)) if item.unit == "bytes" else Scale(1, item.unit, item.digits)
     return known[name]
 
 

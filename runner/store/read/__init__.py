@@ -14,13 +14,15 @@ from uuid import UUID
 from runner.results import Kernel
 from runner.results.rows import Rows, RunSteps, Traced
 from runner.store.database import open_reader
-from runner.store.queries.attention import load_attention
+from runner.store.queries.attention import load_attention, load_frontiers
 from runner.store.queries.fetch import fetch_by
 from runner.store.queries.kernels import load_parts, load_traces
 from runner.store.queries.memory import load_peaks
+from runner.store.queries.numerics import load_accumulations
 from runner.store.queries.overview import load_runs
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import load_steps
+from runner.store.read.details import load_precise, load_recorded, load_saved
 
 _KERNELS = """
     SELECT cell_id, phase, kernel, any_value(kernel_class) AS kernel_class, sum(calls) AS calls,
@@ -55,6 +57,11 @@ LOADERS: dict[str, Callable[[Path, Selection], Iterable[Any]]] = {
     "traced": _load_traced,
     "runs": lambda path, of: load_runs(path),
     "by_run": _load_by_run,
+    "saved": load_saved,
+    "recorded": load_recorded,
+    "frontiers": load_frontiers,
+    "sums": load_accumulations,
+    "precise": load_precise,
 }
 
 

@@ -3,7 +3,6 @@
 import io
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 from itertools import islice
 
 import pytest
@@ -13,19 +12,10 @@ from pages.plot import figure
 from runner.answers import QUESTIONS, ask
 from runner.answers.answer import Answer
 from runner.render import json, markdown, text
-from runner.results.rows import Rows
-from runner.store.queries.selection import Selection
-from runner.store.read import read
-from runner.store.reference import find_file
-from tests.command import ROOT
+from tests.runner.answers.shipped import shipped
 
 #: How many combinations of its choices a question is asked with.
 COMBINATIONS = 12
-
-
-@cache
-def shipped(*needs: str) -> Rows:
-    return read(find_file(ROOT / "data/reference/h200"), Selection(), needs)
 
 
 def answers(name: str) -> Iterator[Answer]:

@@ -1,0 +1,91 @@
+"""What does a precision cost in accuracy: how far are loss, logits and gradients off from a wider reference?"""
+
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
+from runner.answers.shared import name_pass, pass_cell
+from runner.formats import format_list
+from runner.results.rows import Precise, Rows
+
+PASS = Field(name="pass", label="Pass")
+PRECISION = Field.of("numerics", "precision")
+WHAT = Field(name="what", label="Error of")
+ERROR = Field(
+    name="error", label="Relative error", role="value", doc="‖x − reference‖ / ‖reference‖ over all elements."
+)
+LOST = Field.of("numerics", "zero_gradient_share", "note")
+UNSCALED = Field.of("numerics", "unscaled_zero_gradient_share", "note")
+_ERRORS = {"gradients": "gradient_error", "logits": "logits_error", "loss": "loss_error"}
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    passes = [one for one in rows.precise if one.row.gradient_error is not None]
+    if not passes:
+        return Answer(question="errors", missing=(Missing(words="the errors of no precision were measured"),))
+    what = choose(asked, "error-of", "Error of", list(_ERRORS))
+    matrix = View(
+        name="errors-by-size",
+        title=f"Relative error of the {what.chosen}",
+        about=f"{passes[-1].machine.split(' · ')[0]} · one forward and backward pass, same weights and tokens",
+        fields=(PASS, PRECISION, ERROR, LOST, UNSCALED),
+        rows=tuple(_make_rows(passes, what.chosen)),
+        draw=Draw(kind="matrix", value="error", down=("pass",), across="precision", log="y"),
+        note="Beside fp64, or fp32 where fp64 is too much. The largest model last.",
+    )
+    place = name_pass(passes[-1].row)
+    last = [one for one in passes if name_pass(one.row) == place]
+    by_part = View(
+        name="errors-by-part",
+        title=f"Errors of loss, logits and gradients: {place}",
+        about=matrix.about,
+        fields=(WHAT, PRECISION, ERROR),
+        rows=tuple(
+            Row(values=(words, one.row.precision, error), cells=(one.row.cell_id,))
+            for words, name in _ERRORS.items()
+            for one in last
+            if (error := getattr(one.row, name)) is not None
+        ),
+        draw=Draw(kind="dots", value="error", down=("what", "precision"), series="precision", log="x"),
+    )
+    sentence, more = _say(matrix, place)
+    return Answer(
+        question="errors",
+        sentence=sentence,
+        more=more,
+        views=(matrix, by_part),
+        choices=(what,),
+        cells={one.row.cell_id: pass_cell(one.row) for one in passes},
+    )
+
+
+def _make_rows(passes: list[Precise], what: str) -> list[Row]:
+    lines: dict[tuple[str, str], Row] = {}
+    for one in passes:
+        row, place = one.row, name_pass(one.row)
+        if (error := getattr(row, _ERRORS[what])) is not None:
+            values = (place, row.precision, error, row.zero_gradient_share, row.unscaled_zero_gradient_share)
+            lines.setdefault((place, row.precision), Row(values=values, cells=(row.cell_id,)))
+    return list(lines.values())
+
+
+def _say(matrix: View, place: str) -> tuple[str, str]:
+    mine = [row for row in matrix.rows if row.values[0] == place]
+    parts = [f"{matrix.get(row, 'precision')} **{matrix.get(row, 'error'):.1e}**" for row in mine]
+    text = (
+        f"{matrix.title} of {place}: {format_list(parts)}." if parts else f"{matrix.title} is known for no precision."
+    )
+    scaled = [row for row in mine if matrix.get(row, UNSCALED.name)]
+    more = "".join(
+        f"Without its gradient scaler {matrix.get(row, 'precision')} would lose "
+        f"**{matrix.get(row, UNSCALED.name):.2%}** of the gradients to zero; with it "
+        f"{matrix.get(row, LOST.name) or 0:.2g}."
+        for row in scaled
+    )
+    return text, more
+
+
+QUESTION = Question(
+    name="errors",
+    page="Mixed precision",
+    words="What does each precision cost in accuracy?",
+    needs=("precise",),
+    answer=answer,
+)

@@ -1,0 +1,76 @@
+"""What in normalization needs more than 16 bits, and is bf16 different from fp16?"""
+
+from dataclasses import replace
+
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
+from runner.answers.shared import name_pass, pass_cell
+from runner.results.rows import Precise, Rows
+
+IN = Field.of("normalisation", "computed_in")
+SCALE = replace(Field.of("normalisation", "scale"), digits=4)
+ERROR = Field.of("normalisation", "error", "value")
+OVER = Field.of("normalisation", "overflowed_share", "note")
+UNDER = Field.of("normalisation", "underflowed_share", "note")
+ENDED = Field(name="ended", label="Without an error", role="status")
+#: The order of the statistics: the first two need the range, the last what a model uses.
+_STATISTICS = ("mean of squares", "variance", "mean", "output")
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    passes = [one for one in rows.precise if one.normalization]
+    if not passes:
+        return Answer(question="normalization", missing=(Missing(words="no normalization was looked at"),))
+    places: dict[str, Precise] = {}
+    for one in passes:  # of one pass every precision has them, of the same residual streams
+        places.setdefault(name_pass(one.row), one)
+    place = choose(asked, "pass", "Pass", list(places), default=[*places][-1])
+    one = places[place.chosen]
+    statistics = [name for name in _STATISTICS if any(line.statistic == name for line in one.normalization)]
+    statistic = choose(asked, "statistic", "Statistic", statistics)
+    view = View(
+        name="normalization",
+        title=f"Error of the {statistic.chosen} by the scale of its input",
+        about=f"{one.machine.split(' · ')[0]} · residual streams of {place.chosen}, times powers of two",
+        fields=(IN, SCALE, ERROR, OVER, UNDER, ENDED),
+        rows=tuple(
+            Row(
+                values=(
+                    line.computed_in,
+                    line.scale,
+                    line.error,
+                    line.overflowed_share,
+                    line.underflowed_share,
+                    "" if line.error is not None else "overflows" if line.overflowed_share else "not finite",
+                ),
+                cells=(one.row.cell_id,),
+            )
+            for line in one.normalization
+            if line.statistic == statistic.chosen
+        ),
+        draw=Draw(kind="lines", value="error", across="scale", series="computed_in", log="xy"),
+        note="Against fp64, the worst block. bf16 has the exponents of fp32, so it is coarse at every size.",
+    )
+    return Answer(
+        question="normalization",
+        sentence=_say(view, statistic.chosen),
+        views=(view,),
+        choices=(place, statistic),
+        cells={one.row.cell_id: pass_cell(one.row)},
+    )
+
+
+def _say(view: View, statistic: str) -> str:
+    at_one = {row.values[0]: row.values[2] for row in view.rows if row.values[1] == 1}
+    parts = [f"{name} **{at_one[name]:.0e}**" for name in ("bf16", "fp16") if at_one.get(name)]
+    lost = [row for row in view.rows if row.values[0] == "fp16" and row.values[3]]
+    text = f"The {statistic} is off by {' and '.join(parts)} at its own scale" if parts else f"The {statistic} is exact"
+    return f"{text}; in fp16 it **overflows from {lost[0].values[1]:g} times** on." if lost else f"{text}."
+
+
+QUESTION = Question(
+    name="normalization",
+    page="Mixed precision",
+    words="What in normalization needs more than 16 bits, and is bf16 different from fp16?",
+    needs=("precise",),
+    answer=answer,
+)

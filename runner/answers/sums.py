@@ -1,0 +1,119 @@
+"""What does adding 0.01 a thousand times give, by the dtype of the running sum and of the addend?"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
+from runner.results import AccumulationResult
+from runner.results.rows import Rows
+from runner.schema import SUMS, AccumulationCell
+
+#: What the course's handout prints, by the names of `--sums`: read on a CPU in nine digits.
+EXPECTED: Mapping[str, float] = {
+    "fp32": 10.0001335,
+    "fp16": 9.953125,
+    "fp16-in-fp32": 10.0021362,
+    "fp16-upcast-in-fp32": 10.0021362,
+}
+SUM = Field(name="sum", label="Sum")
+#: As many digits as the handout prints.
+TOTAL = replace(Field.of("accumulation", "total", "value"), digits=9)
+ERROR = Field.of("accumulation", "error", "note")
+_FIELDS = (
+    SUM,
+    TOTAL,
+    Field(name="expected", label="Expected", role="note", doc="What the course's handout prints.", digits=9),
+    Field(name="agrees", label="Agrees", role="note", doc="In the nine digits that are printed."),
+    ERROR,
+    replace(Field.of("accumulation", "rounded_value", "note"), digits=9),
+    Field.of("accumulation", "spacing", "note"),
+    Field.of("accumulation", "slips_at", "note"),
+)
+_NAMES = {cell: name for name, cell in SUMS.items()}
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    known = [one for one in rows.sums if one.row.total is not None]
+    if not known:
+        return Answer(question="sums", missing=(Missing(words="no sum was measured", cells=tuple(SUMS.values())),))
+    added = choose(
+        asked, "added", "Added", list(dict.fromkeys(f"{one.row.addends:,} × {one.row.value:g}" for one in known))
+    )
+    shown: dict[str, AccumulationResult] = {}
+    for one in known:
+        if f"{one.row.addends:,} × {one.row.value:g}" == added.chosen:
+            shown.setdefault(_write(one), one)
+    view = View(
+        name="sums",
+        title=f"{added.chosen}, added one after the other",
+        about=" · ".join(dict.fromkeys(one.machine.split(" · ")[0] for one in shown.values())),
+        fields=_FIELDS,
+        rows=tuple(_make_row(words, one) for words, one in shown.items()),
+        draw=Draw(kind="table", value="total", down=("sum",)),
+        note="One process is enough: the sums are the same each time. Error: against the exact product.",
+    )
+    drift = View(
+        name="sums-on-the-way",
+        title="Error on the way to the sum",
+        about=view.about,
+        fields=(
+            SUM,
+            Field(name="addend", label="Addends so far"),
+            Field(name="drift", label="Sum less the exact one", role="value"),
+        ),
+        rows=tuple(
+            Row(values=(words, addend, total - addend * one.row.value), cells=(one.row.cell_id,))
+            for words, one in shown.items()
+            for addend, total in one.on_the_way
+        ),
+        draw=Draw(kind="lines", value="drift", across="addend", series="sum"),
+        note="0 is the exact sum. Lines that lie on each other are the same to the last bit.",
+    )
+    measured = {_cell(one) for one in shown.values()}
+    lacking = [cell for cell in SUMS.values() if cell not in measured]
+    return Answer(
+        question="sums",
+        sentence=_say(view, list(shown.values())),
+        views=(view, drift),
+        choices=(added,),
+        cells={one.row.cell_id: _cell(one) for one in shown.values()},
+        missing=(Missing(words=f"no sum by {', '.join(_NAMES[cell] for cell in lacking)}", cells=tuple(lacking)),)
+        if lacking
+        else (),
+    )
+
+
+def _cell(one: AccumulationResult) -> AccumulationCell:
+    return AccumulationCell(**{name: getattr(one.row, name) for name in AccumulationCell.names()})
+
+
+def _write(one: AccumulationResult) -> str:
+    """Returns a sum as code writes it: `fp32 += fp16, upcast first`."""
+    return f"{one.row.accumulator} += {one.row.addend}" + (", upcast first" if one.row.upcast else "")
+
+
+def _make_row(words: str, one: AccumulationResult) -> Row:
+    row, name = one.row, _NAMES.get(_cell(one))
+    expected = EXPECTED.get(name or "")
+    agrees = None if expected is None else f"{row.total:.9g}" == f"{expected:.9g}"
+    values = (words, row.total, expected, agrees, row.error, row.rounded_value, row.spacing, row.slips_at)
+    return Row(values=values, cells=(row.cell_id,))
+
+
+def _say(view: View, sums: list[AccumulationResult]) -> str:
+    worst = max(view.rows, key=lambda row: abs(view.get(row, "error") or 0.0))
+    compared = [row for row in view.rows if view.get(row, "agrees") is not None]
+    right = sum(view.get(row, "agrees") for row in compared)
+    exact = next(one.row.exact for one in sums)
+    text = f"**{view.get(worst, 'sum')}** ends at **{view.get(worst, 'total'):.9g}** instead of {exact:g}"
+    return f"{text}; {right} of {len(compared)} sums are as the handout prints." if compared else f"{text}."
+
+
+QUESTION = Question(
+    name="sums",
+    page="Mixed precision",
+    words="What do a thousand additions of 0.01 give in fp32, fp16 and both mixed?",
+    needs=("sums",),
+    answer=answer,
+    course=("P1",),
+)

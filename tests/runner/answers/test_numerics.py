@@ -1,0 +1,69 @@
+"""Sums, dtypes, errors and normalization: against the handout, and against SQL on the shipped rows."""
+
+import pytest
+
+from runner.answers import ask
+from runner.answers.answer import View
+from runner.results.rows import Rows
+from tests.runner.answers.shipped import query, shipped
+
+
+def values(view: View, *names: str) -> list[tuple[object, ...]]:
+    return [tuple(view.get(row, name) for name in names) for row in view.rows]
+
+
+def test_the_four_sums_are_those_of_the_handout() -> None:
+    answer = ask("sums", shipped("sums"))
+    assert values(answer.views[0], "sum", "agrees") == [
+        ("fp32 += fp32", True),
+        ("fp32 += fp16", True),
+        ("fp32 += fp16, upcast first", True),
+        ("fp16 += fp16", True),
+    ]
+    totals = [round(float(str(total)), 7) for (total,) in values(answer.views[0], "total")]
+    assert totals == [10.0001335, 10.0021362, 10.0021362, 9.953125]
+    assert "9.953125 instead of 10" in answer.sentence.replace("**", "")
+    assert not answer.missing
+
+
+def test_a_sum_that_was_not_measured_is_asked_for() -> None:
+    rows = Rows(sums=tuple(one for one in shipped("sums").sums if one.row.accumulator == "fp32"))
+    (missing,) = ask("sums", rows).missing
+    assert missing.words == "no sum by fp16"
+    assert [cell.accumulator for cell in missing.cells] == ["fp16"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["sums", "dtypes", "errors", "normalization"])
+def test_without_rows_the_answer_says_what_is_missing(name: str) -> None:
+    answer = ask(name, Rows())
+    assert answer.missing
+    assert not answer.views
+
+
+def test_dtypes_are_those_that_were_read() -> None:
+    view = ask("dtypes", shipped("precise"), {"model": "toy: linear, ReLU, layer norm, linear"}).views[0]
+    read = {(part, precision): name for part, precision, name in values(view, "part", "precision", "format")}
+    assert read["parameters", "bf16"] == read["layer norm's output", "fp16"] == read["gradients", "fp16"] == "fp32"
+    assert read["first linear's output", "fp16"] == read["logits", "fp16"] == "fp16"
+    assert read["first linear's output", "bf16"] == "bf16"
+
+
+def test_errors_are_the_stored_ones() -> None:
+    for what, column in (("gradients", "gradient_error"), ("loss", "loss_error")):
+        view = ask("errors", shipped("precise"), {"error-of": what}).views[0]
+        stored = query(
+            f"SELECT DISTINCT precision, {column} FROM numerics WHERE layers = 12 AND context = 512 ORDER BY 1"
+        )
+        drawn = sorted(values(view, "pass", "precision", "error"), key=lambda row: str(row[1]))
+        assert [error for place, _, error in drawn if place == "small · 512 tokens"] == [error for _, error in stored]
+
+
+def test_the_worst_block_counts_and_a_value_beyond_fp16_overflows() -> None:
+    view = ask("normalization", shipped("precise"), {"statistic": "mean of squares"}).views[0]
+    (worst,) = query("""SELECT max(error) FROM normalisation SEMI JOIN
+        (SELECT cell_id FROM numerics WHERE layers = 12 AND context = 512 AND precision = 'fp32') USING (cell_id)
+        WHERE statistic = 'mean of squares' AND computed_in = 'bf16' AND scale = 1""")
+    drawn = {(form, scale): error for form, scale, error in values(view, "computed_in", "scale", "error")}
+    assert drawn["bf16", 1.0] == worst[0]
+    assert drawn["fp16", 1024.0] is None
+    assert drawn["bf16", 1024.0] is not None
