@@ -14,7 +14,7 @@ from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any
 
-from runner.experiments import experiment_of
+from runner.experiments import KINDS, experiment_of
 from runner.experiments.grid import Grid
 from runner.plan.presets import PRESETS
 from runner.schema import Cell, Model, StepCell, table_of
@@ -37,6 +37,8 @@ def sweep_commands(cells: Iterable[Cell], *, fresh: bool = True) -> list[str]:
 def cell_of(item: Cell) -> Cell | None:
     """Returns the cell of a row; None if a sweep cannot measure it."""
     kind = item.asked()
+    if all(kind is not one.cell for one in KINDS):
+        return None
     values = {name: getattr(item, name) for name in kind.names()}
     known = {column.name for column in columns_of(kind) if not column.nullable}
     if issubclass(kind, Model) and values["model_key"] is None:

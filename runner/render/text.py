@@ -1,6 +1,7 @@
 """An answer for the terminal, in 80 columns: `print_answer(console, answer)`."""
 
 import re
+from typing import Literal
 
 from rich.console import Console, Group
 from rich.measure import Measurement
@@ -12,6 +13,8 @@ from runner.plan.commands import sweep_commands
 from runner.render.grid import Entry, TextGrid, make_grid
 
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
+#: Where an interval stands: after its number or in a line of its own.
+Where = Literal["beside", "below"]
 #: A longer table is cut, and says so.
 MAX_LINES = 60
 
@@ -38,12 +41,16 @@ def style_sentence(sentence: str) -> Text:
 
 
 def _make_view(console: Console, view: View) -> list[Text | Table | Group]:
-    """Returns the caption and the widest form of the table that fits: pivoted with intervals, pivoted without, plain
-    with intervals, plain without notes."""
+    """Returns the caption and the richest form of the table that fits: pivoted with intervals beside or below the
+    numbers, else a line a row with as many notes as there is room for, the first ones first."""
     pivoted, plain = make_grid(view), make_grid(view, most=0)
-    tries = [(pivoted, 1), (pivoted, 2), (make_grid(view, turned=True), 2), (plain, 1), (plain, 0)]
+    turned = make_grid(view, turned=True)
+    tries: list[tuple[TextGrid, Where, int]] = [(pivoted, "beside", 0), (pivoted, "below", 0), (turned, "below", 0)]
+    notes = len(plain.headings) - plain.keys - 1
+    tries += [(plain, "beside", left_out) for left_out in range(notes + 1)]
     made = next(
-        (table for grid, rich in tries if _fits(console, table := _make_table(grid, rich))), _make_table(plain, 0)
+        (table for grid, where, left_out in tries if _fits(console, table := _make_table(grid, where, left_out))),
+        _make_table(plain, "below", max(notes, 0)),
     )
     return [Text(pivoted.caption, "bold"), made, *([Text(view.note, "dim")] if view.note else [])]
 
@@ -52,14 +59,14 @@ def _fits(console: Console, table: Table) -> bool:
     return Measurement.get(console, console.options.update(width=10_000), table).maximum <= console.width
 
 
-def _make_table(grid: TextGrid, detail: int) -> Table:
-    """Returns the table with intervals below (2) or beside the numbers (1); with 0 columns of notes are left out."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1 if detail < 2 else 2, 0, 0), header_style="dim")
-    keep = range(len(grid.headings)) if detail else range(min(grid.keys + 1, len(grid.headings)))
+def _make_table(grid: TextGrid, where: Where, left_out: int) -> Table:
+    """Returns the table with intervals below or beside the numbers, without its last columns."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1 if where == "beside" else 2, 0, 0), header_style="dim")
+    keep = range(len(grid.headings) - left_out)
     for place in keep:
         table.add_column(grid.headings[place], justify="left" if place < grid.keys else "right")
     for line in grid.lines[:MAX_LINES]:
-        table.add_row(*(_make_cell(line[place], below=detail == 2) for place in keep))
+        table.add_row(*(_make_cell(line[place], below=where == "below") for place in keep))
     if len(grid.lines) > MAX_LINES:
         table.caption = f"The first {MAX_LINES} of {len(grid.lines):,} lines."
     return table

@@ -1,0 +1,111 @@
+"""How long a sequence, how large a context or batch fits in memory, as predicted and as tried?"""
+
+from typing import Any
+
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
+from runner.answers.keys import format_value
+from runner.formats import format_bytes, format_number, join_parts
+from runner.results import Frontier
+from runner.results.rows import Rows
+from runner.schema import FrontierCell
+from runner.schema.sizes import shape_name
+
+WHERE = Field(name="where", label="Where")
+WAY = Field(name="way", label="Way")
+LARGEST = Field.of("frontier", "largest", "value")
+PREDICTED = Field.of("frontier", "predicted", "note")
+FAILS = Field.of("frontier", "smallest_failing", "note")
+PEAK = Field.of("frontier", "largest_peak_bytes", "note")
+TRIALS = Field.of("frontier", "trials", "note")
+#: What grows: its words, its unit, and the cell that asks for it where nothing was searched.
+_GROWS = {
+    "seq_len": ("sequence length of attention", "tokens"),
+    "context": ("context of a model", "tokens"),
+    "batch": ("batch of a model", "sequences"),
+}
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    known = [one for one in rows.frontiers if one.status == "ok" and one.largest]
+    if not known:
+        return Answer(question="frontier", missing=(Missing(words="no largest size that fits was searched for"),))
+    grows = choose(
+        asked,
+        "grows",
+        "What grows",
+        [words for name, (words, _) in _GROWS.items() if any(one.cell.limited == name for one in known)],
+    )
+    name, unit = next((name, unit) for name, (words, unit) in _GROWS.items() if words == grows.chosen)
+    mine = [one for one in known if one.cell.limited == name]
+    limit = choose(asked, "limit", "Memory", list(dict.fromkeys(format_bytes(one.cell.limit_bytes) for one in mine)))
+    mine = [one for one in mine if format_bytes(one.cell.limit_bytes) == limit.chosen]
+    shown: dict[tuple[str, str], Frontier] = {}
+    for one in mine:
+        shown.setdefault((_where(one.cell), _way(one.cell)), one)
+    view = View(
+        name="frontier",
+        title=f"Largest {grows.chosen} that fits ({unit})",
+        about=f"in {limit.chosen}, by real allocations in fresh processes",
+        fields=(WHERE, WAY, LARGEST, PREDICTED, FAILS, PEAK, TRIALS),
+        rows=tuple(
+            Row(
+                values=(
+                    *key,
+                    one.largest,
+                    one.predicted,
+                    one.smallest_failing,
+                    one.largest_peak_bytes,
+                    one.trials,
+                ),
+                cells=(one.cell_id,),
+            )
+            for key, one in shown.items()
+        ),
+        draw=Draw(kind="bars", value="largest", down=("where", "way"), beside=("predicted",)),
+        note="Predicted by closed formulas, then searched by bisection; sizes tried are multiples of the resolution.",
+    )
+    return Answer(
+        question="frontier",
+        sentence=_say(view, unit, limit.chosen),
+        views=(view,),
+        choices=(grows, limit),
+        cells={one.cell_id: one.cell for one in shown.values()},
+    )
+
+
+def _where(cell: FrontierCell) -> str:
+    if cell.limited == "seq_len":
+        return f"head width {cell.d_head}"
+    numbers: dict[str, Any] = {
+        name: getattr(cell, name) for name in ("d_model", "d_ff", "layers", "heads", "vocabulary")
+    }
+    other = f"batch {cell.batch}" if cell.limited == "context" else f"context {format_value(cell.context)}"
+    return join_parts(shape_name(**numbers), cell.mode, other)
+
+
+def _way(cell: FrontierCell) -> str:
+    batch = f"batch {cell.batch}" if cell.limited == "seq_len" else ""
+    return join_parts(cell.implementation, cell.precision, batch, "" if cell.causal else "not causal")
+
+
+def _say(view: View, unit: str, limit: str) -> str:
+    top = max(view.rows, key=lambda row: view.get(row, "largest"))
+    text = f"In {limit}, **{top.values[1]}** at {top.values[0]} fits **{view.get(top, 'largest'):,} {unit}**"
+    off = [
+        abs(view.get(row, "predicted") / view.get(row, "largest") - 1)
+        for row in view.rows
+        if view.get(row, "predicted")
+    ]
+    if not off:
+        return f"{text}."
+    words = f"at most {format_number(100 * max(off))}%" if max(off) >= 0.001 else "less than 0.1%"
+    return f"{text}; predictions were off by {words}."
+
+
+QUESTION = Question(
+    name="frontier",
+    page="Memory",
+    words="How long a sequence, how large a context or batch fits in memory?",
+    needs=("frontiers",),
+    answer=answer,
+)

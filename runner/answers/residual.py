@@ -1,0 +1,71 @@
+"""How large is one residual-stream activation, by formula and as measured?"""
+
+from runner.analysis.costs.activations import weight_bytes
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
+from runner.answers.shared import CONTEXT, SIZE, about, cells_of, narrow, sizes_of
+from runner.formats import format_bytes
+from runner.results.rows import Rows
+from runner.schema import MemoryCell, Model
+
+STREAM = Field.of("memory", "residual_stream_bytes", "value")
+FORMULA = Field(name="formula_bytes", label="By formula", unit="bytes", role="note", doc="B × T × d_model × bytes.")
+AGREES = Field(name="agrees", label="Agrees", role="note")
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    known = [one for one in rows.peaks if one.residual_stream_bytes and one.cell.model_key is None]
+    if not known:
+        return Answer(question="residual", missing=(Missing(words="no residual stream was measured"),))
+    # The tensor between two blocks is the same in every mode, precision of the products and implementation.
+    known = list(
+        {(Model.of(one.cell), one.cell.batch, one.cell.context, weight_bytes(one.cell)): one for one in known}.values()
+    )
+    shape = ("mode", "precision", "attention", "optimizer", "checkpoint_blocks", "timeline")
+    shown, choices = narrow(known, asked, drawn=("size", "context", *shape))
+    sizes = sizes_of(shown)
+    view = View(
+        name="residual",
+        title="One residual-stream activation",
+        about=about(shown, *shape),
+        fields=(SIZE, CONTEXT, STREAM, FORMULA, AGREES),
+        rows=tuple(
+            Row(
+                values=(
+                    sizes[Model.of(one.cell)],
+                    one.cell.context,
+                    one.residual_stream_bytes,
+                    stream_bytes(one.cell),
+                    stream_bytes(one.cell) == one.residual_stream_bytes,
+                ),
+                cells=(one.cell_id,),
+            )
+            for one in shown
+        ),
+        draw=Draw(kind="matrix", value="residual_stream_bytes", down=("size",), across="context", log="x"),
+        note="Measured: the tensor between two blocks. By formula: batch × context × d_model × bytes of a weight.",
+    )
+    top = max(view.rows, key=lambda row: view.get(row, "residual_stream_bytes"))
+    agreeing = sum(view.get(row, "agrees") for row in view.rows)
+    return Answer(
+        question="residual",
+        sentence=f"**{top.values[0]}** at {top.values[1]:,} tokens passes **{format_bytes(top.values[2])}** from block "
+        f"to block; B·T·d_model·bytes agrees to the byte in {agreeing} of {len(view.rows)} cells.",
+        views=(view,),
+        choices=tuple(choices),
+        cells=cells_of(shown),
+    )
+
+
+def stream_bytes(cell: MemoryCell) -> int:
+    """Returns the bytes of the residual stream [batch, context, d_model]."""
+    return cell.batch * cell.context * cell.shape.d_model * weight_bytes(cell)
+
+
+QUESTION = Question(
+    name="residual",
+    page="Memory",
+    words="How large is one residual-stream activation?",
+    needs=("peaks",),
+    answer=answer,
+    course=("M4",),
+)

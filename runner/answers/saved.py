@@ -1,0 +1,191 @@
+"""What does one block keep for backward, what are its largest contributors, and what does checkpointing change?"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from runner.analysis.costs.activations import weight_bytes
+from runner.analysis.costs.steps import parameter_count
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
+from runner.answers.shared import CONTEXT, SIZE, STATUS, about, cells_of, ended, narrow, sizes_of, write
+from runner.formats import format_bytes, format_share, within_block
+from runner.results import Peak
+from runner.results.rows import Rows, SavedCell
+from runner.schema import MemoryCell, Model
+
+BLOCK = Field.of("memory", "block_saved_bytes", "value")
+WHOLE = Field.of("memory", "saved_bytes", "note")
+GRADIENTS = Field(
+    name="gradient_bytes",
+    label="Gradients of one block",
+    unit="bytes",
+    role="note",
+    doc="Parameters times their width.",
+)
+PEAK = Field.of("memory", "peak_allocated_bytes", "value")
+AGAINST = Field(name="ratio", label="Against none", unit="×", role="note", doc="Peak over the peak without it.")
+#: The contributors that the headline adds up.
+LARGEST = 5
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    known = [one for one in rows.peaks if one.block_saved_bytes]
+    if not known:
+        return Answer(question="saved", missing=(Missing(words="no cell counted what a block keeps for backward"),))
+    shown, choices = narrow(known, asked, drawn=("size", "context"))
+    sizes = sizes_of(known)
+    view = View(
+        name="saved-by-size",
+        title="Kept for backward by one block",
+        about=about(shown),
+        fields=(SIZE, CONTEXT, BLOCK, WHOLE, GRADIENTS),
+        rows=tuple(
+            Row(
+                values=(
+                    sizes[Model.of(one.cell)],
+                    one.cell.context or None,
+                    one.block_saved_bytes,
+                    one.saved_bytes,
+                    block_gradient_bytes(one.cell),
+                ),
+                cells=(one.cell_id,),
+            )
+            for one in shown
+        ),
+        draw=Draw(kind="matrix", value="block_saved_bytes", down=("size",), across="context", log="x"),
+        note="Storages that autograd keeps from forward to backward, each counted once; the block is the first.",
+    )
+    one, more_choices = _choose_one(shown, asked)
+    saved = next((cell for cell in rows.saved if cell.cell_id == one.cell_id), None)
+    views = [view]
+    if saved:
+        views.append(_draw_contributors(saved, f"{sizes[Model.of(one.cell)]}, {one.cell.context:,} tokens", [one]))
+    families = _find_families(rows.peaks, one)
+    if families:
+        views.append(_draw_checkpointing(families, sizes))
+    plain = replace(one.cell, checkpoint_blocks=0)
+    wanted = tuple(replace(plain, checkpoint_blocks=blocks) for blocks in (0, 1))
+    return Answer(
+        question="saved",
+        sentence=_say(one, views, sizes),
+        views=tuple(views),
+        choices=(*choices, *more_choices),
+        cells=cells_of(shown, families),
+        missing=()
+        if families
+        else (Missing(words="no step was measured with and without checkpointing", cells=wanted),),
+    )
+
+
+def block_gradient_bytes(cell: MemoryCell) -> int | None:
+    """Returns the bytes of the gradients of one block's parameters; None for an own model."""
+    if cell.model_key is not None:
+        return None
+    outside = parameter_count(replace(cell, layers=0))
+    return (parameter_count(cell) - outside) // cell.shape.layers * weight_bytes(cell)
+
+
+def _choose_one(shown: Sequence[Peak], asked: Asked) -> tuple[Peak, list[Any]]:
+    """Returns the cell whose contributors are listed, and the choices that lead to it."""
+    found, choices = narrow(shown, asked, drawn=())
+    return found[0], choices
+
+
+def _draw_contributors(saved: SavedCell, words: str, peaks: Sequence[Peak]) -> View:
+    sums: dict[tuple[str, str], int] = {}
+    shapes: dict[tuple[str, str], list[str]] = {}
+    for tensor in saved.tensors:
+        key = (tensor.operation.removeprefix("aten::"), within_block(tensor.module) or tensor.module)
+        sums[key] = sums.get(key, 0) + tensor.size
+        shapes.setdefault(key, []).append(tensor.shape)
+    total = sum(sums.values())
+    return View(
+        name="saved-contributors",
+        title=f"What keeps it: {words}",
+        about=about(peaks),
+        fields=(
+            Field(name="operation", label="Operation"),
+            Field(name="module", label="Module"),
+            Field(name="size", label="Kept", unit="bytes", role="value"),
+            Field(name="share", label="Share", unit="%", role="note"),
+            Field(name="tensors", label="Tensors", role="note"),
+            Field(name="shapes", label="Shapes", role="note"),
+        ),
+        rows=tuple(
+            Row(
+                values=(*key, size, size / total, len(shapes[key]), ", ".join(dict.fromkeys(shapes[key]))),
+                cells=(saved.cell_id,),
+            )
+            for key, size in sorted(sums.items(), key=lambda item: -item[1])
+        ),
+        draw=Draw(kind="bars", value="size", down=("operation", "module"), beside=("share",)),
+        note="By the operation whose backward needs it; memory that two share counts for the first.",
+    )
+
+
+def _find_families(peaks: Sequence[Peak], of: Peak) -> list[Peak]:
+    """Returns the cells of the chosen settings that differ in size, context and checkpointing alone, of each size and
+    context where the step without checkpointing and one with it were measured."""
+    free = ("checkpoint_blocks", "context", "d_model", "d_ff", "layers", "heads", "model", "model_key", "timeline")
+    fixed = [name for name in MemoryCell.names() if name not in free]
+    alike = [one for one in peaks if all(getattr(one.cell, name) == getattr(of.cell, name) for name in fixed)]
+    alike = [one for one in alike if one.machine == of.machine and one.status in ("ok", "oom")]
+    groups: dict[tuple[Any, ...], dict[int, Peak]] = {}
+    for one in alike:
+        groups.setdefault((Model.of(one.cell), one.cell.context), {}).setdefault(one.cell.checkpoint_blocks, one)
+    return [one for group in groups.values() if 0 in group and len(group) > 1 for _, one in sorted(group.items())]
+
+
+def _draw_checkpointing(families: Sequence[Peak], sizes: dict[Any, str]) -> View:
+    plain = {(Model.of(one.cell), one.cell.context): one for one in families if not one.cell.checkpoint_blocks}
+
+    def row(one: Peak) -> Row:
+        base = plain[Model.of(one.cell), one.cell.context]
+        before, after = base.peak_allocated_bytes, one.peak_allocated_bytes
+        ratio = after / before if before and after and one is not base else None
+        blocks = str(one.cell.checkpoint_blocks or "none")
+        values = (sizes[Model.of(one.cell)], one.cell.context, blocks, after, ratio, ended(one))
+        return Row(values=values, cells=tuple(dict.fromkeys((base.cell_id, one.cell_id))))
+
+    return View(
+        name="saved-checkpointing",
+        title="Peak with checkpointing, by the blocks recomputed together",
+        about=about(families, "checkpoint_blocks"),
+        fields=(
+            SIZE,
+            CONTEXT,
+            Field(name="blocks", label="Blocks recomputed together"),
+            PEAK,
+            AGAINST,
+            STATUS,
+        ),
+        rows=tuple(map(row, families)),
+        draw=Draw(kind="bars", value="peak_allocated_bytes", down=("size", "context", "blocks"), beside=("ratio",)),
+        note="A checkpointed block keeps its input alone and computes the rest again in backward.",
+    )
+
+
+def _say(one: Peak, views: Sequence[View], sizes: dict[Any, str]) -> str:
+    name = f"**{sizes[Model.of(one.cell)]}** at {one.cell.context:,} tokens"
+    text = f"One block of {name} keeps **{format_bytes(one.block_saved_bytes or 0)}** for backward"
+    contributors = next((view for view in views if view.name == "saved-contributors"), None)
+    if contributors:
+        share = sum(contributors.get(row, "share") for row in contributors.rows[:LARGEST])
+        text += f", {format_share(share)} of it in five operations"
+    checkpointing = next((view for view in views if view.name == "saved-checkpointing"), None)
+    ratios = [row for row in checkpointing.rows if checkpointing.get(row, "ratio")] if checkpointing else []
+    if checkpointing and ratios:
+        best = min(ratios, key=lambda row: checkpointing.get(row, "ratio"))
+        where = f"{best.values[0]} at {best.values[1]:,}"
+        text += f"; checkpointing takes {where} to **{write(checkpointing.get(best, 'ratio'), '×')}** its peak"
+    return f"{text}."
+
+
+QUESTION = Question(
+    name="saved",
+    page="Memory",
+    words="What does one block keep for backward, and what does checkpointing change?",
+    needs=("peaks", "saved"),
+    answer=answer,
+    course=("M6",),
+)

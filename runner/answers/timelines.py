@@ -1,0 +1,130 @@
+"""How does memory go through a step, phase by phase, and which allocations are largest at its peak?"""
+
+from runner.analysis.timeline.stacks import frames_of
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
+from runner.answers.shared import narrow
+from runner.formats import format_bytes, within_block
+from runner.results import LiveAllocation
+from runner.results.rows import Rows, TimelineDetails
+
+PHASE = Field.of("timings", "phase")
+PEAK = Field(name="peak_bytes", label="Peak in it", unit="bytes", role="value", doc="Blocks of the allocator.")
+LEFT = Field(name="left_bytes", label="In use at its end", unit="bytes", role="note")
+BEGINS = Field(name="begins_ms", label="Begins", unit="ms", role="note", doc="Recording slows the step down.")
+#: The recordings of measured cells, beside imported ones.
+MEASURED = "measured cells"
+#: Functions without a name of their own.
+_NAMELESS = ("<genexpr>", "<listcomp>", "<lambda>")
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    if not rows.recorded:
+        return Answer(question="timelines", missing=(Missing(words="no memory timeline was recorded"),))
+    imported = {one.timeline.label: one for one in rows.recorded if one.timeline.cell is None}
+    own = {one.timeline.cell_id: one for one in rows.recorded if one.timeline.cell}
+    recording = choose(asked, "recording", "Recording", [*([MEASURED] if own else []), *imported])
+    found, choices = narrow([one.timeline for one in own.values()], asked, drawn=())
+    is_own = recording.chosen == MEASURED
+    one = own[found[0].cell_id] if is_own else imported[recording.chosen]
+    about = f"{one.timeline.machine.split(' · ')[0]} · {one.timeline.label}"
+    return Answer(
+        question="timelines",
+        sentence=_say(one),
+        views=(_draw_phases(one, about), _draw_largest(one, about)),
+        choices=(recording, *(choices if is_own else ())),
+        cells={one.timeline.cell_id: one.timeline.cell} if one.timeline.cell else {},
+    )
+
+
+def _draw_phases(one: TimelineDetails, about: str) -> View:
+    line, cells = one.timeline, (one.timeline.cell_id,)
+    lines = [
+        Row(
+            values=(
+                phase.phase,
+                phase.allocated,
+                phase.left,
+                one.begins_us[phase.phase] / 1000 if phase.phase in one.begins_us else None,
+            ),
+            cells=cells,
+        )
+        for phase in one.phases
+        if phase.allocated is not None
+    ]
+    if not lines:  # a recording without phases
+        lines = [Row(values=("whole recording", line.peak_block_bytes or line.peak_bytes, None, 0.0), cells=cells)]
+    return View(
+        name="timeline-phases",
+        title="Peak of each phase",
+        about=about,
+        fields=(PHASE, PEAK, LEFT, BEGINS),
+        rows=tuple(lines),
+        draw=Draw(kind="bars", value="peak_bytes", down=("phase",), beside=("left_bytes",)),
+        note=f"{line.allocations:,} allocations in {line.duration_us / 1000:,.0f} ms, which recording makes longer.",
+    )
+
+
+def _draw_largest(one: TimelineDetails, about: str) -> View:
+    return View(
+        name="timeline-largest",
+        title="The largest allocations of the step at its peak",
+        about=about,
+        fields=(
+            Field(name="rank", label="#"),
+            Field(name="size", label="Size", unit="bytes", role="value"),
+            Field(name="operation", label="Operation", role="note"),
+            Field(name="line", label="Line", role="note", doc="The innermost one outside of torch."),
+            Field(name="category", label="For", role="note"),
+            Field(name="phase", label="Born in", role="note"),
+            Field(name="module", label="Module", role="note"),
+        ),
+        rows=tuple(
+            Row(
+                values=(
+                    place,
+                    item.allocated_bytes,
+                    (item.operation or "").removeprefix("aten::") or None,
+                    line_of(item),
+                    item.category,
+                    item.phase,
+                    within_block(item.module) or item.module,
+                ),
+                cells=(one.timeline.cell_id,),
+            )
+            for place, item in enumerate(one.largest, 1)
+        ),
+        draw=Draw(kind="table", value="size", down=("rank",)),
+        note="What was held before the recording (parameters, optimizer state) is left out.",
+    )
+
+
+def line_of(item: LiveAllocation) -> str | None:
+    """Returns the innermost frame outside of torch, else the innermost, as `file:line function`."""
+    frames = frames_of(item.frames or "")
+    own = [frame for frame in frames if not frame.startswith("torch/") and "site-packages" not in frame]
+    named = [frame for frame in own if not frame.endswith(_NAMELESS)]
+    return next(iter([*named, *own, *frames]), None)
+
+
+def _say(one: TimelineDetails) -> str:
+    line = one.timeline
+    peaks = {phase.phase: phase.allocated for phase in one.phases if phase.allocated is not None}
+    top = max(peaks, key=lambda name: peaks[name] or 0, default="")
+    peak = peaks.get(top) or line.peak_block_bytes or line.peak_bytes
+    text = f"**{line.label}** peaks at **{format_bytes(peak)}**" + (f" in {top}" if top else "")
+    left = {phase.phase: phase.left for phase in one.phases if phase.left is not None}
+    if "forward" in left and "backward" in left:
+        text += f": {format_bytes(left['forward'])} after forward, {format_bytes(left['backward'])} after backward"
+    if one.largest and (where := line_of(one.largest[0])):
+        text += f"; its largest block is from {where.split(' ')[0].split('/')[-1]}"
+    return f"{text}."
+
+
+QUESTION = Question(
+    name="timelines",
+    page="Timeline",
+    words="How does memory go through a step, and which allocations are largest at its peak?",
+    needs=("recorded",),
+    answer=answer,
+    course=("M1", "M5"),
+)

@@ -1,0 +1,57 @@
+"""Peaks, what is kept for backward, timelines and the largest sizes: against formulas and SQL on the shipped rows."""
+
+import pytest
+
+from runner.answers import ask
+from runner.results.rows import Rows
+from tests.runner.answers.shipped import query, shipped
+
+
+@pytest.mark.parametrize("name", ["memory", "residual", "saved", "timelines", "frontier"])
+def test_without_rows_the_answer_says_what_is_missing(name: str) -> None:
+    answer = ask(name, Rows())
+    assert answer.missing
+    assert not answer.views
+
+
+def test_a_residual_stream_is_batch_times_context_times_width_times_four() -> None:
+    view = ask("residual", shipped("peaks")).views[0]
+    sizes = {(row.values[0], row.values[1]): view.get(row, "residual_stream_bytes") for row in view.rows}
+    assert sizes["small", 512] == 4 * 512 * 768 * 4
+    assert sizes["xl@2026", 1024] == 4 * 1024 * 2560 * 4
+    assert all(view.get(row, "agrees") for row in view.rows)
+
+
+def test_a_block_keeps_what_its_tensors_keep() -> None:
+    answer = ask("saved", shipped("peaks", "saved"), {"size": "large", "context": "256"})
+    by_size, contributors, checkpointing = answer.views
+    whole = {(row.values[0], row.values[1]): by_size.get(row, "block_saved_bytes") for row in by_size.rows}
+    assert sum(contributors.column("size")) == whole["large", 256]
+    # 4 d² + 3 d·d_ff + 2 d parameters of a block, 4 bytes each
+    gradients = {row.values[0]: by_size.get(row, "gradient_bytes") for row in by_size.rows}
+    assert gradients["large"] == (4 * 1280**2 + 3 * 1280 * 5120 + 2 * 1280) * 4
+    # softmax [batch, heads, context, context]
+    (softmax,) = [row for row in contributors.rows if row.values[0] == "_softmax"]
+    assert contributors.get(softmax, "size") == 4 * 20 * 256 * 256 * 4
+    peaks = {row.values[:3]: checkpointing.get(row, "peak_allocated_bytes") for row in checkpointing.rows}
+    ratios = {row.values[:3]: checkpointing.get(row, "ratio") for row in checkpointing.rows}
+    assert ratios["small", 512, "1"] == pytest.approx(peaks["small", 512, "1"] / peaks["small", 512, "none"])
+
+
+def test_a_timeline_peaks_where_the_allocator_did() -> None:
+    asked = {"size": "small", "mode": "train", "context": "512"}
+    phases, largest = ask("timelines", shipped("recorded"), asked).views
+    (stored,) = query("""SELECT max(p.peak_allocated_bytes) FROM phase_peaks p JOIN memory m USING (cell_id)
+        WHERE timeline AND layers = 12 AND context = 512 AND mode = 'train'""")
+    assert max(phases.column("peak_bytes")) == stored[0]
+    sizes = largest.column("size")
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == 4 * 512 * 10_000 * 4  # the logits
+    assert all("runner/models" in line for line in largest.column("line"))
+
+
+def test_the_largest_size_is_the_one_that_ran() -> None:
+    view = ask("frontier", shipped("frontiers")).views[0]
+    stored = dict(query("SELECT d_head, largest FROM frontier WHERE status = 'ok'"))
+    drawn = {int(row.values[0].removeprefix("head width ")): view.get(row, "largest") for row in view.rows}
+    assert drawn == stored
