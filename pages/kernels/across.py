@@ -22,7 +22,7 @@ from runner.results import KernelPart, KernelTrace
 from runner.results.kernels import CLASS_WORDS
 from runner.schema.sizes import model_name
 from runner.schema.titles import title
-from runner.store.queries.kernels import KEY
+from runner.store.read.kernels import KEY
 
 #: More bars than these are not one picture any more.
 MAX_BARS = 48

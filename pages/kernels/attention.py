@@ -21,7 +21,7 @@ from pages.ui.sections import draw_heading
 from runner.analysis.attention_ranges import MATMULS, AttentionRange, attention_ranges, role_of
 from runner.formats import format_number, format_quantity, format_share
 from runner.results import KernelTrace
-from runner.store.queries.kernels import load_ranges
+from runner.store.read.kernels import load_ranges
 
 _COUNTED = " FLOPs of softmax by formula: 5 an attention weight forward, 4 backward; the mask's are not counted."
 _COLORS = {"softmax": "softmax", "mask": "elementwise"}

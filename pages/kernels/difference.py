@@ -27,8 +27,8 @@ from runner.formats import cut_text, format_number
 from runner.results import KernelPart, KernelTrace
 from runner.results.kernels import CLASS_WORDS
 from runner.schema.sizes import model_name
-from runner.store.queries.kernels import KEY, load_kernels
 from runner.store.queries.selection import Model
+from runner.store.read.kernels import KEY, load_kernels
 
 #: The bar for the time of a step in which no kernel ran, less what kernels overlap.
 OUTSIDE = "outside kernels"

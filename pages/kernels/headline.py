@@ -10,7 +10,7 @@ from runner.analysis.kernel_sums import sum_by_class
 from runner.formats import format_share
 from runner.results import KernelPart, KernelTrace
 from runner.results.kernels import CLASS_WORDS
-from runner.store.queries.kernels import load_parts, load_traces
+from runner.store.read.kernels import load_parts, load_traces
 
 
 def _answer(frame: Frame) -> Headline:

@@ -20,7 +20,7 @@ from pages.ui.sections import draw_heading
 from runner.analysis.kernel_sums import sum_by_class, sum_by_kernel
 from runner.formats import format_calls
 from runner.results import Kernel, KernelPart, KernelTrace
-from runner.store.queries.kernels import load_kernels
+from runner.store.read.kernels import load_kernels
 
 #: More kernels than these are not one picture any more; the table has them all.
 MAX_KERNELS = 15

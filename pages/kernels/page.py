@@ -15,7 +15,7 @@ from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
 from pages.ui.states import draw_unmeasured, no_rows
 from runner.results import KernelTrace
-from runner.store.queries.kernels import load_parts, load_traces
+from runner.store.read.kernels import load_parts, load_traces
 
 
 def page(frame: Frame) -> None:

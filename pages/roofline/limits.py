@@ -21,8 +21,9 @@ from runner.analysis.costs.activations import Device
 from runner.analysis.roofline import CeilingChange, Roof, changes, measured_roof, promised_roof
 from runner.formats import format_bytes, format_quantity
 from runner.schema import TABLES, CeilingRow
-from runner.store.queries.roofline import load_ceilings, load_machine
+from runner.store.queries.roofline import load_machine
 from runner.store.queries.selection import Selection
+from runner.store.read.kernels import load_ceilings
 
 
 @dataclass(frozen=True, kw_only=True)

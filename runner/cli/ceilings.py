@@ -8,8 +8,8 @@ from pathlib import Path
 from runner.cli.lists import new_grid
 from runner.cli.terminal import Terminal
 from runner.schema import CeilingRow
-from runner.store.queries.roofline import load_ceilings
 from runner.store.queries.selection import Selection
+from runner.store.read.kernels import load_ceilings
 
 
 def print_ceilings(console: Terminal, db: Path, of: Selection) -> None:

@@ -35,7 +35,6 @@ from runner.schema import TABLES, Cell, Model, Shape
 from runner.schema.sizes import size_named
 from runner.store.queries.attention import load_attention
 from runner.store.queries.compile import load_compile_costs
-from runner.store.queries.kernels import load_parts, load_traces
 from runner.store.queries.memory import load_peaks
 from runner.store.queries.notes import load_notes
 from runner.store.queries.numerics import load_accumulations, load_precisions
@@ -45,6 +44,7 @@ from runner.store.queries.selection import Selection
 from runner.store.queries.steps import load_early_steps, load_steps
 from runner.store.queries.timelines import load_timelines
 from runner.store.queries.trust import load_findings
+from runner.store.read.kernels import load_parts, load_traces
 
 Edition = Literal["2025", "2026"]
 

@@ -104,6 +104,7 @@ class EarlyStep:
     """One whole step of a cell that was measured after other counts of warm-up steps as well."""
 
     cell_id: UUID
+    machine: str
     cell: StepCell
     step: int
     is_warmup: bool

@@ -9,21 +9,26 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from runner.results.cells import AttentionResult, StepResult
+from runner.results.cells import AttentionResult, EarlyStep, PhaseSample, StepResult
+from runner.results.findings import AuditedRow
 from runner.results.kernels import Kernel, KernelPart, KernelTrace
 from runner.results.memory import Frontier, LiveAllocation, Peak, PhasePeak, Timeline
 from runner.results.numerics import AccumulationResult, NormalizationResult
+from runner.results.repeated import RepeatedCell
 from runner.results.runs import RunSummary
-from runner.schema import DtypeRow, NumericsRow
+from runner.results.times import Clock, Noise
+from runner.schema import Bound, CeilingRow, DtypeRow, NumericsRow
 
 
 @dataclass(frozen=True, kw_only=True)
 class Traced:
-    """One profiled cell with its kernels: summed by phase and class, and one by one."""
+    """One profiled cell with its kernels: summed by phase and class, by named range of the model too, and one by
+    one."""
 
     trace: KernelTrace
     parts: tuple[KernelPart, ...]
     kernels: tuple[Kernel, ...]
+    ranges: tuple[KernelPart, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +84,29 @@ class Precise:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StepSpread:
+    """The measured steps of one cell over its processes: how many, the least and the most time of one in ms. `samples`
+    are all of its whole steps, for the cell whose times vary most of those that differ in model and context alone."""
+
+    cell_id: UUID
+    n: int
+    least_ms: float
+    most_ms: float
+    samples: tuple[PhaseSample, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineNoise:
+    """The noise of the whole steps of one kind of cell of a table: those with one bound, by one clock."""
+
+    table: str
+    machine: str
+    bound: Bound | None
+    clock: Clock
+    noise: Noise
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rows:
     """Rows by kind; empty for what a question does not need."""
 
@@ -94,3 +122,9 @@ class Rows:
     frontiers: tuple[Frontier, ...] = ()
     sums: tuple[AccumulationResult, ...] = ()
     precise: tuple[Precise, ...] = ()
+    early: tuple[EarlyStep, ...] = ()
+    spreads: tuple[StepSpread, ...] = ()
+    noise: tuple[MachineNoise, ...] = ()
+    repeated: tuple[RepeatedCell, ...] = ()
+    ceilings: tuple[CeilingRow, ...] = ()
+    audited: tuple[AuditedRow, ...] = ()

@@ -8,27 +8,18 @@ Thresholds stand beside the rules that use them. Standard library and the schema
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Literal
 
 from runner.formats import format_ms
+from runner.results.findings import Audited as Audited
+from runner.results.findings import Finding as Finding
+from runner.results.findings import Grade as Grade
+from runner.results.findings import Severity as Severity
+from runner.results.findings import grade as grade
 from runner.results.times import find_bound
-from runner.schema import AttentionRow, Bound, MemoryRow, Phase, RunRow, StepRow, TelemetryRow, TimingRow
+from runner.schema import Bound, Phase, RunRow, TelemetryRow, TimingRow
 
-Severity = Literal["note", "doubt", "fault"]
-Grade = Literal["A", "B", "C", "D"]
-Audited = StepRow | AttentionRow | MemoryRow
 #: Moments closer together than this are written with their seconds.
 _BRIEF = timedelta(minutes=2)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
-    """One thing about a row that its reader should know. `evidence` are the numbers behind the sentence."""
-
-    code: str
-    severity: Severity
-    sentence: str
-    evidence: Mapping[str, float | int | str]
 
 
 def note(code: str, sentence: str, **evidence: float | int | str) -> Finding:
@@ -44,14 +35,6 @@ def doubt(code: str, sentence: str, **evidence: float | int | str) -> Finding:
 def fault(code: str, sentence: str, **evidence: float | int | str) -> Finding:
     """Returns a finding by which the row does not mean what it says."""
     return Finding(code=code, severity="fault", sentence=sentence, evidence=evidence)
-
-
-def grade(findings: Sequence[Finding]) -> Grade:
-    """Returns A without findings, B with notes only, C with a doubt, D where the row does not mean what it says."""
-    severities = {finding.severity for finding in findings}
-    if "fault" in severities:
-        return "D"
-    return "C" if "doubt" in severities else "B" if severities else "A"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,57 +8,17 @@ The terminal and the page Trust both show this.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from runner.analysis.audit.findings import Audited, Finding, Grade, Severity, grade
 from runner.analysis.audit.remedies import REMEDIES
-from runner.schema import table_of
-from runner.schema.titles import title
-
-#: The grades from best to worst, and what each means.
-GRADES: Mapping[Grade, str] = {
-    "A": "nothing against it",
-    "B": "a note",
-    "C": "in doubt",
-    "D": "it does not mean what it says",
-}
-#: The same in one line.
-GRADE_WORDS = ". ".join(f"{letter}: {words}" for letter, words in GRADES.items()) + "."
-#: The severities from worst to least, and the grade that each gives a row.
-SEVERITIES: Mapping[Severity, Grade] = {"fault": "D", "doubt": "C", "note": "B"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditedRow:
-    """A row of steps, attention or memory, the machine that it was measured on, and its findings."""
-
-    row: Audited
-    machine: str
-    findings: tuple[Finding, ...]
-
-    @property
-    def cell_id(self) -> UUID:
-        return self.row.cell_id
-
-    @property
-    def cell(self) -> Audited:
-        return self.row
-
-    @property
-    def table(self) -> str:
-        return table_of(self.row).name
-
-    @property
-    def title(self) -> str:
-        """The cell in words, with its round where there are several."""
-        return title(self.row) + (f" · round {self.row.round}" if self.row.round else "")
-
-    @property
-    def grade(self) -> Grade | None:
-        """The grade; None for a row without a result and without findings."""
-        return grade(self.findings) if self.findings or self.row.status == "ok" else None
+from runner.results.findings import GRADE_WORDS as GRADE_WORDS
+from runner.results.findings import GRADES as GRADES
+from runner.results.findings import SEVERITIES as SEVERITIES
+from runner.results.findings import AuditedRow as AuditedRow
+from runner.results.findings import Finding, Grade, Severity
+from runner.results.findings import format_evidence as format_evidence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,12 +63,3 @@ def shorten_ids(ids: Sequence[UUID]) -> dict[UUID, str]:
     while length < 36 and len({str(cell_id)[:length] for cell_id in ids}) < len(set(ids)):
         length += 1
     return {cell_id: str(cell_id)[:length] for cell_id in ids}
-
-
-def format_evidence(finding: Finding) -> str:
-    """Returns the numbers that a finding rests on: `first_ms 30.1, median_ms 12.2`."""
-    return ", ".join(f"{name} {_format_value(value)}" for name, value in finding.evidence.items())
-
-
-def _format_value(value: float | int | str) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value

@@ -13,7 +13,7 @@ from runner.report.text import NONE, format_optional
 from runner.results import KernelTrace
 from runner.schema import ProfileCell
 from runner.schema.titles import title
-from runner.store.queries.kernels import load_ranges
+from runner.store.read.kernels import load_ranges
 
 _NOTE = (
     "All layers together, per step, under the profiler. Products: scores, and probabilities times values. FLOPs of "

@@ -13,7 +13,7 @@ from runner.results import Kernel, KernelTrace, PhaseTime
 from runner.results.kernels import CLASS_WORDS
 from runner.schema import KernelClass, ProfileCell
 from runner.schema.titles import describe_status, title
-from runner.store.queries.kernels import load_kernels
+from runner.store.read.kernels import load_kernels
 
 #: The kernels of a phase that are listed, and the longest name of one.
 _TOP, _LONGEST = 5, 100

@@ -1,7 +1,5 @@
-"""The ceilings of a machine and its profiled steps with their kernels, for the page Roofline.
+"""The profiled steps of a machine with their kernels, for the page Roofline.
 
-for row in load_ceilings(path, Selection(machine="NVIDIA H200 · node1")):
-    print(row.moment, row.name, row.flops_per_s)
 for found in load_profiles(path, Selection()):
     print(found.row.busy_share, len(found.kernels))
 """
@@ -11,23 +9,12 @@ from uuid import UUID
 
 from runner.analysis.compare.counterfactuals import AXES
 from runner.results import Machine, Profiled
-from runner.schema import TABLES, CeilingRow, KernelRow, ProfileRow
+from runner.schema import TABLES, KernelRow, ProfileRow
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch, select
 from runner.store.queries.raw import fetch_rows
 from runner.store.queries.selection import MACHINE, Selection
 from runner.store.queries.steps import choose
-
-
-def load_ceilings(path: Path, of: Selection) -> list[CeilingRow]:
-    """Returns every ceiling of a machine or a run, the latest run first, and in a run those of its start first."""
-    conditions, parameters = of.of_runs()
-    query = f"""
-        SELECT {select(CeilingRow, "s.")} FROM ceilings s LEFT JOIN runs r USING (run_id)
-        WHERE {" AND ".join(conditions) or "true"}
-        ORDER BY s.run_id DESC, s.moment DESC, s.ceiling DESC, s.name"""
-    with open_reader(path) as reader:
-        return fetch(reader, query, parameters, kind=CeilingRow)
 
 
 def load_machine(path: Path, of: Selection) -> Machine:

@@ -86,7 +86,7 @@ _ABLATION = f"""
         SELECT * FROM chosen WHERE status = 'ok' AND min_steps = max_steps AND list_contains([0, 1, 2, 5], warmup_steps)
         WINDOW family AS (PARTITION BY machine, run_id, {", ".join(name for name in KEY if name != "warmup_steps")})
         QUALIFY min(warmup_steps) OVER family < max(warmup_steps) OVER family AND round = min(round) OVER family)
-    SELECT {", ".join(KEY)}, cell_id, m.step, bool_or(m.is_warmup) AS is_warmup, {STEP_MS} AS step_ms
+    SELECT {", ".join(KEY)}, machine, cell_id, m.step, bool_or(m.is_warmup) AS is_warmup, {STEP_MS} AS step_ms
     FROM ablation a JOIN samples m USING (cell_id) GROUP BY ALL ORDER BY {", ".join(KEY)}, m.step"""
 
 

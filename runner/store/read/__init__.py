@@ -9,38 +9,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
-from runner.results import Kernel
 from runner.results.rows import Rows, RunSteps, Traced
-from runner.store.database import open_reader
 from runner.store.queries.attention import load_attention, load_frontiers
-from runner.store.queries.fetch import fetch_by
-from runner.store.queries.kernels import load_parts, load_traces
+from runner.store.queries.audit import load_audit
 from runner.store.queries.memory import load_peaks
+from runner.store.queries.noise import load_repeated
 from runner.store.queries.numerics import load_accumulations
 from runner.store.queries.overview import load_runs
 from runner.store.queries.selection import Selection
-from runner.store.queries.steps import load_steps
+from runner.store.queries.steps import load_early_steps, load_steps
 from runner.store.read.details import load_precise, load_recorded, load_saved
-
-_KERNELS = """
-    SELECT cell_id, phase, kernel, any_value(kernel_class) AS kernel_class, sum(calls) AS calls,
-        sum(device_ms) AS device_ms, TRY_CAST(sum(flops) AS BIGINT) AS flops,
-        TRY_CAST(sum(moved_bytes) AS BIGINT) AS moved_bytes, arg_max(operator, device_ms) AS operator,
-        arg_max(scope, device_ms) AS scope
-    FROM kernels GROUP BY cell_id, phase, kernel ORDER BY sum(device_ms) DESC, kernel, phase"""
-
-
-def _load_traced(path: Path, of: Selection) -> list[Traced]:
-    with open_reader(path) as reader:
-        kernels: dict[UUID, list[Kernel]] = fetch_by(reader, _KERNELS, kind=Kernel, by=("cell_id",))
-    parts = load_parts(path)
-    return [
-        Traced(trace=one, parts=tuple(parts.get(one.cell_id, ())), kernels=tuple(kernels.get(one.cell_id, ())))
-        for one in load_traces(path, of)
-        if one.cell is not None
-    ]
+from runner.store.read.kernels import load_ceilings, load_traced
+from runner.store.read.timing import load_machine_noise, load_spreads
 
 
 def _load_by_run(path: Path, of: Selection) -> list[RunSteps]:
@@ -54,7 +35,7 @@ LOADERS: dict[str, Callable[[Path, Selection], Iterable[Any]]] = {
     "every_step": lambda path, of: load_steps(path, replace(of, settled=False)),
     "attention": load_attention,
     "peaks": load_peaks,
-    "traced": _load_traced,
+    "traced": load_traced,
     "runs": lambda path, of: load_runs(path),
     "by_run": _load_by_run,
     "saved": load_saved,
@@ -62,6 +43,12 @@ LOADERS: dict[str, Callable[[Path, Selection], Iterable[Any]]] = {
     "frontiers": load_frontiers,
     "sums": load_accumulations,
     "precise": load_precise,
+    "early": load_early_steps,
+    "spreads": load_spreads,
+    "noise": load_machine_noise,
+    "repeated": lambda path, of: [one for one in load_repeated(path) if of.machine in (None, one.machine)],
+    "ceilings": load_ceilings,
+    "audited": lambda path, of: load_audit(path, of).rows,
 }
 
 

@@ -23,9 +23,9 @@ from runner.analysis.costs.softmax import softmax_flops
 from runner.importers.files import import_file
 from runner.results.kernels import CLASS_WORDS
 from runner.schema import KernelClass, ProfileCell
-from runner.store.queries.kernels import load_kernels, load_parts, load_ranges, load_traces
 from runner.store.queries.overview import load_contents
 from runner.store.queries.selection import Selection
+from runner.store.read.kernels import load_kernels, load_parts, load_ranges, load_traces
 from tests.browser import Site, fits_sideways, opened, said, unfold
 from tests.browser import traces as drawn
 from tests.command import asked

@@ -26,9 +26,10 @@ from runner.analysis.roofline import (
 )
 from runner.results import Machine
 from runner.schema import StepCell
-from runner.store.queries.roofline import find_most_varied_run, load_ceilings, load_machine, load_profiles
+from runner.store.queries.roofline import find_most_varied_run, load_machine, load_profiles
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import load_steps
+from runner.store.read.kernels import load_ceilings
 from tests.synthetic.roofline_rows import KERNELS, MACHINE, WAYS, ceiling, profile, store
 from tests.synthetic.rows import asked
 

@@ -10,10 +10,10 @@ from runner.store.database import open_reader
 from runner.store.queries.attention import load_attention
 from runner.store.queries.counted import inline_parameters
 from runner.store.queries.evidence import Evidence, EvidenceScope, of_cells
-from runner.store.queries.kernels import load_traces as traces_of
 from runner.store.queries.memory import load_peaks
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import load_steps
+from runner.store.read.kernels import load_traces as traces_of
 from tests.synthetic.small import store_small
 
 HERE, THERE = "Example CPU · bench1", "Example GPU · bench2"

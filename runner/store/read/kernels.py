@@ -1,7 +1,7 @@
-"""The kernels of profiled cells and imported traces, by phase, class, range and name.
+"""The kernels of profiled cells and imported traces, by phase, class, range and name; the ceilings of a machine.
 
-    for trace in load_traces(path, Selection()):
-        print(trace.title, trace.kernel_ms, load_parts(path).get(trace.cell_id))
+    for one in load_traced(path, Selection()):
+        print(one.trace.title, one.trace.kernel_ms, one.kernels[0].kernel)
 
 Times and calls are per step, but sums over the whole recording in a trace without steps (`steps` is None). The first
 ok round of a cell counts, because a profile explains a time and does not measure one.
@@ -11,9 +11,10 @@ from pathlib import Path
 from uuid import UUID
 
 from runner.results import Kernel, KernelPart, KernelTrace
-from runner.schema import TABLES
+from runner.results.rows import Traced
+from runner.schema import TABLES, CeilingRow
 from runner.store.database import open_reader
-from runner.store.queries.fetch import fetch, fetch_by
+from runner.store.queries.fetch import fetch, fetch_by, select
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import choose
 
@@ -56,26 +57,62 @@ _PARTS = """
 
 def load_parts(path: Path) -> dict[UUID, list[KernelPart]]:
     """Returns the kernel classes of every trace by phase, summed over ranges."""
+    return _load_parts(path, "''")
+
+
+def _load_parts(path: Path, scope: str) -> dict[UUID, list[KernelPart]]:
     with open_reader(path) as reader:
-        return fetch_by(reader, _PARTS.format(scope="''", condition="true"), kind=KernelPart, by=("cell_id",))
+        return fetch_by(reader, _PARTS.format(scope=scope, condition="true"), kind=KernelPart, by=("cell_id",))
 
 
 def load_ranges(path: Path, cell_id: UUID) -> list[KernelPart]:
     """Returns the kernel classes of one trace by phase and range."""
     query = _PARTS.format(scope="scope", condition="cell_id = ?")
     with open_reader(path) as reader:
-        found: dict[UUID, list[KernelPart]] = fetch_by(reader, query, [cell_id], kind=KernelPart, by=("cell_id",))
-    return found.get(cell_id, [])
+        parts: dict[UUID, list[KernelPart]] = fetch_by(reader, query, [cell_id], kind=KernelPart, by=("cell_id",))
+    return parts.get(cell_id, [])
 
 
 _KERNELS = """
-    SELECT phase, kernel, any_value(kernel_class) AS kernel_class, sum(calls) AS calls, sum(device_ms) AS device_ms,
-        TRY_CAST(sum(flops) AS BIGINT) AS flops, TRY_CAST(sum(moved_bytes) AS BIGINT) AS moved_bytes,
-        arg_max(operator, device_ms) AS operator, arg_max(scope, device_ms) AS scope
-    FROM kernels k WHERE cell_id = ? GROUP BY phase, kernel ORDER BY sum(k.device_ms) DESC, kernel, phase"""
+    SELECT cell_id, phase, kernel, any_value(kernel_class) AS kernel_class, sum(calls) AS calls,
+        sum(device_ms) AS device_ms, TRY_CAST(sum(flops) AS BIGINT) AS flops,
+        TRY_CAST(sum(moved_bytes) AS BIGINT) AS moved_bytes, arg_max(operator, device_ms) AS operator,
+        arg_max(scope, device_ms) AS scope
+    FROM kernels k WHERE {condition} GROUP BY cell_id, phase, kernel ORDER BY sum(k.device_ms) DESC, kernel, phase"""
 
 
 def load_kernels(path: Path, cell_id: UUID) -> list[Kernel]:
     """Returns every kernel of one trace in each phase, the longest first."""
     with open_reader(path) as reader:
-        return fetch(reader, _KERNELS, [cell_id], kind=Kernel)
+        query = _KERNELS.format(condition="cell_id = ?")
+        kernels: dict[UUID, list[Kernel]] = fetch_by(reader, query, [cell_id], kind=Kernel, by=("cell_id",))
+    return kernels.get(cell_id, [])
+
+
+def load_traced(path: Path, of: Selection) -> list[Traced]:
+    """Returns the profiled cells that count, smallest model first, with their kernels."""
+    with open_reader(path) as reader:
+        query = _KERNELS.format(condition="true")
+        kernels: dict[UUID, list[Kernel]] = fetch_by(reader, query, kind=Kernel, by=("cell_id",))
+    parts, ranges = load_parts(path), _load_parts(path, "scope")
+    return [
+        Traced(
+            trace=one,
+            parts=tuple(parts.get(one.cell_id, ())),
+            kernels=tuple(kernels.get(one.cell_id, ())),
+            ranges=tuple(ranges.get(one.cell_id, ())),
+        )
+        for one in load_traces(path, of)
+        if one.cell is not None
+    ]
+
+
+def load_ceilings(path: Path, of: Selection) -> list[CeilingRow]:
+    """Returns every ceiling of a machine or a run, the latest run first, and in a run those of its start first."""
+    conditions, parameters = of.of_runs()
+    query = f"""
+        SELECT {select(CeilingRow, "s.")} FROM ceilings s LEFT JOIN runs r USING (run_id)
+        WHERE {" AND ".join(conditions) or "true"}
+        ORDER BY s.run_id DESC, s.moment DESC, s.ceiling DESC, s.name"""
+    with open_reader(path) as reader:
+        return fetch(reader, query, parameters, kind=CeilingRow)
