@@ -1,16 +1,19 @@
-"""Which kernels is a step made of, in which phase, and which take the most time?"""
+"""Which kernels is a step made of, which take the most time, and do their times match the clock?"""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
-from runner.answers.shared import SIZE, about, narrow, sizes_of
-from runner.formats import at_tokens, format_number, format_share
+from runner.answers.shared import CONTEXT, SIZE, STATUS, about, narrow, sizes_of
+from runner.formats import at_tokens, cut_text, format_calls, format_number, format_share
+from runner.results import StepResult
 from runner.results.kernels import CLASS_WORDS, KernelTrace
 from runner.results.rows import Rows, Traced
-from runner.schema import Model, ProfileCell
+from runner.schema import TABLES, Model, ProfileCell
+from runner.schema.titles import describe_status
 
 PHASE = Field.of("timings", "phase")
 CLASS = Field(name="kernel_class", label="Kind of work")
@@ -22,6 +25,23 @@ KERNEL = Field(
 )
 RANK = Field(name="rank", label="#")
 WHOLE = Field(name="whole_name", label="Whole name", role="note")
+PASSES = Field(name="passes", label="Phases")
+LEADER = Field(name="kernel", label="Kernel", role="note")
+PART = Field(name="share", label="Share", unit="%", role="value")
+TOOK = Field(name="device_ms", label="GPU time", unit="ms", role="note", doc="Per step.")
+MATCH = Field(
+    name="ratio",
+    label="Kernels over clock",
+    unit="×",
+    role="value",
+    doc="Sum of the times of the kernels of the forward pass over its latency without a profiler.",
+)
+SUM = Field(name="kernel_ms", label="Kernels", unit="ms", role="note", doc="Of the forward pass, under the profiler.")
+CLOCK = Field(name="clock_ms", label="Clock", unit="ms", role="note", doc="Latency of the forward pass, unprofiled.")
+CLOCK_LOW = Field(name="clock_low_ms", label="Clock, low", unit="ms", role="note")
+CLOCK_HIGH = Field(name="clock_high_ms", label="Clock, high", unit="ms", role="note")
+OVERHEAD = Field.of("profiles", "overhead_share", "note")
+ATTRIBUTED = Field.of("profiles", "attributed_share", "note")
 _PHASES = ("forward", "loss", "backward", "optimizer")
 TOTAL = "total"
 
@@ -37,16 +57,23 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     one = traced[found[0].cell_id]
     size, words = sizes[Model.of(_cell(one.trace))], about([one.trace], more=["GPU time"])
     phases, top = _draw_phases(one, f"{size}: kernels by phase", words), _draw_top(one, words)
+    leaders = _draw_leaders([traced[one.cell_id] for one in shown], sizes, about(shown, more=["GPU time"]))
+    every = [one.trace for one in rows.traced if one.trace.status != "skipped"]
+    timed, _ = narrow(every, asked, drawn=("size", "context"))
+    clock = _draw_clock(timed, traced, rows.steps, sizes_of(every))
     return Answer(
         question="kernels",
         sentence=_say(one, phases, size, top),
+        more=f"{_say_leaders(leaders, size)} {_say_clock(clock)}".strip(),
         views=(
             phases,
             top,
             _draw_sizes([traced[one.cell_id] for one in shown], sizes, about(shown, more=["GPU time"])),
+            leaders,
+            clock,
         ),
         choices=(*size_choice, *choices),
-        cells={one.cell_id: _cell(one) for one in shown},
+        cells={one.cell_id: _cell(one) for one in (*shown, *timed)},
     )
 
 
@@ -136,6 +163,110 @@ def _draw_sizes(traced: Sequence[Traced], sizes: dict[Any, str], words: str) -> 
     )
 
 
+def _draw_leaders(traced: Sequence[Traced], sizes: dict[Any, str], words: str) -> View:
+    """Draws the kernel with the most time in the forward pass, and in forward and backward together."""
+    names = short_names([kernel.kernel for one in traced for kernel in one.kernels])
+    lines = []
+    for one in traced:
+        passes = {"forward": ("forward",), "with backward": ("forward", "loss", "backward")}
+        if not any(kernel.phase == "backward" for kernel in one.kernels):
+            del passes["with backward"]
+        for name, phases in passes.items():
+            sums: dict[str, tuple[float, float]] = {}
+            for kernel in (kernel for kernel in one.kernels if kernel.phase in phases):
+                took, calls = sums.get(kernel.kernel, (0.0, 0.0))
+                sums[kernel.kernel] = took + kernel.device_ms, calls + kernel.calls
+            if whole := sum(took for took, _ in sums.values()):
+                longest = max(sums, key=lambda name: sums[name][0])
+                took, calls = sums[longest]
+                values = (
+                    sizes[Model.of(_cell(one.trace))],
+                    name,
+                    took / whole,
+                    cut_text(names[longest], longest=40),
+                    took,
+                    calls,
+                    longest,
+                )
+                lines.append(Row(values=values, cells=(one.trace.cell_id,)))
+    return View(
+        name="kernels-leading",
+        title="The kernel with the most time",
+        about=words,
+        fields=(SIZE, PASSES, PART, LEADER, TOOK, CALLS, WHOLE),
+        rows=tuple(lines),
+        draw=Draw(kind="bars", value="share", down=("size", "passes"), beside=("calls",), caption="kernel"),
+        note="Share of the time of all kernels of these phases; calls and times per step.",
+    )
+
+
+def _draw_clock(
+    traces: Sequence[KernelTrace], traced: dict[Any, Traced], steps: Sequence[StepResult], sizes: dict[Any, str]
+) -> View:
+    """Draws the time of the forward pass in the profiler over what the clock says without one."""
+    names = TABLES["profiles"].question
+    timed = {
+        (one.machine, *(getattr(one.cell, name) for name in names)): one.times["forward"]
+        for one in steps
+        if "forward" in one.times
+    }
+    lines = []
+    for trace in traces:
+        cell, one = _cell(trace), traced.get(trace.cell_id)
+        took = sum(part.device_ms for part in one.parts if part.phase == "forward") if one else None
+        clock = timed.get((trace.machine, *(getattr(cell, name) for name in names)))
+        ms, low, high = (clock.median_ms, clock.low_ms, clock.high_ms) if clock else (None, None, None)
+        ratio = took / ms if took and ms else None
+        status = ("" if trace.status == "ok" else describe_status(trace)) or (
+            "" if ratio else "forward pass not timed without a profiler"
+        )
+        shares = (trace.overhead_share, trace.attributed_share)
+        values = (sizes[Model.of(cell)], cell.context or None, ratio, took, ms, low, high, *shares, status)
+        lines.append(Row(values=values, cells=(trace.cell_id,)))
+    return View(
+        name="kernels-clock",
+        title="Forward pass: kernels under the profiler over the clock without it",
+        about=about(traces, more=["kernels: GPU time", "clock: latency"]),
+        fields=(SIZE, CONTEXT, MATCH, SUM, CLOCK, CLOCK_LOW, CLOCK_HIGH, OVERHEAD, ATTRIBUTED, STATUS),
+        rows=tuple(lines),
+        draw=Draw(kind="matrix", value="ratio", down=("size",), across="context", center=1.0),
+        note="Below 1× the clock counts time in which no kernel ran. A profiled time is never shown as a time.",
+    )
+
+
+def _say_leaders(view: View, size: str) -> str:
+    mine = {view.get(row, "passes"): row for row in view.rows if row.values[0] == size}
+    forward, both = mine.get("forward"), mine.get("with backward")
+    if forward is None:
+        return ""
+    name, calls, share = (view.get(forward, key) for key in ("kernel", "calls", "share"))
+    text = f"In the forward pass {name} takes the most time: {format_share(share)} in {format_calls(calls)} calls"
+    if both is None:
+        return f"{text}."
+    calls, share = format_calls(view.get(both, "calls")), format_share(view.get(both, "share"))
+    which = "the same kernel" if view.get(both, "whole_name") == view.get(forward, "whole_name") else both.values[3]
+    return f"{text}; in forward and backward together it is {which}: {share} in {calls} calls."
+
+
+def _say_clock(view: View) -> str:
+    ratios = [view.get(row, "ratio") for row in view.rows if view.get(row, "ratio") is not None]
+    if not ratios:
+        return ""
+    costs = [view.get(row, "overhead_share") for row in view.rows if view.get(row, "overhead_share") is not None]
+    inside = sum(
+        (view.get(row, "clock_low_ms") or math.inf) <= view.get(row, "kernel_ms") <= view.get(row, "clock_high_ms")
+        for row in view.rows
+        if view.get(row, "ratio") is not None and view.get(row, "clock_high_ms") is not None
+    )
+    ends = f"{format_number(min(ratios))}× to {format_number(max(ratios))}×" if len(ratios) > 1 else f"{ratios[0]:.3g}×"
+    text = f"The kernels of the forward pass take {ends} its latency, within the clock's 95% interval in {inside} of "
+    text += f"{len(ratios)} cells."
+    if costs:
+        change = f"{min(costs):+.0%} to {max(costs):+.0%}".replace("-", "−")
+        text += f" The profiler changed the time of a whole step by {change}."
+    return text
+
+
 def _say(one: Traced, phases: View, size: str, top: View) -> str:
     kinds: dict[str, float] = {}
     for row in phases.rows:
@@ -203,6 +334,7 @@ QUESTION = Question(
     name="kernels",
     page="Kernels",
     words="Which kernels is a step made of, and which take the most time?",
-    needs=("traced",),
+    needs=("traced", "steps"),
     answer=answer,
+    course=("K1", "K2"),
 )

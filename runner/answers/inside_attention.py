@@ -1,0 +1,148 @@
+"""Inside attention, how does softmax compare with the matrix products, in time and in FLOPs?"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from runner.analysis.attention_ranges import MATMULS, AttentionRange, attention_ranges, role_of
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
+from runner.answers.shared import CONTEXT, SIZE, about, best, narrow, sizes_of
+from runner.formats import at_tokens, format_percent, format_share
+from runner.results.kernels import KernelTrace
+from runner.results.rows import Rows, Traced
+from runner.schema import Model, ProfileCell
+
+PHASE = Field.of("timings", "phase")
+RANGE = Field(name="range", label="Range", doc="A named part of attention, all layers together.")
+TIME = Field(name="device_ms", label="GPU time", unit="ms", role="value", doc="Per step, under the profiler.")
+FLOPS = Field(
+    name="flops",
+    label="FLOPs",
+    unit="FLOP",
+    role="note",
+    doc="Of products by the profiler, of softmax by formula: 5 an attention weight forward, 4 backward.",
+)
+TIMES = Field(
+    name="time_ratio",
+    label="Softmax over products",
+    unit="×",
+    role="value",
+    doc="GPU time of softmax over that of the two matrix products around it.",
+)
+WORK = Field(name="flop_ratio", label="The same in FLOPs", unit="×", role="note")
+SOFTMAX = Field(name="softmax_ms", label="Softmax", unit="ms", role="note")
+PRODUCTS = Field(name="products_ms", label="Products", unit="ms", role="note")
+_PHASES = ("forward", "backward")
+TOTAL = "total"
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    traced = {
+        one.trace.cell_id: one
+        for one in rows.traced
+        if one.trace.status == "ok"
+        and (_cell(one.trace).backend, _cell(one.trace).attention) == ("eager", "naive")
+        and _compare(one, "forward")
+    }
+    if not traced:
+        words = "no profiled step has named ranges inside attention (naive attention, eager)"
+        return Answer(question="inside_attention", missing=(Missing(words=words),))
+    traces = [one.trace for one in traced.values()]
+    shown, choices = narrow(traces, asked, drawn=("size", "context"))
+    picked, rest = narrow(shown, asked, drawn=())
+    one, sizes = traced[picked[0].cell_id], sizes_of(traces)
+    among = [phase for phase in _PHASES if any(_compare(traced[one.cell_id], phase) for one in shown)]
+    phase = choose(asked, "phase", "Phase", among)
+    cell = _cell(one.trace)
+    size = f"{sizes[Model.of(cell)]}{at_tokens(cell.context)}"
+    ratios = _draw_ratios([traced[one.cell_id] for one in shown], phase.chosen, sizes)
+    ranges = _draw_ranges(one, size, about([one.trace], more=["GPU time"]))
+    return Answer(
+        question="inside_attention",
+        sentence=_say(ratios, phase.chosen),
+        more="The profiler counts the FLOPs of the products, a formula those of softmax: 5 an attention weight "
+        "forward, 4 backward.",
+        views=(ratios, ranges),
+        choices=(*rest, *choices, phase),
+        cells={one.cell_id: _cell(one) for one in shown},
+    )
+
+
+def _cell(trace: KernelTrace) -> ProfileCell:
+    assert trace.cell, "imported traces are not read for answers"
+    return trace.cell
+
+
+def _ranges(one: Traced, phase: str) -> list[AttentionRange]:
+    """Returns the ranges inside attention that ran in a phase, in the order of computation."""
+    here = any(part.phase == phase and role_of(part.scope) for part in one.ranges)
+    return attention_ranges(one.ranges, one.trace, phases=(phase,)) if here else []
+
+
+def _compare(one: Traced, phase: str) -> tuple[float, float, float | None] | None:
+    """Returns the times of softmax and of the products around it (ms), and the ratio of their FLOPs where both are
+    known; None where either has no range."""
+    by_role = {item.role: item for item in _ranges(one, phase)}
+    products, softmax = [by_role[role] for role in MATMULS if role in by_role], by_role.get("softmax")
+    took = sum(item.device_ms for item in products)
+    if softmax is None or not took:
+        return None
+    flops = sum(item.flops or 0 for item in products)
+    known = softmax.flops is not None and flops and all(item.flops is not None for item in products)
+    return softmax.device_ms, took, softmax.flops / flops if known and softmax.flops is not None else None
+
+
+def _draw_ratios(traced: Sequence[Traced], phase: str, sizes: Mapping[Any, str]) -> View:
+    lines = []
+    for one in traced:
+        cell, made = _cell(one.trace), _compare(one, phase)
+        if made:
+            softmax, products, work = made
+            values = (sizes[Model.of(cell)], cell.context or None, softmax / products, work, softmax, products)
+            lines.append(Row(values=values, cells=(one.trace.cell_id,)))
+    return View(
+        name="softmax-over-products",
+        title=f"Softmax over the matrix products around it, {phase}",
+        about=about([one.trace for one in traced], more=["GPU time"]),
+        fields=(SIZE, CONTEXT, TIMES, WORK, SOFTMAX, PRODUCTS),
+        rows=tuple(lines),
+        draw=Draw(kind="matrix", value="time_ratio", down=("size",), across="context"),
+        note="Products: scores, and probabilities times values; all layers together, under the profiler.",
+    )
+
+
+def _draw_ranges(one: Traced, size: str, words: str) -> View:
+    lines = []
+    for phase in _PHASES:
+        ranges = _ranges(one, phase)
+        values = [(phase, item.role, item.device_ms, item.flops) for item in ranges]
+        if ranges:
+            values.append((phase, TOTAL, sum(item.device_ms for item in ranges), None))
+        lines += [Row(values=each, cells=(one.trace.cell_id,)) for each in values]
+    return View(
+        name="attention-ranges",
+        title=f"Ranges inside attention: {size}",
+        about=words,
+        fields=(PHASE, RANGE, TIME, FLOPS),
+        rows=tuple(lines),
+        draw=Draw(kind="bars", value="device_ms", down=("phase",), series="range", total=TOTAL),
+    )
+
+
+def _say(view: View, phase: str) -> str:
+    top = best(view)
+    if top is None:
+        return f"No range inside attention ran {phase}."
+    times, work = view.get(top, "time_ratio"), view.get(top, "flop_ratio")
+    text = f"Inside attention of **{top.values[0]}**{at_tokens(top.values[1] or 0)}, softmax takes "
+    text += f"**{format_share(times)}** of the GPU time of the matrix products around it in {phase}"
+    return f"{text}, for **{format_percent(work)}** of their FLOPs." if work else f"{text}."
+
+
+QUESTION = Question(
+    name="inside_attention",
+    page="Kernels",
+    words="Inside attention, how does softmax compare with the matrix products, in time and in FLOPs?",
+    needs=("traced",),
+    answer=answer,
+    course=("K5",),
+)

@@ -1,0 +1,143 @@
+"""Which kinds of work beside matrix products matter, and how does their share change from inference to training?"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
+from runner.answers.shared import SIZE, about, narrow, sizes_of
+from runner.formats import at_tokens, format_list, format_share
+from runner.results.kernels import CLASS_WORDS, KernelTrace
+from runner.results.rows import Rows, Traced
+from runner.schema import Model, ProfileCell
+
+MODE = Field.of("profiles", "mode")
+PHASE = Field.of("timings", "phase")
+CLASS = Field(name="kernel_class", label="Kind of work")
+SHARE = Field(name="share", label="Share", unit="%", role="value", doc="Of the GPU time of the phase.")
+TOOK = Field(name="device_ms", label="GPU time", unit="ms", role="note", doc="Per step, under the profiler.")
+PRODUCTS = Field(
+    name="matmul_share",
+    label="Matrix products",
+    unit="%",
+    role="value",
+    doc="Their share of the GPU time of all kernels of the step.",
+)
+WHOLE = Field(name="kernel_ms", label="All kernels", unit="ms", role="note", doc="Per step, under the profiler.")
+TOTAL = "total"
+_MODES = ("inference", "forward", "backward", "train")
+_PHASES = ("forward", "loss", "backward", "optimizer")
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    traced = {one.trace.cell_id: one for one in rows.traced if one.trace.status == "ok" and one.parts}
+    if not traced:
+        return Answer(question="kernel_classes", missing=(Missing(words="no step was profiled"),))
+    traces = sorted((one.trace for one in traced.values()), key=lambda one: _MODES.index(_cell(one).mode))
+    sizes = sizes_of([one.trace for one in traced.values()])
+    shown, choices = narrow(traces, asked, drawn=("size", "mode"))
+    picked, size_choice = narrow(shown, asked, drawn=("mode",))
+    size = sizes[Model.of(_cell(picked[0]))]
+    kinds = _draw_kinds([traced[one.cell_id] for one in picked], size, about(picked, "mode", more=["GPU time"]))
+    by_mode = _draw_modes([traced[one.cell_id] for one in shown], sizes, about(shown, "mode", more=["GPU time"]))
+    return Answer(
+        question="kernel_classes",
+        sentence=_say_modes(by_mode, size, _cell(picked[0]).context),
+        more=_say_kinds(kinds),
+        views=(kinds, by_mode),
+        choices=(*size_choice, *choices),
+        cells={one.cell_id: _cell(one) for one in shown},
+    )
+
+
+def _cell(trace: KernelTrace) -> ProfileCell:
+    assert trace.cell, "imported traces are not read for answers"
+    return trace.cell
+
+
+def _draw_kinds(traced: Sequence[Traced], size: str, words: str) -> View:
+    lines = []
+    for one in traced:
+        mode, present = _cell(one.trace).mode, {part.phase for part in one.parts}
+        for phase in (*(name for name in _PHASES if name in present), *sorted(present - {*_PHASES})):
+            sums = {part.kernel_class: part.device_ms for part in one.parts if part.phase == phase and part.device_ms}
+            whole = sum(sums.values())
+            if not whole:
+                continue
+            values = [(CLASS_WORDS[name], sums[name]) for name in CLASS_WORDS if name in sums]
+            for word, took in (*values, (TOTAL, whole)):
+                lines.append(Row(values=(mode, phase, word, took / whole, took), cells=(one.trace.cell_id,)))
+    return View(
+        name="kernel-classes",
+        title=f"{size}: each kind of work by mode and phase",
+        about=words,
+        fields=(MODE, PHASE, CLASS, SHARE, TOOK),
+        rows=tuple(lines),
+        draw=Draw(
+            kind="bars",
+            value="share",
+            down=("mode", "phase"),
+            series="kernel_class",
+            total=TOTAL,
+            beside=("device_ms",),
+        ),
+        note="A kernel counts in the phase that launched it; one fused of several operations as the heaviest of them.",
+    )
+
+
+def _draw_modes(traced: Sequence[Traced], sizes: Mapping[Any, str], words: str) -> View:
+    lines = []
+    for one in traced:
+        whole = sum(part.device_ms for part in one.parts)
+        products = sum(part.device_ms for part in one.parts if part.kernel_class == "matmul")
+        values = (sizes[Model.of(_cell(one.trace))], _cell(one.trace).mode, products / whole, whole)
+        lines.append(Row(values=values, cells=(one.trace.cell_id,)))
+    order = [*dict.fromkeys(sizes.values())]
+    return View(
+        name="matmul-by-mode",
+        title="Share of matrix products",
+        about=words,
+        fields=(SIZE, MODE, PRODUCTS, WHOLE),
+        rows=tuple(sorted(lines, key=lambda row: (_MODES.index(row.values[1]), order.index(row.values[0])))),
+        draw=Draw(kind="matrix", value="matmul_share", down=("size",), across="mode"),
+        note="Of the GPU time of all kernels of a step: inference, forward, forward and backward, the full step.",
+    )
+
+
+def _say_modes(view: View, size: str, context: int) -> str:
+    shares: dict[str, dict[str, float]] = {}
+    for row in view.rows:
+        shares.setdefault(row.values[0], {})[row.values[1]] = view.get(row, "matmul_share")
+    known = shares[size]
+    name = f"**{size}**{at_tokens(context)}"
+    if not {"inference", "train"} <= known.keys():
+        (mode, share) = next(reversed(known.items()))
+        return f"Matrix products take **{format_share(share)}** of the GPU time of {name} in {mode}."
+    before, after = known["inference"], known["train"]
+    word = "fall" if after < before else "rise"
+    text = f"From inference to a full AdamW step, matrix products {word} from **{format_share(before)}** to "
+    text += f"**{format_share(after)}** of GPU time at {name}"
+    both = [one for one in shares.values() if {"inference", "train"} <= one.keys()]
+    same = sum((one["train"] < one["inference"]) == (after < before) for one in both)
+    return f"{text}, as at {same} of {len(both)} sizes." if len(both) > 1 else f"{text}."
+
+
+def _say_kinds(view: View) -> str:
+    """Says what beside matrix products takes 1% or more of the first forward pass."""
+    mode = view.rows[0].values[0]
+    forward = [row for row in view.rows if row.values[:2] == (mode, "forward") and row.values[2] != TOTAL]
+    products = sum(view.get(row, "share") for row in forward if row.values[2] == CLASS_WORDS["matmul"])
+    others = sorted((row for row in forward if row.values[2] != CLASS_WORDS["matmul"]), key=lambda row: -row.values[3])
+    named = [f"{row.values[2]} {format_share(row.values[3])}" for row in others if row.values[3] >= 0.01]
+    if not named:
+        return f"In the forward pass of {mode} nothing beside matrix products takes 1% of the GPU time."
+    return f"In the forward pass of {mode}, beside matrix products ({format_share(products)}): {format_list(named)}."
+
+
+QUESTION = Question(
+    name="kernel_classes",
+    page="Kernels",
+    words="Which kinds of work beside matrix products matter, and how does it change from inference to training?",
+    needs=("traced",),
+    answer=answer,
+    course=("K3", "K4"),
+)

@@ -1,0 +1,147 @@
+"""How much do equal cells differ from one process to the next, and which differences can be resolved?"""
+
+import math
+from collections.abc import Sequence
+
+from runner.analysis.audit.drift import Canary, judge_canary
+from runner.analysis.statistics import resolvable
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
+from runner.answers.shared import CLOCKS, cells_of
+from runner.formats import format_list, format_number
+from runner.results.rows import MachineNoise, Rows
+from runner.schema.titles import title
+
+#: How often each cell of a pair is measured where one process decides too little.
+ROUNDS = 5
+KIND = Field(name="kind", label="Cells")
+CLOCK = Field(name="clock", label="Clock")
+STD = Field(
+    name="std_percent",
+    label="Standard deviation",
+    unit="% of the time",
+    role="value",
+    doc="Of ln(median) of a whole step from one process to the next, over cells that one run repeated.",
+)
+ONE = Field(
+    name="one_percent",
+    label="One process each resolves",
+    unit="% of the time",
+    role="note",
+    doc="The smallest difference that one pair of cells decides.",
+)
+FIVE = Field(name="five_percent", label=f"{ROUNDS} processes each resolve", unit="% of the time", role="note")
+CELLS = Field(name="repeated", label="Repeated cells", role="note")
+PROCESS = Field(name="process", label="Process", doc="In the order of their starts.")
+MEDIAN = Field.of("timings", "median_ms", "value")
+LOW, HIGH = Field.of("timings", "low_ms", "low"), Field.of("timings", "high_ms", "high")
+STARTED = Field.of("steps", "started_at", "note")
+CHANGE = Field(name="change_percent", label="Against the first", unit="%", role="note")
+_BOUNDS = {"device": "GPU-bound", "host": "CPU-bound", None: "bound not known"}
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    machine = choose(asked, "machine", "Machine", list(dict.fromkeys(one.machine for one in rows.noise)))
+    known = [one for one in rows.noise if one.machine == machine.chosen]
+    if not known:
+        words = "no cell was measured in several processes by one run, so what varies between processes is not known"
+        return Answer(question="noise", missing=(Missing(words=words),))
+    kinds = _draw_kinds(known, machine.chosen)
+    canaries = _find_canaries(rows, machine.chosen)
+    run = choose(asked, "canary", "Canary of run", list(canaries))
+    canary = canaries.get(run.chosen)
+    return Answer(
+        question="noise",
+        sentence=_say(kinds),
+        more=_say_canary(canary) if canary else "",
+        views=(kinds, *([_draw_canary(canary)] if canary else [])),
+        choices=(*([machine] if len(machine.options) > 1 else []), *([run] if canary else [])),
+        cells=cells_of([canary.cell]) if canary else {},
+    )
+
+
+def _draw_kinds(known: Sequence[MachineNoise], machine: str) -> View:
+    clocks = {name: words for words, name in CLOCKS.items()}
+    lines = []
+    for one in sorted(known, key=lambda one: (one.table, one.bound or "", [*clocks].index(one.clock))):
+        least = [resolvable(one.noise, rounds=rounds) for rounds in (1, ROUNDS)]
+        resolved = [100 * share if math.isfinite(share) else None for share in least]
+        kind = f"{one.table}, {_BOUNDS[one.bound]}"
+        values = (kind, clocks[one.clock], 100 * one.noise.std, *resolved, one.noise.cells)
+        lines.append(Row(values=values))
+    return View(
+        name="noise",
+        title="Noise between processes",
+        about=f"{machine.split(' · ')[0]} · whole steps",
+        fields=(KIND, CLOCK, STD, ONE, FIVE, CELLS),
+        rows=tuple(lines),
+        draw=Draw(kind="dots", value="std_percent", down=("kind", "clock"), log="x", beside=("one_percent",)),
+        note="A difference is resolved where one pair of cells is enough to decide it; empty where none is.",
+    )
+
+
+def _find_canaries(rows: Rows, machine: str) -> dict[str, Canary]:
+    """Returns the cell that each run measured most often, with the changes of the machine that it shows, by the name of
+    the run, the newest first."""
+    canaries: dict[str, Canary] = {}
+    for run in rows.runs:
+        cells = [one for one in rows.repeated if one.run_id == run.run_id and one.machine == machine]
+        if cells and (canary := judge_canary(cells)):
+            canaries[run.name] = canary
+    return canaries
+
+
+def _draw_canary(canary: Canary) -> View:
+    rounds = canary.cell.rounds
+    first = rounds[0].time.median_ms
+    return View(
+        name="canary",
+        title=f"One cell over a run: {title(canary.cell.cell)}",
+        about=f"{canary.cell.machine.split(' · ')[0]} · latency",
+        fields=(PROCESS, MEDIAN, LOW, HIGH, CHANGE, STARTED),
+        rows=tuple(
+            Row(
+                values=(
+                    place,
+                    one.time.median_ms,
+                    one.time.low_ms,
+                    one.time.high_ms,
+                    one.time.median_ms / first - 1,
+                    f"{one.started_at:%Y-%m-%d %H:%M:%S}" if one.started_at else "",
+                ),
+                cells=(one.cell_id,),
+            )
+            for place, one in enumerate(rounds, 1)
+        ),
+        draw=Draw(kind="lines", value="median_ms", low="low_ms", high="high_ms", across="process"),
+        note="The cell that this run measured in most processes. Bars: the 95% interval within a process.",
+    )
+
+
+def _say(view: View) -> str:
+    """Says the noise of whole steps by latency for each bound, and what one pair of processes resolves."""
+    rows = [row for row in view.rows if row.values[0].startswith("steps") and row.values[1] == "latency"]
+    rows = rows or list(view.rows[:1])
+    parts = []
+    for row in rows:
+        resolved = view.get(row, "one_percent")
+        decides = f"one pair decides {format_number(resolved)}%" if resolved else "one pair decides nothing"
+        bound = row.values[0].partition(", ")[2]
+        parts.append(f"{bound} cells by **{format_number(view.get(row, 'std_percent'))}%** ({decides})")
+    return f"From process to process whole steps vary by latency: {format_list(parts)}."
+
+
+def _say_canary(canary: Canary) -> str:
+    if canary.drifts is None:
+        return "The canary of this run has too few processes to tell a change of the machine from noise."
+    if not canary.drifts:
+        return "The canary of this run shows no change of the machine."
+    return f"The machine changed during this run: its canary went {format_list([one.change for one in canary.drifts])}."
+
+
+QUESTION = Question(
+    name="noise",
+    page="Trust",
+    words="How much do equal cells differ between processes, and which differences can be resolved?",
+    needs=("noise", "repeated", "runs"),
+    answer=answer,
+)

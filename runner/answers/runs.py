@@ -1,0 +1,67 @@
+"""Which runs does the file have, and what did each measure on?"""
+
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
+from runner.answers.shared import describe_machine
+from runner.formats import format_count
+from runner.results.rows import Rows
+
+RUN = Field(name="run", label="Run", doc="Its start, its name and the end of its id.")
+OK = Field(name="ok", label="Measured", unit="cells", role="value")
+FAILED = Field(name="failed", label="Failed", unit="cells", role="note", doc="Out of memory, timed out or crashed.")
+SKIPPED = Field(name="skipped", label="Skipped", unit="cells", role="note")
+COMMIT = Field.of("runs", "git_commit", "note", label="Commit")
+TORCH = Field.of("runs", "torch", "note", label="torch")
+MACHINE = Field(name="machine", label="Machine", role="note")
+SOURCE = Field.of("runs", "source", "note")
+ARGV = Field.of("runs", "argv", "note", label="Command")
+TAGS = Field(name="tags", label="Tags", role="note")
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    if not rows.runs:
+        return Answer(question="runs", missing=(Missing(words="no run"),))
+    machines = list(dict.fromkeys(run.machine.split(" · ")[0] for run in rows.runs if run.source != "published"))
+    view = View(
+        name="runs",
+        title="Runs",
+        about=" · ".join(machines),
+        fields=(RUN, OK, FAILED, SKIPPED, COMMIT, TORCH, MACHINE, SOURCE, TAGS, ARGV),
+        rows=tuple(
+            Row(
+                values=(
+                    run.name,
+                    run.ok,
+                    run.failed,
+                    run.skipped,
+                    f"{run.git_commit[:9]}{' (changed)' if run.git_dirty else ''}" if run.git_commit else "",
+                    run.torch or "",
+                    run.machine,
+                    run.source or "measured",
+                    ", ".join(run.tags),
+                    run.argv or "",
+                )
+            )
+            for run in rows.runs
+        ),
+        draw=Draw(kind="table", value="ok", down=("run",)),
+        note="The newest first. Failed cells keep their settings and the reason.",
+    )
+    return Answer(question="runs", sentence=_say(rows, view, machines), views=(view,))
+
+
+def _say(rows: Rows, view: View, machines: list[str]) -> str:
+    measured = [run for run in rows.runs if run.source in (None, "measured")]
+    name, *parts = describe_machine(measured or rows.runs)
+    others = f" and {format_count(len(machines) - 1, 'other machine')}" if len(machines) > 1 else ""
+    counts = {field: sum(view.column(field)) for field in ("ok", "failed")}
+    text = f"**{counts['ok']:,}** cells were measured on **{name}**{others}: {', '.join(parts)}"
+    return f"{text}; {format_count(counts['failed'], 'cell')} failed."
+
+
+QUESTION = Question(
+    name="runs",
+    page="Data",
+    words="Which runs does the file have, and what did each measure on?",
+    needs=("runs",),
+    answer=answer,
+)

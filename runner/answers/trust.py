@@ -1,0 +1,137 @@
+"""Which rows can be trusted, and what would fix the others?"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from runner.analysis.audit.remedies import REMEDIES
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
+from runner.formats import format_count
+from runner.results.findings import GRADE_WORDS, GRADES, SEVERITIES, AuditedRow, Finding, Severity, format_evidence
+from runner.results.rows import Rows
+
+TABLE = Field(name="table", label="Table")
+GRADE = Field(name="grade", label="Grade", doc=GRADE_WORDS)
+ROWS = Field(name="rows", label="Rows", role="value", doc="Each round of a cell is a row of its own.")
+SEVERITY = Field(name="severity", label="Severity", doc="A fault makes the grade D, a doubt C, a note B.")
+CODE = Field(name="code", label="Finding")
+REMEDY = Field(name="remedy", label="What to do", role="note")
+PLACE = Field(name="place", label="#")
+CELL = Field(name="cell", label="Cell")
+SENTENCE = Field(name="sentence", label="What was found", role="value")
+EVIDENCE = Field(name="evidence", label="Evidence", role="note")
+NO_GRADE = "no result"
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    if not rows.audited:
+        return Answer(question="trust", missing=(Missing(words="no row of steps, attention or memory"),))
+    groups = _group(rows.audited)
+    names = {f"{code.replace('_', ' ')} ({severity})": (severity, code) for severity, code in groups}
+    code = choose(asked, "finding", "Finding", list(names))
+    shown = groups[names[code.chosen]] if names else []
+    grades = _draw_grades(rows.audited)
+    findings = View(
+        name="findings",
+        title="Rows by finding",
+        about=_about(rows.audited),
+        fields=(SEVERITY, CODE, ROWS, REMEDY),
+        rows=tuple(
+            Row(
+                values=(severity, code.replace("_", " "), len(each), REMEDIES[code]),
+                cells=tuple(row.cell_id for row, _ in each),
+            )
+            for (severity, code), each in groups.items()
+        ),
+        draw=Draw(kind="bars", value="rows", down=("severity", "code")),
+        note="The most severe first; a row may have several.",
+    )
+    return Answer(
+        question="trust",
+        sentence=_say(grades, findings),
+        more=f"{code.chosen}: {REMEDIES[names[code.chosen][1]]}" if names else "",
+        views=(grades, findings, *([_draw_rows(shown, code.chosen)] if shown else [])),
+        choices=(code,) if names else (),
+        cells={row.cell_id: _cell(row) for row, _ in shown},
+    )
+
+
+def _about(rows: Sequence[AuditedRow]) -> str:
+    return " · ".join(dict.fromkeys(row.machine.split(" · ")[0] for row in rows))
+
+
+def _cell(row: AuditedRow) -> Any:
+    kind = row.row.asked()
+    return kind(**{name: getattr(row.row, name) for name in kind.names()})
+
+
+def _group(rows: Sequence[AuditedRow]) -> dict[tuple[Severity, str], list[tuple[AuditedRow, Finding]]]:
+    """Returns the findings by severity and code, the most severe first, of those the most frequent."""
+    groups: dict[tuple[Severity, str], list[tuple[AuditedRow, Finding]]] = {}
+    for row in sorted(rows, key=lambda row: (row.table, row.title)):
+        for one in row.findings:
+            groups.setdefault((one.severity, one.code), []).append((row, one))
+    order = sorted(groups, key=lambda key: ([*SEVERITIES].index(key[0]), -len(groups[key]), key[1]))
+    return {key: groups[key] for key in order}
+
+
+def _draw_grades(rows: Sequence[AuditedRow]) -> View:
+    counts = Counter((row.table, row.grade or NO_GRADE) for row in rows)
+    return View(
+        name="grades",
+        title="Rows by grade",
+        about=_about(rows),
+        fields=(TABLE, GRADE, ROWS),
+        rows=tuple(
+            Row(
+                values=(table, grade, counts[table, grade]),
+                cells=tuple(row.cell_id for row in rows if (row.table, row.grade or NO_GRADE) == (table, grade)),
+            )
+            for table in dict.fromkeys(row.table for row in rows)
+            for grade in (*GRADES, NO_GRADE)
+            if counts[table, grade]
+        ),
+        draw=Draw(kind="bars", value="rows", down=("table",), series="grade"),
+        note=GRADE_WORDS,
+    )
+
+
+def _draw_rows(shown: Sequence[tuple[AuditedRow, Finding]], name: str) -> View:
+    return View(
+        name="found",
+        title=f"Rows with the finding {name}",
+        about=_about([row for row, _ in shown]),
+        fields=(PLACE, TABLE, CELL, SENTENCE, EVIDENCE),
+        rows=tuple(
+            Row(
+                values=(place, row.table, row.title, one.sentence, format_evidence(one)),
+                cells=(row.cell_id,),
+            )
+            for place, (row, one) in enumerate(shown, 1)
+        ),
+        draw=Draw(kind="table", value="sentence", down=("place", "table", "cell")),
+    )
+
+
+def _say(grades: View, findings: View) -> str:
+    counts = Counter[str]()
+    for row in grades.rows:
+        counts[row.values[1]] += row.values[2]
+    every = sum(counts[grade] for grade in GRADES)
+    text = f"**{counts['A'] + counts['B']}** of {format_count(every, 'row')} are graded A or B, {counts['C']} C (in "
+    text += f"doubt), **{counts['D']}** D"
+    if not findings.rows:
+        return f"{text}."
+    most = findings.rows[0]
+    return (
+        f"{text}. The most severe finding: {most.values[1]} ({most.values[0]}, {format_count(most.values[2], 'row')})."
+    )
+
+
+QUESTION = Question(
+    name="trust",
+    page="Trust",
+    words="Which rows can be trusted, and what would fix the others?",
+    needs=("audited",),
+    answer=answer,
+)

@@ -1,0 +1,151 @@
+"""How much does the time of a step vary within a process, and what explains it?"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
+from runner.answers.shared import CONTEXT, SIZE, STATUS, about, best, cells_of, ended, narrow, sizes_of
+from runner.formats import at_tokens, format_count, format_list, format_number
+from runner.results import StepResult
+from runner.results.rows import Rows, StepSpread
+from runner.schema import Model
+
+#: A standard deviation above this share of the mean is large.
+LARGE = 5.0
+#: The findings of the audit that explain a large one.
+EXPLAINING = frozenset(
+    {"busy_machine", "cold_step", "drifting", "machine_drift", "page_faults", "recompiled", "shared_gpu", "throttled"}
+)
+SHARE = Field(
+    name="std_share",
+    label="Standard deviation",
+    unit="% of the mean",
+    role="value",
+    doc="Of the measured steps of a process; over several processes, by their mean variance.",
+)
+MEAN, STD, N = (Field.of("timings", name, "note") for name in ("mean_ms", "std_ms", "n"))
+LEAST = Field(name="least_ms", label="Least", unit="ms", role="note", doc="The shortest measured step.")
+MOST = Field(name="most_ms", label="Most", unit="ms", role="note", doc="The longest measured step.")
+BETWEEN = Field(
+    name="between_share",
+    label="Between processes",
+    unit="% of the mean",
+    role="note",
+    doc="Standard deviation of ln(median) from one process to the next.",
+)
+WHY = Field(name="why", label="Explained by", role="note", doc="Findings of the audit that can explain the spread.")
+ROUND = Field.of("steps", "round", label="Process")
+STEP = Field.of("samples", "step")
+TIME = Field.of("samples", "duration_ms", "value")
+WARMUP = Field.of("samples", "is_warmup", "note")
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    steps = [one for one in rows.steps if one.status != "skipped"]
+    shown, choices = narrow(steps, asked, drawn=("size", "context"))
+    if not any(_share(one) is not None for one in shown):
+        return Answer(
+            question="variability",
+            choices=tuple(choices),
+            missing=(Missing(words="no step has a standard deviation", cells=tuple(one.cell for one in shown)),),
+        )
+    sizes, reasons = sizes_of(steps), _find_reasons(rows)
+    spreads = {one.cell_id: one for one in rows.spreads}
+    lines = []
+    for one in shown:
+        spread, time = spreads.get(one.cell_id), one.times.get("step")
+        between = time.step.std if time else None
+        notes = (
+            (time.mean_ms, time.std_ms, spread.least_ms if spread else None, spread.most_ms if spread else None)
+            if time
+            else (None,) * 4
+        )
+        why = ", ".join(sorted(reasons.get((one.machine, one.cell_key), ())))
+        rest = (None if between is None else 100 * between, why, time.n if time else None, ended(one))
+        values = (sizes[Model.of(one.cell)], one.cell.context or None, _share(one), *notes, *rest)
+        lines.append(Row(values=values, cells=(one.cell_id,)))
+    matrix = View(
+        name="variability",
+        title="Spread of a whole step within a process",
+        about=about(shown, more=["latency"]),
+        fields=(SIZE, CONTEXT, SHARE, MEAN, STD, LEAST, MOST, BETWEEN, WHY, N, STATUS),
+        rows=tuple(lines),
+        draw=Draw(kind="matrix", value="std_share", down=("size",), across="context", log="x"),
+        note="Standard deviation over mean of the measured steps; least and most over all processes of a cell.",
+    )
+    sampled = [one for one in shown if one.cell_id in spreads and spreads[one.cell_id].samples]
+    return Answer(
+        question="variability",
+        sentence=_say(matrix),
+        more=_explain(matrix),
+        views=(matrix, *(_draw_samples(one, spreads[one.cell_id], sizes[Model.of(one.cell)]) for one in sampled[:1])),
+        choices=tuple(choices),
+        cells=cells_of(shown),
+    )
+
+
+def _share(one: StepResult) -> float | None:
+    time = one.times.get("step")
+    return 100 * time.std_ms / time.mean_ms if time and time.std_ms is not None and time.mean_ms else None
+
+
+def _find_reasons(rows: Rows) -> Mapping[tuple[str, str | None], set[str]]:
+    """Returns the explaining findings of each cell of `steps`, over its rounds, by machine and cell key."""
+    reasons: dict[tuple[str, str | None], set[str]] = {}
+    for row in rows.audited:
+        if row.table == "steps":
+            codes = {one.code.replace("_", " ") for one in row.findings if one.code in EXPLAINING}
+            reasons.setdefault((row.machine, row.row.cell_key), set()).update(codes)
+    return reasons
+
+
+def _draw_samples(one: StepResult, spread: StepSpread, size: str) -> View:
+    return View(
+        name="variability-samples",
+        title=f"Every step of the cell that varies most: {size}{at_tokens(one.cell.context)}",
+        about=about([one], more=["latency"]),
+        fields=(ROUND, STEP, TIME, WARMUP),
+        rows=tuple(
+            Row(values=(sample.round, sample.step, sample.duration_ms, sample.is_warmup), cells=(one.cell_id,))
+            for sample in spread.samples
+        ),
+        draw=Draw(kind="strip", value="duration_ms", across="step", series="round", hollow="is_warmup"),
+        note="Hollow: warm-up, which no summary includes.",
+    )
+
+
+def _say(view: View) -> str:
+    known = [row for row in view.rows if view.get(row, "std_share") is not None]
+    small = [row for row in known if view.get(row, "std_share") <= LARGE]
+    worst = best(view)
+    assert worst is not None
+    return (
+        f"Within a process the standard deviation of a step is at most {LARGE:.0f}% of its mean in **{len(small)} of "
+        f"{len(known)}** cells; **{worst.values[0]}**{at_tokens(worst.values[1] or 0)} has the most, "
+        f"**{format_number(view.get(worst, 'std_share'))}%**."
+    )
+
+
+def _explain(view: View) -> str:
+    large = [row for row in view.rows if (view.get(row, "std_share") or 0.0) > LARGE]
+    if not large:
+        return ""
+    codes = Counter(code for row in large for code in view.get(row, "why").split(", ") if code)
+    explained = sum(bool(view.get(row, "why")) for row in large)
+    if not explained:
+        return f"The audit explains none of the {format_count(len(large), 'larger one')}."
+    named = format_list([f"{code} ({count})" for code, count in codes.most_common()])
+    worst = best(view)
+    why = view.get(worst, "why") if worst else ""
+    most = f" That of the most: {why}." if why else ""
+    return f"The audit can explain {explained} of the {format_count(len(large), 'larger one')}: {named}.{most}"
+
+
+QUESTION = Question(
+    name="variability",
+    page="Trust",
+    words="How much does the time of a step vary within a process, and what explains it?",
+    needs=("steps", "spreads", "audited"),
+    answer=answer,
+    course=("B2",),
+)

@@ -1,0 +1,155 @@
+"""What happens with 0, 1, 2 and 5 warm-up steps, and why?"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean, median, stdev
+
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
+from runner.answers.shared import about, best, cells_of, narrow, sizes_of
+from runner.formats import format_count, format_number
+from runner.results import EarlyStep
+from runner.results.rows import Rows
+from runner.schema import Model, StepCell
+
+COUNTS = (0, 1, 2, 5)
+AFTER = Field.of("steps", "warmup_steps", label="Warm-up steps")
+STEP = Field(name="step", label="Step", doc="Since the start of the process; the first is 1.")
+TIME = Field.of("samples", "duration_ms", "value", label="Time of a whole step")
+IS_WARMUP = Field.of("samples", "is_warmup", "note")
+FIRST = Field(
+    name="first_ratio",
+    label="First measured step over the rest",
+    unit="×",
+    role="value",
+    doc="The first measured step over the median of the measured steps after it, in one process.",
+)
+N = Field(name="n", label="Measured steps", role="note")
+MEAN, STD = Field.of("timings", "mean_ms", "note"), Field.of("timings", "std_ms", "note")
+MEDIAN = Field.of("timings", "median_ms", "note")
+FIRST_MS = Field(name="first_ms", label="First measured", unit="ms", role="note")
+REST = Field(name="rest_ms", label="Median of the rest", unit="ms", role="note")
+MEAN_CHANGE = Field(name="mean_change", label="It moves the mean by", unit="% of the rest", role="note")
+MEDIAN_CHANGE = Field(name="median_change", label="It moves the median by", unit="% of the rest", role="note")
+#: A first step that takes at least so many times the median of the others, and more than any of them, is cold.
+COLD = 1.5
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    shown, choices = narrow(rows.early, asked, drawn=())
+    families: dict[StepCell, list[EarlyStep]] = {}
+    for one in shown:  # cells that also differ in how long they are measured
+        families.setdefault(replace(one.cell, warmup_steps=0), []).append(one)
+    if not families:
+        cells = tuple(replace(PLAIN, warmup_steps=count) for count in COUNTS)
+        missing = Missing(words="no cell was measured after several of 0, 1, 2 and 5 warm-up steps", cells=cells)
+        return Answer(question="warmup", missing=(missing,))
+    family = max(families.values(), key=len)
+    family = sorted(family, key=lambda one: (one.cell.warmup_steps, one.step))
+    usual = replace(family[0], cell=replace(family[0].cell, warmup_steps=PLAIN.warmup_steps))
+    size, words = sizes_of(rows.early)[Model.of(family[0].cell)], about([usual], more=["latency"])
+    every = View(
+        name="warmup-steps",
+        title="Every step since the start of the process",
+        about=words,
+        fields=(STEP, AFTER, TIME, IS_WARMUP),
+        rows=tuple(
+            Row(values=(one.step + 1, one.cell.warmup_steps, one.step_ms, one.is_warmup), cells=(one.cell_id,))
+            for one in family
+        ),
+        draw=Draw(kind="strip", value="duration_ms", across="step", series="warmup_steps", hollow="is_warmup"),
+        note="One process for each number of warm-up steps. Hollow: warm-up, which no summary includes.",
+    )
+    summary = _summarize(family, words)
+    return Answer(
+        question="warmup",
+        sentence=_say(summary, size),
+        more=_explain(summary),
+        views=(summary, every),
+        choices=tuple(choices),
+        cells=cells_of(family),
+    )
+
+
+def _summarize(family: Sequence[EarlyStep], words: str) -> View:
+    groups: dict[int, list[EarlyStep]] = {}
+    for one in family:
+        if not one.is_warmup:
+            groups.setdefault(one.cell.warmup_steps, []).append(one)
+    lines = []
+    for count, steps in groups.items():
+        times = [one.step_ms for one in steps]
+        if len(times) < 3:
+            continue
+        rest = times[1:]
+        middle, mean = median(rest), fmean(rest)
+        changes = 100 * (fmean(times) / mean - 1), 100 * (median(times) / middle - 1)
+        values = (count, times[0] / middle, times[0], fmean(times), stdev(times), median(times), *changes, middle)
+        lines.append(Row(values=(*values, len(times)), cells=(steps[0].cell_id,)))
+    return View(
+        name="warmup",
+        title="First measured step after each number of warm-up steps",
+        about=words,
+        fields=(AFTER, FIRST, FIRST_MS, MEAN, STD, MEDIAN, MEAN_CHANGE, MEDIAN_CHANGE, REST, N),
+        rows=tuple(lines),
+        draw=Draw(kind="dots", value="first_ratio", down=("warmup_steps",), log="x"),
+        note="One process a line, and processes differ by themselves; the standard deviation is that of its steps.",
+    )
+
+
+def _say(view: View, size: str) -> str:
+    if not view.rows:
+        return "No process has three measured steps."
+    row = min(view.rows, key=lambda row: view.get(row, "warmup_steps"))
+    count = view.get(row, "warmup_steps")
+    begins = f"After {format_count(count, 'warm-up step')}" if count else "Without warm-up"
+    ratio, mean, middle = (view.get(row, name) for name in ("first_ratio", "mean_change", "median_change"))
+    return (
+        f"{begins} the first measured step of **{size}** takes **{format_number(ratio)}×** the median of those after "
+        f"it (latency); it moves the mean by **{_signed(mean)}**, the median by {_signed(middle)}."
+    )
+
+
+def _signed(percent: float) -> str:
+    return f"{'−' if percent < 0 else '+'}{abs(percent):.0f}%"
+
+
+def _explain(view: View) -> str:
+    """Says why the first step is slow, if it is, and how many warm-up steps are enough."""
+    worst = best(view)
+    if worst is None:
+        return ""
+    if view.get(worst, "first_ratio") < COLD:
+        return "No first step is far from the steps after it: these processes found most things ready."
+    mean, std, rest, n = (view.get(worst, name) for name in ("mean_ms", "std_ms", "rest_ms", "n"))
+    warm = [view.get(row, "warmup_steps") for row in view.rows if view.get(row, "first_ratio") < COLD]
+    enough = f" After {format_count(min(warm), 'warm-up step')} it is no longer slow." if warm else ""
+    return (
+        "The first step of a process pays for what later ones find ready: memory from the allocator, loaded kernels, "
+        "the optimizer's state. One cold step of n moves the mean by about std/√n: mean − std/√n is "
+        f"{format_number(mean - std / math.sqrt(n))} ms, the median of the rest {format_number(rest)} ms.{enough}"
+    )
+
+
+#: The smallest plain training step of the handout, ten steps long.
+PLAIN = StepCell(
+    d_model=768,
+    d_ff=3072,
+    layers=12,
+    heads=12,
+    vocabulary=10_000,
+    batch=4,
+    context=512,
+    mode="train",
+    precision="fp32",
+    min_steps=10,
+    max_steps=10,
+)
+QUESTION = Question(
+    name="warmup",
+    page="Step time",
+    words="What happens with 0, 1, 2 and 5 warm-up steps, and why?",
+    needs=("early",),
+    answer=answer,
+    course=("B3",),
+)

@@ -1,0 +1,150 @@
+"""Warm-up, spread, noise, kernels and trust: against rows made by hand, and against SQL on the shipped rows."""
+
+from dataclasses import replace
+from statistics import fmean, median
+from uuid import UUID
+
+import pytest
+
+from runner.answers import ask
+from runner.answers.warmup import PLAIN
+from runner.results import EarlyStep, Noise
+from runner.results.rows import MachineNoise, Rows
+from tests.runner.answers.shipped import query, shipped
+
+
+@pytest.mark.parametrize(
+    "name", ["warmup", "variability", "noise", "kernels", "kernel_classes", "inside_attention", "trust", "runs"]
+)
+def test_without_rows_the_answer_says_what_is_missing(name: str) -> None:
+    answer = ask(name, Rows())
+    assert answer.missing
+    assert not answer.views
+
+
+def early(warmup: int, *times: float) -> list[EarlyStep]:
+    cell = replace(PLAIN, warmup_steps=warmup)
+    return [
+        EarlyStep(cell_id=UUID(int=warmup), machine="GPU", cell=cell, step=step, is_warmup=step < warmup, step_ms=ms)
+        for step, ms in enumerate(times)
+    ]
+
+
+def test_a_cold_first_step_moves_the_mean_and_not_the_median() -> None:
+    answer = ask("warmup", Rows(early=(*early(0, 100, 10, 10, 10), *early(1, 100, 11, 10, 10, 10))))
+    cold, warm = answer.views[0].rows
+    view = answer.views[0]
+    assert view.get(cold, "first_ratio") == 10
+    assert view.get(cold, "mean_ms") == 32.5
+    assert view.get(cold, "mean_change") == pytest.approx(225)
+    assert view.get(cold, "median_change") == 0
+    assert view.get(warm, "first_ratio") == pytest.approx(1.1)
+    assert "moves the mean by **+225%**" in answer.sentence
+    assert "After 1 warm-up step it is no longer slow" in answer.more
+    # std/√n of one cold step of four is 45/2: mean − 22.5 is the time of the others
+    assert "mean − std/√n is 10.0 ms, the median of the rest 10.0 ms" in answer.more
+
+
+def test_warmup_on_the_shipped_rows_is_what_the_samples_say() -> None:
+    view = ask("warmup", shipped("early"), {"context": "512"}).views[0]
+    row = view.rows[0]
+    times = [
+        ms
+        for (ms,) in query(f"""SELECT duration_ms FROM samples
+        WHERE cell_id = '{row.cells[0]}' AND phase = 'step' AND NOT is_warmup ORDER BY step""")
+    ]
+    assert view.get(row, "mean_ms") == pytest.approx(fmean(times))
+    assert view.get(row, "first_ratio") == pytest.approx(times[0] / median(times[1:]))
+
+
+def test_spread_is_the_stored_standard_deviation_over_the_mean() -> None:
+    answer = ask("variability", shipped("steps", "spreads", "audited"))
+    matrix, samples = answer.views
+    for row in matrix.rows:
+        if matrix.get(row, "std_share") is None:
+            continue
+        ((share, least, most),) = query(f"""
+            WITH rounds AS (SELECT cell_id FROM steps SEMI JOIN
+                (SELECT run_id, cell_key FROM steps WHERE cell_id = '{row.cells[0]}') USING (run_id, cell_key)
+                WHERE status = 'ok')
+            SELECT sqrt(avg(std_ms ** 2)) / avg(mean_ms) * 100,
+                (SELECT min(duration_ms) FROM samples SEMI JOIN rounds USING (cell_id)
+                    WHERE phase = 'step' AND NOT is_warmup),
+                (SELECT max(duration_ms) FROM samples SEMI JOIN rounds USING (cell_id)
+                    WHERE phase = 'step' AND NOT is_warmup)
+            FROM timings SEMI JOIN rounds USING (cell_id) WHERE phase = 'step'""")
+        assert matrix.get(row, "std_share") == pytest.approx(share)
+        assert (matrix.get(row, "least_ms"), matrix.get(row, "most_ms")) == (least, most)
+    worst = max(matrix.rows, key=lambda row: matrix.get(row, "std_share") or 0)
+    assert {row.cells for row in samples.rows} == {worst.cells}, "the samples are those of the cell that varies most"
+
+
+def test_noise_says_what_one_pair_of_processes_resolves() -> None:
+    known = MachineNoise(
+        table="steps", machine="GPU", bound="device", clock="step", noise=Noise(std=0.01, dof=1e9, cells=9)
+    )
+    view = ask("noise", Rows(noise=(known,))).views[0]
+    # two-sided 99% of the normal distribution, and √2 for the difference of two
+    assert view.get(view.rows[0], "one_percent") == pytest.approx(
+        100 * (2.718281828 ** (2.5758 * 0.01 * 2**0.5) - 1), rel=1e-3
+    )
+
+
+def test_kernels_of_the_forward_pass_add_up() -> None:
+    answer = ask("kernels", shipped("traced", "steps"), {"size": "small", "context": "512", "mode": "train"})
+    views = {view.name: view for view in answer.views}
+    clock, leading = views["kernels-clock"], views["kernels-leading"]
+    (row,) = [row for row in clock.rows if row.values[:2] == ("small", 512)]
+    ((stored,),) = query(f"SELECT sum(device_ms) FROM kernels WHERE cell_id = '{row.cells[0]}' AND phase = 'forward'")
+    assert clock.get(row, "kernel_ms") == pytest.approx(stored)
+    assert clock.get(row, "ratio") == pytest.approx(stored / clock.get(row, "clock_ms"))
+    ((name, calls, share),) = query(f"""
+        SELECT kernel, sum(calls), sum(device_ms) / any_value(whole) FROM
+            (SELECT *, sum(device_ms) OVER () AS whole FROM kernels
+             WHERE cell_id = '{row.cells[0]}' AND phase IN ('forward', 'loss', 'backward'))
+        GROUP BY kernel ORDER BY sum(device_ms) DESC LIMIT 1""")
+    (both,) = [one for one in leading.rows if one.values[:2] == ("small", "with backward")]
+    assert (leading.get(both, "whole_name"), leading.get(both, "calls")) == (name, calls)
+    assert leading.get(both, "share") == pytest.approx(share)
+
+
+def test_matrix_products_lose_share_from_inference_to_training() -> None:
+    answer = ask("kernel_classes", shipped("traced"), {"size": "xl@2026", "context": "512", "precision": "fp32"})
+    view = answer.views[1]
+    shares = {row.values[1]: view.get(row, "matmul_share") for row in view.rows if row.values[0] == "xl@2026"}
+    (row,) = [row for row in view.rows if row.values[:2] == ("xl@2026", "train")]
+    ((stored,),) = query(f"""SELECT sum(device_ms) FILTER (kernel_class = 'matmul') / sum(device_ms)
+        FROM kernels WHERE cell_id = '{row.cells[0]}'""")
+    assert shares["train"] == pytest.approx(stored)
+    assert shares["train"] < shares["inference"]
+    assert "matrix products fall from **92%** to **87%** of GPU time at **xl@2026**" in answer.sentence
+
+
+def test_softmax_needs_few_flops_and_much_time() -> None:
+    answer = ask("inside_attention", shipped("traced"), {"size": "small", "context": "512", "mode": "train"})
+    view = answer.views[0]
+    (row,) = [row for row in view.rows if row.values[:2] == ("small", 512)]
+    ((softmax, products),) = query(f"""SELECT sum(device_ms) FILTER (scope = 'attention softmax'),
+            sum(device_ms) FILTER (scope IN ('attention scores', 'attention product'))
+        FROM kernels WHERE cell_id = '{row.cells[0]}' AND phase = 'forward'""")
+    assert view.get(row, "time_ratio") == pytest.approx(softmax / products)
+    # 5 operations a weight, against 2 · 2 · d_head of the two products (d_head 64) and the scaling of the score
+    assert view.get(row, "flop_ratio") == pytest.approx(5 / (4 * 64 + 1))
+
+
+def test_grades_count_every_row_once() -> None:
+    answer = ask("trust", shipped("audited"))
+    grades = answer.views[0]
+    assert sum(grades.column("rows")) == len(shipped("audited").audited)
+    assert len({cell for row in grades.rows for cell in row.cells}) == len(shipped("audited").audited)
+    code = answer.choices[0].options[-1]
+    found = ask("trust", shipped("audited"), {"finding": code}).views[2]
+    groups = {f"{row.values[1]} ({row.values[0]})": row.values[2] for row in answer.views[1].rows}
+    assert len(found.rows) == groups[code]
+
+
+def test_runs_count_their_cells() -> None:
+    view = ask("runs", shipped("runs")).views[0]
+    ((runs,),) = query("SELECT count(*) FROM runs")
+    assert len(view.rows) == runs
+    assert sum(view.column("ok")) == sum(run.ok for run in shipped("runs").runs)
