@@ -14,7 +14,8 @@ from tests.runner.answers.shipped import query, shipped
 
 
 @pytest.mark.parametrize(
-    "name", ["warmup", "variability", "noise", "kernels", "kernel_classes", "inside_attention", "trust", "runs"]
+    "name",
+    ["warmup", "variability", "noise", "kernels", "kernel_classes", "inside_attention", "roofline", "trust", "runs"],
 )
 def test_without_rows_the_answer_says_what_is_missing(name: str) -> None:
     answer = ask(name, Rows())
@@ -130,6 +131,26 @@ def test_softmax_needs_few_flops_and_much_time() -> None:
     assert view.get(row, "time_ratio") == pytest.approx(softmax / products)
     # 5 operations a weight, against 2 · 2 · d_head of the two products (d_head 64) and the scaling of the score
     assert view.get(row, "flop_ratio") == pytest.approx(5 / (4 * 64 + 1))
+
+
+def test_the_share_of_the_roof_is_the_rate_over_what_peak_and_memory_allow() -> None:
+    answer = ask("roofline", shipped("steps", "traced", "ceilings", "runs"), {"clock": "latency"})
+    views = {view.name: view for view in answer.views}
+    view, bounds = views["roofline"], views["bounds"]
+    (row,) = [row for row in view.rows if row.values[:2] == ("xl@2026", 1024)]
+    (step,) = [one for one in shipped("steps").steps if (one.cell_id,) == row.cells]
+    # twice the parameters that multiply, three passes, and the square of attention: 12 · layers · tokens · S · d_model
+    tokens, weights = 4 * 1024, 32 * (4 * 2560**2 + 3 * 2560 * 10240) + 10_000 * 2560
+    flops = 6 * weights * tokens + 12 * 32 * tokens * 1024 * 2560
+    rate = flops / (step.times["step"].median_ms / 1e3)
+    assert view.get(row, "tflops") == pytest.approx(rate / 1e12)
+    ((run,),) = query("SELECT max(run_id) FROM ceilings")
+    ((peak,),) = query(f"SELECT max(flops_per_s) FROM ceilings WHERE precision = 'fp32' AND run_id = '{run}'")
+    assert view.get(row, "roof_share") == pytest.approx(rate / peak), "far above the ridge the peak is the roof"
+    assert view.get(row, "mfu") == pytest.approx(view.get(row, "roof_share"))
+    for place in {row.values[:2] for row in bounds.rows}:
+        mine = [bounds.get(row, "share") for row in bounds.rows if row.values[:2] == place]
+        assert sum(mine) == pytest.approx(1)
 
 
 def test_grades_count_every_row_once() -> None:

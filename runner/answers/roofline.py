@@ -1,0 +1,291 @@
+"""How close does each step come to the limits of its machine, and what limits it?
+
+The roof is the highest rate that the machine reached for products of the step's precision and for copies of memory
+(`runner.analysis.roofline`); the datasheet's stands in where the machine was not measured.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from runner.analysis.costs import hardware
+from runner.analysis.costs.activations import Device
+from runner.analysis.costs.steps import step_flops
+from runner.analysis.roofline import (
+    Roof,
+    changes,
+    intensity,
+    least_ms,
+    measured_roof,
+    promised_roof,
+    shares,
+    utilization,
+)
+from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Missing, Power, Question, Row, View
+from runner.answers.shared import (
+    CLOCKS,
+    CONTEXT,
+    SIZE,
+    STATUS,
+    about,
+    best,
+    cells_of,
+    clock_choice,
+    ended,
+    narrow,
+    sizes_of,
+)
+from runner.formats import at_tokens, format_list, format_quantity, format_share
+from runner.results import StepResult
+from runner.results.rows import Rows, Traced
+from runner.schema import TABLES, CeilingRow, Model
+from runner.schema.axes import MODEL
+
+SHARE = Field(
+    name="roof_share",
+    label="Share of the roof",
+    unit="%",
+    role="value",
+    doc="Rate of the step over what the roof allows at its FLOP per byte, which counts the fewest bytes.",
+)
+RATE = Field(name="tflops", label="Rate", unit="TFLOP/s", role="note", doc="Matrix products of a step over its time.")
+INTENSITY = Field(name="intensity", label="Operations per byte", unit="FLOP/B", role="note")
+ROOF = Field(name="roof_tflops", label="Roof there", unit="TFLOP/s", role="note")
+LEAST = Field(name="least_ms", label="Least step", unit="ms", role="note", doc="Each phase at its limit.")
+MS = Field(name="ms", label="Step", unit="ms", role="note")
+MFU = Field(name="mfu", label="MFU", unit="%", role="note", doc="Of the roof's rate of products.")
+CAUSAL = Field(name="causal_mfu", label="Causal MFU", unit="%", role="note", doc="Half of attention's square counted.")
+HFU = Field(name="hfu", label="HFU", unit="%", role="note", doc="With what checkpointing computes again.")
+LIMIT = Field(name="limit", label="Limit")
+TIME_SHARE = Field(name="share", label="Share of the time", unit="%", role="value")
+CEILING = Field(name="ceiling", label="Ceiling")
+MOMENT = Field(name="moment", label="When")
+CEILING_RATE = Field(name="rate", label="Rate", role="value")
+SPREAD = Field(name="interval_percent", label="Half of its interval", unit="% of the rate", role="note")
+OF_SHEET = Field(name="of_datasheet", label="Of the datasheet", unit="%", role="note")
+_LIMITS = {
+    "compute": "compute-bound",
+    "memory": "memory-bound",
+    "launch": "waits for the host",
+    "unknown": "not known",
+}
+_MOMENTS = {"start": "sweep's start", "end": "sweep's end"}
+#: The unit in which ceilings are written: products in TFLOP/s, copies in GB/s.
+_TERA, _GIGA = 1e12, 1e9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """A device with the ceilings of one run, none where they were not measured."""
+
+    device: Device
+    name: str
+    rows: tuple[CeilingRow, ...]
+
+    def roof(self, precision: str) -> Roof | None:
+        """Returns the measured roof, else the datasheet's."""
+        return measured_roof(self.rows, precision) or promised_roof(self.name, precision)
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    steps = [one for one in rows.steps if one.status != "skipped" and one.cell.model_key is None and one.cell.context]
+    shown, choices = narrow(steps, asked, drawn=("size", "context"))
+    if not any("step" in one.times for one in shown):
+        return Answer(question="roofline", missing=(Missing(words="no step was measured"),))
+    clock = clock_choice(asked, shown, default="throughput")
+    limits, sizes = _find_limits(rows, shown[0].machine), sizes_of(steps)
+    words = about(shown, more=[clock.chosen])
+    roof = limits.roof(shown[0].cell.precision)
+    matrix = _draw_shares(shown, limits, sizes, words, CLOCKS[clock.chosen])
+    traced = _same_settings(rows.traced, shown)
+    views = [matrix, *([_draw_roof(matrix, roof, words)] if roof else [])]
+    bounds = _draw_bounds(traced, roof, sizes) if traced else None
+    missing = []
+    if not limits.rows:
+        missing.append(Missing(words="the limits of this machine, which a sweep measures at its start and its end"))
+    return Answer(
+        question="roofline",
+        sentence=_say(matrix, roof, shown[0].cell.precision),
+        more=" ".join(part for part in (_say_bounds(bounds) if bounds else "", _say_moved(limits)) if part),
+        views=(*views, *([bounds] if bounds else []), _draw_ceilings(limits)),
+        choices=(*choices, clock),
+        cells=cells_of(shown, [one.trace for one in traced]),
+        missing=tuple(missing),
+    )
+
+
+def _find_limits(rows: Rows, machine: str) -> Limits:
+    """Returns the limits of a machine, with the ceilings of its latest run that measured them."""
+    runs = {run.run_id: run for run in rows.runs if run.machine == machine}
+    known = next(iter(runs.values()), None)
+    own = [row for row in rows.ceilings if row.run_id in runs]
+    latest = tuple(row for row in own if row.run_id == own[0].run_id)
+    device: Device = next((name for name in get_args(Device) if known and known.device == name), "cuda")
+    return Limits(device=device, name=(known.device_name or "") if known else "", rows=latest)
+
+
+def _same_settings(traced: Sequence[Traced], shown: Sequence[StepResult]) -> list[Traced]:
+    """Returns the profiled steps of the machine and the settings that are shown, of any size and context."""
+    names = [name for name in TABLES["profiles"].question if name not in (*MODEL, "context")]
+    settings = [(one.machine, *(getattr(one.cell, name) for name in names)) for one in shown[:1]]
+    return [
+        one
+        for one in traced
+        if one.trace.cell
+        and one.trace.cell.model_key is None
+        and one.trace.status == "ok"
+        and (one.trace.machine, *(getattr(one.trace.cell, name) for name in names)) in settings
+    ]
+
+
+def _draw_shares(shown: Sequence[StepResult], limits: Limits, sizes: Mapping[Any, str], words: str, clock: Any) -> View:
+    lines = []
+    for one in shown:
+        cell = one.cell
+        key = (sizes[Model.of(cell)], cell.context)
+        time = one.times["step"].by(clock) if "step" in one.times else None
+        roof = limits.roof(cell.precision)
+        if time is None or roof is None:
+            status = ended(one) or ("not timed by this clock" if time is None else "the machine's peak is not known")
+            lines.append(Row(values=(*key, *(None,) * 9, status), cells=(one.cell_id,)))
+            continue
+        rate, per_byte = step_flops(cell) / time.ms * 1e3, intensity(cell, device=limits.device)
+        allowed = roof.attainable(per_byte)
+        used = utilization(cell, step_ms=time.ms, peak_flops_per_s=roof.flops_per_s)
+        values = (
+            rate / allowed,
+            rate / _TERA,
+            per_byte,
+            allowed / _TERA,
+            time.ms,
+            least_ms(cell, roof, device=limits.device),
+        )
+        lines.append(Row(values=(*key, *values, used.mfu, used.causal_mfu, used.hfu, ""), cells=(one.cell_id,)))
+    return View(
+        name="roofline",
+        title="Share of the roof",
+        about=words,
+        fields=(SIZE, CONTEXT, SHARE, RATE, INTENSITY, ROOF, MS, LEAST, MFU, CAUSAL, HFU, STATUS),
+        rows=tuple(lines),
+        draw=Draw(kind="matrix", value="roof_share", down=("size",), across="context", log="x"),
+        note="Rate of the matrix products over what memory bandwidth and peak allow at the step's operations per byte.",
+    )
+
+
+def _draw_roof(matrix: View, roof: Roof, words: str) -> View:
+    """Draws every step under the roof: rate over operations per byte."""
+    known = [row for row in matrix.rows if matrix.get(row, "roof_share") is not None]
+    names = ("size", "context", "intensity", "tflops", "roof_share")
+    start = min((matrix.get(row, "intensity") for row in known), default=roof.ridge / 10)
+    slope = Power(exponent=1.0, factor=roof.bytes_per_s / _TERA, start=min(start, roof.ridge), end=roof.ridge, points=2)
+    rate = Field(name="tflops", label="Rate", unit="TFLOP/s", role="value", doc=RATE.doc)
+    across = Field(name="intensity", label="Operations per byte", unit="FLOP/B", doc=INTENSITY.doc)
+    context = Field(name="context", label=CONTEXT.label, unit=CONTEXT.unit, role="note", doc=CONTEXT.doc)
+    share = Field(name="roof_share", label=SHARE.label, unit=SHARE.unit, role="note", doc=SHARE.doc)
+    return View(
+        name="roof",
+        title="Steps under the roof",
+        about=words,
+        fields=(SIZE, context, across, rate, share),
+        rows=tuple(Row(values=tuple(matrix.get(row, name) for name in names), cells=row.cells) for row in known),
+        draw=Draw(
+            kind="lines",
+            value="tflops",
+            across="intensity",
+            series="size",
+            log="xy",
+            guides=(
+                Guide(words="peak of matrix products", at=roof.flops_per_s / _TERA, is_limit=True),
+                Guide(words=f"memory: {format_quantity(roof.bytes_per_s, 'B/s')}", power=slope),
+            ),
+        ),
+        note="A step's bytes are the fewest that it has to move, so its real place is further left.",
+    )
+
+
+def _draw_bounds(traced: Sequence[Traced], roof: Roof | None, sizes: Mapping[Any, str]) -> View:
+    lines = []
+    for one in traced:
+        assert one.trace.cell
+        size = sizes.get(Model.of(one.trace.cell)) or sizes_of([one.trace])[Model.of(one.trace.cell)]
+        split = shares(one.trace, one.kernels, ridge=roof.ridge if roof else None)
+        values = [(size, one.trace.cell.context, words, split.get(name)) for name, words in _LIMITS.items()]  # type: ignore[call-overload]
+        lines += [Row(values=each, cells=(one.trace.cell_id,)) for each in values if each[-1]]
+    return View(
+        name="bounds",
+        title="What limits the time of a step",
+        about=about([one.trace for one in traced], more=["GPU time, and its gaps"]),
+        fields=(SIZE, CONTEXT, LIMIT, TIME_SHARE),
+        rows=tuple(lines),
+        draw=Draw(kind="bars", value="share", down=("size", "context"), series="limit"),
+        note="A kernel is compute-bound where its operations per byte reach the ridge of the roof, memory-bound below; "
+        "where they are not known, kernels of few operations a number count as memory-bound, others as not known.",
+    )
+
+
+def _draw_ceilings(limits: Limits) -> View:
+    lines = []
+    for row in limits.rows:
+        rate = row.flops_per_s or row.bytes_per_s or 0.0
+        sheet = (
+            hardware.peak_flops(limits.name, row.precision) if row.precision else hardware.peak_bandwidth(limits.name)
+        )
+        half = None if row.interval_share is None else 100 * row.interval_share / 2
+        name = f"{row.name} ({'TFLOP/s' if row.precision else 'GB/s'})"
+        values = (name, _MOMENTS[row.moment], rate / (_TERA if row.precision else _GIGA), half)
+        lines.append(Row(values=(*values, rate / sheet if sheet else None)))
+    known = hardware.datasheet(limits.name)
+    return View(
+        name="ceilings",
+        title="Limits of the machine, as measured",
+        about=limits.name or "no device",
+        fields=(CEILING, MOMENT, CEILING_RATE, SPREAD, OF_SHEET),
+        rows=tuple(lines),
+        draw=Draw(kind="table", value="rate", down=("ceiling", "moment")),
+        note="The fastest product of two square matrices, and a copy within the device's memory, read and written. "
+        + (f"Datasheet: {known.source}; dense rates." if known else "No datasheet of this device is known."),
+    )
+
+
+def _say(view: View, roof: Roof | None, precision: str) -> str:
+    top, least = best(view), best(view, largest=False)
+    if top is None or least is None or roof is None:
+        return f"The peak rate of this machine in {precision} is not known."
+    name = f"**{top.values[0]}**{at_tokens(top.values[1])}"
+    text = f"{name} reaches **{format_share(view.get(top, 'roof_share'))}** of the roof, "
+    text += f"{format_quantity(view.get(top, 'tflops') * _TERA, 'FLOP/s')}"
+    if least is top:
+        return f"{text}."
+    share = format_share(view.get(least, "roof_share"))
+    return f"{text}, the most here; **{least.values[0]}**{at_tokens(least.values[1])} **{share}**, the least."
+
+
+def _say_bounds(view: View) -> str:
+    """Says what limits the smallest and the largest step most."""
+    by_step: dict[tuple[Any, ...], list[Row]] = {}
+    for row in view.rows:
+        by_step.setdefault(row.values[:2], []).append(row)
+    parts = []
+    for key in dict.fromkeys([next(iter(by_step)), next(reversed(by_step))]):
+        row = max(by_step[key], key=lambda row: view.get(row, "share"))
+        limit = row.values[2] if row.values[2].startswith("waits") else f"is {row.values[2]}"
+        parts.append(f"{key[0]}{at_tokens(key[1])} {limit} for {format_share(view.get(row, 'share'))} of its time")
+    return f"{'; '.join(parts)}."
+
+
+def _say_moved(limits: Limits) -> str:
+    """Says which ceilings changed between the start and the end of the sweep that measured them."""
+    moved = changes(limits.rows)
+    if not moved:
+        return ""
+    named = format_list([f"{one.name} by {one.share:+.0%}".replace("-", "−") for one in moved])
+    return f"The machine changed its speed during the sweep: {named}."
+
+
+QUESTION = Question(
+    name="roofline",
+    page="Roofline",
+    words="How close does each step come to the limits of its machine, and what limits it?",
+    needs=("steps", "traced", "ceilings", "runs"),
+    answer=answer,
+)
