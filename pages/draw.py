@@ -1,78 +1,102 @@
-"""Draws any answer: its headline, its choices in one row, and each view as chart or table with its files and
-commands."""
+"""Draws any answer: its headline, its choices in one row, and each view as chart or table with its files."""
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
+from pages.address import keep, report_missing
+from pages.api.files import harmless
+from pages.frame import Frame
+from pages.markdown import literal, restrict
+from pages.panel import open_row
 from pages.plot import Spec, figure
-from pages.ui.markdown import restrict
 from pages.width import is_narrow
-from runner.answers.answer import Answer, Asked, Choice, Row, View
+from runner.answers import QUESTIONS
+from runner.answers.answer import Answer, Choice, View
 from runner.plan.commands import sweep_commands
-from runner.render.grid import interval_of, scale_of
-from runner.schema.titles import title
+from runner.render import json as as_json
+from runner.render.grid import scale_of
 
 CONFIG = {"displayModeBar": False, "scrollZoom": False}
-OpenRow = Callable[[Answer, View, Row], None]
+#: Views that are drawn at once; the others when a reader opens them.
+AT_ONCE = 3
+_FOLDER = Path(__file__).parent
 
 
-def draw(ask: Callable[[Asked], Answer], *, open_row: OpenRow, words: str, in_columns: bool = False) -> None:
-    """Draws the answer; `open_row` is called with a clicked row. With `in_columns` the first view stands on the left
-    and the others on the right, where there is room."""
-    answer = ask(st.session_state.setdefault("asked", st.query_params.to_dict()))
-    st.markdown(restrict(answer.sentence or words))
-    _draw_choices([one for one in answer.choices if len(one.options) > 1])
-    for missing in answer.missing:
-        st.info(restrict(f"Missing: {missing.words}."), icon=":material/info:")
-    columns = (
-        st.columns(2, gap="xsmall") if in_columns and answer.views and not is_narrow() else [st.container(gap="xsmall")]
-    )
-    for place, view in enumerate(answer.views):
-        with columns[min(place, len(columns) - 1)]:
-            _draw_view(answer, view, open_row, is_small=len(columns) > 1)
+@st.fragment
+def draw_answer(frame: Frame, name: str, *, before: Sequence[Choice] = ()) -> list[Choice]:
+    """Draws the answer to a question, below the choices `before` it. Returns its own choices."""
+    answer = frame.ask(name)
+    st.markdown(restrict(answer.sentence or QUESTIONS[name].words))
+    draw_choices([*before, *answer.choices])
+    report_missing(answer.choices)
+    if QUESTIONS[name].of_two_columns and answer.views and not is_narrow():
+        left, right = st.columns(2, gap="xsmall")
+        with left:
+            _draw_view(frame, answer, answer.views[0], is_small=True)
+        with right:
+            _draw_rest(frame, answer, answer.views[1:], is_small=True)
+    else:
+        _draw_rest(frame, answer, answer.views, is_small=False)
     if answer.more:
         st.markdown(restrict(answer.more))
+    for missing in answer.missing:
+        st.info(restrict(f"Missing: {literal(missing.words)}."), icon=":material/info:")
+        for line in sweep_commands(missing.cells, fresh=False):
+            st.code(line, language="bash", wrap_lines=True)
+    return list(answer.choices)
+
+
+def _draw_rest(frame: Frame, answer: Answer, views: Sequence[View], *, is_small: bool) -> None:
+    for view in views[:AT_ONCE]:
+        _draw_view(frame, answer, view, is_small=is_small)
+    for view in views[AT_ONCE:]:
+        fold = st.expander(restrict(literal(view.title)), key=f"{view.name}-fold", on_change="rerun")
+        if fold.open:
+            with fold:
+                _draw_view(frame, answer, view, is_small=is_small)
 
 
 # ------------------------------------------------------------------------------------------------------------- choices
 
 
-def _draw_choices(choices: Sequence[Choice]) -> None:
-    """Draws one line of select boxes that say what is chosen; on a narrow screen one button that opens them."""
+def draw_choices(choices: Sequence[Choice]) -> None:
+    """Draws one line of select boxes that say what is chosen, of those that leave a choice; on a narrow screen one
+    button that opens them."""
+    choices = [one for one in choices if len(one.options) > 1]
     if not choices:
         return
     narrow = is_narrow()
     label = " · ".join(one.prefix + one.chosen for one in choices)
     with st.container(key="filters"):
-        area = st.popover(label, width="stretch") if narrow else st.container(horizontal=True, wrap=False, gap="xsmall")
+        area = (
+            st.popover(restrict(literal(label)), width="stretch")
+            if narrow
+            else st.container(horizontal=True, gap="xsmall")
+        )
     with area:
         for one in choices:
             _draw_choice(one, with_label=narrow)
 
 
 def _draw_choice(one: Choice, *, with_label: bool) -> None:
-    """What is chosen here is kept for every page and in the address; what a page does not have stays kept."""
     key = f"choice-{one.name}"
     if st.session_state.get(key) != one.chosen:
         st.session_state[key] = one.chosen
-
-    def keep() -> None:
-        st.session_state["asked"] |= {one.name: st.session_state[key]}
-        st.query_params.from_dict(st.session_state["asked"])
-
     words = {option: option if with_label else one.prefix + option for option in one.options}
     longest = max(len(words[option]) for option in one.options)
+    label = one.label
     st.selectbox(
-        one.label,
+        label,
         one.options,
         key=key,
         format_func=words.__getitem__,
-        on_change=keep,
-        filter_mode=None,
+        on_change=lambda: keep(one.name, st.session_state[key]),
+        filter_mode=None if len(one.options) < 12 else "fuzzy",
         label_visibility="visible" if with_label else "collapsed",
         width="stretch" if with_label else 54 + 8 * min(longest, 22),
     )
@@ -81,22 +105,23 @@ def _draw_choice(one: Choice, *, with_label: bool) -> None:
 # --------------------------------------------------------------------------------------------------------------- views
 
 
-def _draw_view(answer: Answer, view: View, open_row: OpenRow, *, is_small: bool) -> None:
+def _draw_view(frame: Frame, answer: Answer, view: View, *, is_small: bool) -> None:
     with st.container(border=True, key=f"card-{view.name}", gap="xxsmall"):
         with st.container(horizontal=True, wrap=False, vertical_alignment="center", horizontal_alignment="distribute"):
             unit = scale_of(view, view.draw.value).unit if view.draw.kind == "matrix" else ""
             st.subheader(
-                restrict(f"{view.title}{f' ({unit})' if unit else ''}"),
+                restrict(literal(f"{view.title}{f' ({unit})' if unit else ''}")),
                 anchor=view.name,
                 width="stretch",
-                help=view.note or None,
+                help=restrict(literal(view.note)) or None,
             )
             is_table = view.draw.kind == "table" or _draw_switch(view)
-        st.caption(restrict(view.about))
+            _draw_share(frame, answer, view, is_table=is_table)
+        st.caption(restrict(literal(view.about)))
         if is_table:
-            _draw_table(answer, view, open_row)
+            _draw_table(frame, answer, view)
         else:
-            _draw_chart(answer, view, open_row, is_small=is_small)
+            _draw_chart(frame, answer, view, is_small=is_small)
 
 
 def _draw_switch(view: View) -> bool:
@@ -114,7 +139,45 @@ def _draw_switch(view: View) -> bool:
     return bool(chosen == "Table")
 
 
-def _draw_chart(answer: Answer, view: View, open_row: OpenRow, *, is_small: bool) -> None:
+def _draw_share(frame: Frame, answer: Answer, view: View, *, is_table: bool) -> None:
+    """Draws the files of a view and the command that measures its rows again."""
+    box = st.popover(":material/download:", key=f"{view.name}-share", on_change="rerun", width="content", help="Files")
+    if not box.open:
+        return
+    name = f"stepscope-{view.name}-{frame.contents.edition}"
+    with box, st.container(horizontal=True, gap="xsmall"):
+        files = {
+            "CSV": (write_csv(view, source(frame, view)), "text/csv"),
+            "JSON": (write_json(answer, view), "application/json"),
+        }
+        for kind, (content, mime) in files.items():
+            file = f"{name}.{kind.lower()}"
+            label = kind
+            st.download_button(label, content, file_name=file, mime=mime, key=f"{view.name}-{kind}", on_click="ignore")
+        if not is_table:
+            html, css, js = ((_FOLDER / f"picture.{end}").read_text(encoding="utf-8") for end in ("html", "css", "js"))
+            picture = st.components.v2.component("stepscope_picture", html=html, css=css, js=js)
+            data = {"card": view.name, "title": view.title, "alt": view.about, "name": name}
+            picture(key=f"{view.name}-picture", data=data | {"source": source(frame, view)}, height="content")
+    with box:
+        cells = {cell for row in view.rows for cell in row.cells}
+        st.caption("Measure these rows again")
+        for line in sweep_commands(cell for cell_id, cell in answer.cells.items() if cell_id in cells):
+            st.code(line, language="bash", wrap_lines=True)
+
+
+def source(frame: Frame, view: View) -> str:
+    """Returns what an exported view says of its rows: machine, settings, torch, runs, commits and the file."""
+    runs = [run for run in frame.contents.runs if run.machine == frame.selection.machine]
+    versions = sorted({f"torch {run.torch.partition('+')[0]}" for run in runs if run.torch})
+    commits = sorted({run.git_commit[:8] for run in runs if run.git_commit})
+    shown = f"commit {commits[0]}" if len(commits) == 1 else f"{len(commits)} commits" if commits else ""
+    newest = max((run.started_at for run in runs if run.started_at), default=None)
+    parts = (view.about, *versions, shown, f"{newest:%Y-%m-%d}" if newest else "", f"edition {frame.contents.edition}")
+    return " · ".join(part for part in parts if part)
+
+
+def _draw_chart(frame: Frame, answer: Answer, view: View, *, is_small: bool) -> None:
     """A chart keeps its selection after the panel is closed, and another click on the mark would only take it back. So
     each opened panel gives the chart another key when it is closed, and with it a new start."""
     key = f"{view.name}-chart-{st.session_state.get(f'{view.name}-opened', 0)}"
@@ -129,15 +192,10 @@ def _draw_chart(answer: Answer, view: View, open_row: OpenRow, *, is_small: bool
     place = next((point["customdata"][0] for point in chart.selection.points if point.get("customdata")), None)
     if place is not None and st.session_state.get("_told") != (key, place):
         st.session_state["_told"] = (key, place)
-        open_row(answer, view, view.rows[place])
+        open_row(frame, answer, view, view.rows[place])
 
 
-def forget_selection(view_name: str) -> None:
-    """Called when the panel of a row of this view was closed."""
-    st.session_state[f"{view_name}-opened"] = st.session_state.get(f"{view_name}-opened", 0) + 1
-
-
-def _draw_table(answer: Answer, view: View, open_row: OpenRow) -> None:
+def _draw_table(frame: Frame, answer: Answer, view: View) -> None:
     config: dict[str, Any] = {}
     for item in view.fields:
         scale = scale_of(view, item.name)
@@ -160,62 +218,35 @@ def _draw_table(answer: Answer, view: View, open_row: OpenRow) -> None:
         key=key,
         on_select="rerun",
         selection_mode="single-row",
-        height=_height(rows),
-    )
-    st.download_button(
-        "CSV", lambda: write_csv(view), file_name=f"{view.name}.csv", key=f"{view.name}-csv", on_click="ignore"
+        height=min(38 + 35 * len(rows), 420),
+        alt=f"{view.title}. {view.about}",
     )
     if found.selection.rows:
-        open_row(answer, view, view.rows[found.selection.rows[0]])
+        open_row(frame, answer, view, view.rows[found.selection.rows[0]])
 
 
 def _raw(view: View, name: str, value: Any) -> Any:
-    """Returns a number in the unit of its heading, with three digits."""
-    return float(f"{value / scale_of(view, name).factor:.3g}") if isinstance(value, float) else value
+    """Returns a number in the unit of its heading, with the digits of its field."""
+    scale = scale_of(view, name)
+    return (
+        float(f"{value / scale.factor:.{scale.digits}g}")
+        if (isinstance(value, int | float) and scale.factor != 1) or isinstance(value, float)
+        else value
+    )
 
 
-def _height(rows: Sequence[Any]) -> int:
-    return min(38 + 35 * len(rows), 420)
-
-
-def write_csv(view: View) -> str:
+def write_csv(view: View, source: str) -> str:
+    """Returns the raw rows under headings with units, and below them where they come from; a spreadsheet evaluates
+    nothing of it."""
     out = io.StringIO()
-    lines = csv.writer(out)
-    lines.writerow(item.title for item in view.fields)
-    lines.writerows(row.values for row in view.rows)
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow(harmless(item.title) for item in view.fields)
+    lines.writerows([harmless(value) for value in row.values] for row in view.rows)
+    lines.writerow([harmless(f"# {view.title} · {source}")])
     return out.getvalue()
 
 
-# ---------------------------------------------------------------------------------------------------- panel of one row
-
-
-def draw_row(answer: Answer, view: View, row: Row, *, samples: Callable[[Any, Any], Answer | None]) -> None:
-    """Draws what is known of a row: every value, each cell's samples, and the commands that measure it again."""
-    scale, value = scale_of(view, view.draw.value), view.get(row, view.draw.value)
-    where = [scale_of(view, name).write(view.get(row, name)) for name in view.places if view.get(row, name) is not None]
-    st.markdown(restrict(f"**{' · '.join(where)}**  \n{view.title} · {view.about}"))
-    if value is None:
-        st.info("Nothing has measured this cell yet.") if row.wanted else st.error(restrict(view.ended(row)))
-    else:
-        shown = interval_of(view, row, scale)
-        st.metric(view.field(view.draw.value).label, scale.with_unit(value), border=True)
-        st.caption(restrict(f"95% interval {shown} {scale.unit}" if shown else "no interval"))
-        notes = [item for item in view.fields if item.role == "note" and view.get(row, item.name) is not None]
-        said = [f"{item.label}: **{scale_of(view, item.name).with_unit(view.get(row, item.name))}**" for item in notes]
-        st.markdown(restrict("  \n".join(said)))
-    for cell_id in row.cells[:4]:
-        made = samples(cell_id, answer.cells[cell_id])
-        st.markdown(restrict(f"**{title(answer.cells[cell_id])}**"))
-        if made is None or not made.views:
-            st.caption("It kept no samples.")
-            continue
-        st.caption(restrict(made.sentence))
-        st.plotly_chart(Spec(figure(made.views[0])), key=f"samples-{cell_id}", config=CONFIG)
-    for words, cells in (
-        ("Measure it again", [answer.cells[one] for one in row.cells]),
-        ("Measure what is missing", row.wanted),
-    ):
-        if cells:
-            st.caption(restrict(words))
-            for line in sweep_commands(cells):
-                st.code(line, language="bash", wrap_lines=True)
+def write_json(answer: Answer, view: View) -> str:
+    """Returns the answer with this view alone."""
+    whole = as_json.as_json(answer)
+    return as_json.to_text({**whole, "views": [one for one in whole["views"] if one["name"] == view.name]})

@@ -1,119 +1,166 @@
-"""Draws the frame around every page: sign-in, filters, navigation, running sweeps. Streamlit's entry point."""
+"""Draws the frame around every page: sign-in, navigation, running sweeps. Streamlit's entry point."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
 from uuid import uuid4
 
 import streamlit as st
 
-from pages.figures import small
-from pages.figures.ink import ink_rules
-from pages.navigation import NAVIGATION, OPEN, PAGES
-from pages.ui import filters, live, pace, permalink, reference, sign_in, since, states
-from pages.ui.frame import Frame, Page, cached
-from pages.ui.sections import draw_contents
-from pages.ui.zoom import keep_zoom
+from pages import address, live, sign_in, states, width
+from pages.address import keep
+from pages.draw import draw_answer
+from pages.frame import ALL_RUNS, MACHINE, RUN, Frame, cached
+from pages.list import MOVED, PAGES, Page
+from pages.markdown import literal, restrict
+from pages.plot.ink import ink_rules
+from runner.answers import QUESTIONS
+from runner.answers.answer import Choice, choose
 from runner.errors import DatabaseBusy, DatabaseDamaged, StoreError
 from runner.store.database import default_path, fingerprint, look_through
-from runner.store.queries.overview import load_contents
-from runner.store.reference import choose_file
+from runner.store.queries.overview import Contents, load_contents
+from runner.store.queries.selection import Selection
+from runner.store.reference import MEASURE, choose_file, describe_reference, is_reference
 
-ICON, LOGO = (str(Path(__file__).parent / name) for name in ("icon.svg", "logo.svg"))
-STYLES = (Path(__file__).parent / "ui" / "page.css", small.STYLE)
-
-DrawPage = Callable[[Page], None]
-
-#: Streamlit's address of the first page.
-ROOT = "home"
-TOPICS = {name: topic for page in PAGES.values() for name, topic in page.topics.items()}
+_FOLDER = Path(__file__).parent
+ICON, LOGO = str(_FOLDER / "icon.svg"), str(_FOLDER / "logo.svg")
+#: The choice of what a page shows: a question, or a part of its own.
+SHOW = "show"
 
 
 def main() -> None:
-    st.set_page_config(page_title="Stepscope", page_icon=ICON, layout="wide")
-    st.html(f"<style>{''.join(file.read_text(encoding='utf-8') for file in STYLES)}{ink_rules()}</style>")
+    st.set_page_config(page_title="Stepscope", page_icon=ICON, layout="wide", initial_sidebar_state=200)
+    st.html(f"<style>{ink_rules()}{(_FOLDER / 'page.css').read_text(encoding='utf-8')}</style>")
     st.logo(LOGO, icon_image=ICON, size="large")
-    closed, pages, drawers = sign_in.sign_in_page(), dict[str, st.Page](), list[DrawPage]()
-    chosen = _navigate(pages, lambda page: drawers[0](page), position="hidden" if closed else "sidebar")
+    closed = sign_in.sign_in_page()
+    drawers: list[Callable[[Page], None]] = []
+    chosen = _navigate(lambda page: drawers[0](page), is_closed=closed is not None)
     if closed:
         drawers.append(lambda _: closed())
         chosen.run()
         return
     own = default_path()
-    with pace.drawing(own, st.session_state.setdefault("_reader", uuid4().hex)):
-        _draw_file(own, pages, drawers, chosen)
+    with live.drawing(own, st.session_state.setdefault("_reader", uuid4().hex)):
+        _draw_file(own, drawers, chosen)
+    width.watch()
 
 
-def _draw_file(own: Path, pages: dict[str, st.Page], drawers: list[DrawPage], chosen: st.Page) -> None:
-    path, state, drawn_at = own, pace.choose_shown_state(own), time.monotonic()
+def _navigate(shown: Callable[[Page], None], *, is_closed: bool) -> st.Page:
+    """Returns the page that is asked for, which `shown` draws; an address of before leads on to its new one."""
+    pages = {
+        page.address: st.Page(
+            partial(shown, page),
+            title=page.title,
+            url_path="home" if page is PAGES[0] else page.address,
+            icon=page.icon,
+            default=page is PAGES[0],
+        )
+        for page in PAGES
+    }
+    # Streamlit serves the first page at the root alone: its own address leads there.
+    moved = {PAGES[0].address: (PAGES[0].address, ""), **MOVED}
+    old = {name: st.Page(states.empty, title=name, url_path=name, visibility="hidden") for name in moved}
+    chosen = st.navigation([*pages.values(), *old.values()], position="hidden" if is_closed else "sidebar")
+    for name, page in old.items():
+        if chosen == page:
+            target, part = moved[name]
+            asked = address.begin()
+            asked |= {SHOW: part} if part else {}
+            st.switch_page(pages[target], query_params=asked)
+    return chosen
+
+
+def _draw_file(own: Path, drawers: list[Callable[[Page], None]], chosen: st.Page) -> None:
+    path, state, drawn_at = own, live.choose_shown_state(own), time.monotonic()
     # The reader's own file is watched even where reference rows are shown: until it has some.
     watch = partial(live.watch, own, drawn_at=drawn_at)
     try:
         path = choose_file()
         shown = state if path == own else fingerprint(path)
-        if permalink.shows_other_file(path):
-            states.announce_own()
-            watch("")
-            return
-        file_contents = cached(path, shown, load_contents)
-        if not file_contents.runs and not file_contents.published:
+        contents = cached(path, shown, load_contents)
+        if not contents.runs and not contents.published:
             states.empty()
             watch(state)
             return
-        heeded = next((PAGES[at].filters for at, page in pages.items() if page == chosen), filters.FILTERS)
-        frame = Frame(
-            path=path,
-            state=shown,
-            contents=file_contents,
-            selection=filters.sidebar(file_contents, heeded),
-            pages=pages,
-            topics=TOPICS,
-            filters=heeded,
-        )
-        drawers.append(lambda page: page.draw(frame))
-        _draw(frame, chosen, partial(watch, state))
+        address.begin()
+        watch(state)
+        states.report(cached(path, shown, look_through), path)
+        drawers.append(partial(_draw_page, path, shown, contents))
+        try:
+            chosen.run()
+        except DatabaseDamaged as error:
+            states.explain_damage(error)
     except StoreError as error:
         states.explain(error, path)
         # A busy file becomes free without a trace in its state, so that it is tried again in any case.
         watch("" if isinstance(error, DatabaseBusy) else state)
 
 
-def _draw(frame: Frame, chosen: st.Page, watch: Callable[[], None]) -> None:
-    watch()
-    reference.mark_page(frame)
-    states.report(frame.ask(look_through), frame.path)
-    filters.report_missing()
-    try:
-        tell = since.announce_changes(frame)
-        chosen.run()
-        draw_contents(frame)
-        tell()
-    except DatabaseDamaged as error:
-        states.explain_damage(error)
-    permalink.draw_page_link(frame)
-    keep_zoom()
+def _draw_page(path: Path, state: str, contents: Contents, page: Page) -> None:
+    asked = address.begin()
+    names = [*(name for name in page.questions if name in QUESTIONS), *page.parts]
+    parts = choose(asked, SHOW, "Show", names)
+    of_file = parts.chosen in QUESTIONS and QUESTIONS[parts.chosen].of_file
+    sides = [] if of_file else _choose_rows(contents, asked)
+    chosen = {one.name: one.chosen for one in sides}
+    runs = {run.name: run.run_id for run in contents.runs}
+    frame = Frame(
+        path=path,
+        state=state,
+        contents=contents,
+        selection=Selection(
+            machine=chosen.get(MACHINE) or next(iter(contents.machines), None),
+            run=runs.get(chosen.get(RUN, "")),
+            hidden=tuple(sorted(contents.notes.hidden)),
+        ),
+    )
+    st.set_page_config(page_title=" · ".join(part for part in (page.title, frame.device, "Stepscope") if part))
+    with st.container(gap="xsmall"):
+        _draw_title(frame, page, parts)
+        address.report_other_data(contents.edition)
+        shown = [parts, *sides]
+        if parts.chosen in page.parts:
+            page.parts[parts.chosen](frame, sides)
+        else:
+            shown += draw_answer(frame, parts.chosen, before=sides)
+    address.draw_copy_link(frame, shown)
 
 
-def _navigate(pages: dict[str, st.Page], shown: DrawPage, *, position: Literal["sidebar", "hidden"]) -> st.Page:
-    """Returns the page that is asked for, which `shown` draws. Puts every page into `pages`, by its address."""
-    for entries in NAVIGATION.values():
-        for page in entries:
-            first = not pages
-            url_path = ROOT if first else page.address
-            pages[page.address] = st.Page(
-                partial(shown, page), title=page.title, url_path=url_path, icon=page.icon, default=first
+def _draw_title(frame: Frame, page: Page, parts: Choice) -> None:
+    machine, help_text = literal(frame.device), None
+    if is_reference(frame.path):
+        machine = f"{machine} · :material/bookmark: reference rows"
+        device = [run.device_name for run in frame.contents.runs]
+        help_text = restrict(f"{literal(describe_reference(device))} Measure your own: `{MEASURE}`")
+    with st.container(horizontal=True, vertical_alignment="center", key="_head"):
+        st.title(restrict(f"{page.title}"), anchor=False, width="content")
+        st.caption(restrict(machine), width="content", help=help_text)
+        if len(parts.options) > 1:
+            key = f"_show-{page.address}"
+            st.session_state[key] = parts.chosen
+            st.segmented_control(
+                "Show",
+                parts.options,
+                key=key,
+                format_func=_name_part,
+                label_visibility="collapsed",
+                required=True,
+                on_change=lambda: keep(SHOW, st.session_state[key]),
             )
-    sections = {section: [pages[page.address] for page in entries] for section, entries in NAVIGATION.items()}
-    # Streamlit serves the first page at the root alone. Its own address leads there, with all that it asks for.
-    address, start = next(iter(pages.items()))
-    alias = st.Page(states.empty, title=start.title, url_path=address, visibility="hidden")
-    chosen = st.navigation({**sections, "Addresses": [alias]}, position=position, expanded=True)
-    meant = start if chosen == alias else pages.get(st.session_state.pop(OPEN, ""), chosen)
-    if meant != chosen:
-        st.switch_page(meant, query_params=[(name, st.query_params.get_all(name)) for name in st.query_params])
-    return chosen
+
+
+def _name_part(name: str) -> str:
+    """Returns the name of a question or part as its tab has it: `Inside attention`."""
+    words = name.replace("_", " ")
+    return words[0].upper() + words[1:]
+
+
+def _choose_rows(contents: Contents, asked: dict[str, str]) -> Sequence[Choice]:
+    """Returns the machine whose rows are shown, and the run; without one the latest rows of each cell count."""
+    machine = choose(asked, MACHINE, "Machine", contents.machines)
+    names = [run.name for run in contents.runs if run.machine == machine.chosen]
+    return machine, choose(asked, RUN, "Run", [ALL_RUNS, *names] if len(names) > 1 else [])
 
 
 main()

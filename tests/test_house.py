@@ -35,7 +35,7 @@ WRITERS = ("st", "column", "expander", "lead", "place", "said")
 
 @pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] == "pages"], ids=str)
 def test_what_is_shown_as_markdown_is_a_constant_or_restricted(path: Path) -> None:
-    """A run's label must not become a link: `pages.ui.markdown` defines which Markdown is allowed."""
+    """A run's label must not become a link: `pages.markdown` defines which Markdown is allowed."""
     for call in ast.walk(parsed(path)):
         match call:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=writer), attr=name), args=[first, *_]):
@@ -64,9 +64,8 @@ def _is_limit(part: ast.expr) -> bool:
 
 
 def test_no_two_classes_share_a_name() -> None:
-    """A `Row` is that of a table and that of a view. The old report is about to go."""
-    kept = [path for path in MODULES if path.parts[:2] != ("runner", "report")]
-    nodes = (node for path in kept for node in ast.walk(parsed(path)))
+    """A `Row` is that of a table and that of a view."""
+    nodes = (node for path in MODULES for node in ast.walk(parsed(path)))
     classes = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef))
     assert [name for name, count in classes.items() if count > 1] == ["Row"]
 

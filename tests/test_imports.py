@@ -37,20 +37,8 @@ RUNNER_MAY = {
     "plan": {"analysis", "errors", "experiments", "schema"},
     "store": {"allowance", "analysis", "errors", "experiments", "published", "results", "schema", "temporary"},
     "importers": {"analysis", "errors", "formats", "published", "results", "schema", "store", "visible"},
-    "answers": {"analysis", "experiments", "formats", "plan", "results", "schema"},
+    "answers": {"analysis", "errors", "experiments", "formats", "plan", "results", "schema"},
     "render": {"answers", "formats", "plan", "schema"},
-    "report": {
-        "analysis",
-        "answers",
-        "errors",
-        "experiments",
-        "formats",
-        "plan",
-        "results",
-        "schema",
-        "store",
-        "visible",
-    },
     "sweep": {
         "allowance",
         "analysis",
@@ -76,7 +64,6 @@ PAGES_MAY = {
     "formats",
     "plan",
     "render",
-    "report",
     "results",
     "schema",
     "store",
@@ -134,17 +121,14 @@ def test_imports_of_the_runner(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] == "pages"], ids=str)
 def test_imports_of_the_pages(path: Path) -> None:
-    """Pages do not import each other: they share `ui` and `figures`, and only the frame and the export import all."""
+    """Charts know neither Streamlit nor the store, HTTP routes no page, and neither is a page."""
     assert not named(path, "torch", "duckdb")
     assert rooms(path, "runner") <= PAGES_MAY
     room = path.parts[1]
-    if room == "figures" or path.stem.endswith("figures") or path.stem == "answers":
-        assert not named(path, "streamlit", "runner.store.database")
-    if room == "figures":
-        assert not named(path, "pandas", "runner.store", "runner.analysis")
-    if len(path.parts) > 2:
-        shared = {"figures": set(), "offline": {"ui", "navigation"}}.get(room, {"ui"})
-        assert rooms(path, "pages") <= {room, "figures", *shared}
+    if room == "plot":
+        assert not named(path, "streamlit", "pandas", "runner.store", "runner.analysis")
+    shared = {"plot": set(), "api": {"frame", "live", "sign_in"}}.get(room)
+    assert shared is None or rooms(path, "pages") <= {room, *shared}
 
 
 @pytest.mark.parametrize("depth", range(1, 4))

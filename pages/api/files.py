@@ -17,7 +17,6 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pages.ui.formats import harmless
 from runner.schema import Table
 from runner.store.queries.tables import TablePage
 
@@ -36,6 +35,15 @@ _ARROW: Mapping[type, pa.DataType] = {
     bool: pa.bool_(),
     datetime: pa.timestamp("us"),
 }
+
+
+#: First letters of formulas, in one spreadsheet or another.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def harmless(value: Any) -> Any:
+    """Returns a value for CSV: a text that a spreadsheet would evaluate as a formula begins with an apostrophe."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def encode_rows(table: Table, page: TablePage, kind: str, *, is_reference: bool = False) -> bytes:

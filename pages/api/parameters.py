@@ -9,13 +9,19 @@ Names and values are those of a page's address. Anything else raises a UsageErro
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from pages.ui.filters import ALL_RUNS, FILTERS, name_values, run_name
+from pages.frame import ALL_RUNS
 from runner.errors import UsageError
-from runner.schema import TABLES, Table
+from runner.schema import TABLES, Model, Table
+from runner.schema.own import is_unread
+from runner.schema.sizes import name_models
 from runner.store.queries import selection as queries
 from runner.store.queries.overview import Contents
 from runner.store.queries.selection import Selection
 
+#: The filters of rows, by the names of their parameters.
+FILTERS = ("machine", "run", *queries.FILTERS)
+#: The context of models whose samples have no length.
+NO_CONTEXT = "no length"
 #: `data` is the edition of the file in a copied link; the header X-Stepscope-Data holds the present edition.
 PARAMETERS = ("table", *FILTERS, "status", "limit", "offset", "data")
 _SINGLE = tuple(name for name in PARAMETERS if name not in (*queries.REPEATABLE, "status"))
@@ -44,7 +50,7 @@ def parse_table(asked: Mapping[str, list[str]]) -> Table:
 
 def parse_selection(asked: Mapping[str, list[str]], held: Contents) -> Selection:
     """Returns the selection of a page's filters, without their defaults. Raises UsageError for an unknown value."""
-    runs = {run_name(run): run.run_id for run in held.runs}
+    runs = {run.name: run.run_id for run in held.runs}
     runs |= {str(run.run_id): run.run_id for run in held.runs}
     check_choices("machine", machines := asked.get("machine", ()), held.machines)
     check_choices("run", named := asked.get("run", ()), (*runs, ALL_RUNS))
@@ -65,6 +71,19 @@ def _parse_filter(name: str, texts: Iterable[str], held: Contents) -> Any:
     if column.type is int:
         return tuple(named[text][0] if text in named else _parse_number(name, text, most=2**62) for text in texts)
     return check_choices(name, texts, column.choices)
+
+
+def name_values(name: str, contents: Contents) -> dict[str, tuple[Any, ...]]:
+    """Returns the names that a filter knows, in the schema's order, and the values that each stands for."""
+    if name == "size":
+        shapes: dict[str, tuple[Model, ...]] = {}
+        for shape, size in name_models(contents.shapes).items():
+            shapes[size] = (*shapes.get(size, ()), shape)
+        return shapes
+    choices, values = TABLES["steps"].column(name).choices, contents.choices[name]
+    known = [value for value in choices if value in values]
+    ordered = (*known, *(value for value in values if value not in known))
+    return {NO_CONTEXT if is_unread(name, value) else str(value): (value,) for value in ordered}
 
 
 def check_choices(name: str, values: Iterable[str], known: Collection[str]) -> tuple[str, ...]:

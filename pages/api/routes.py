@@ -2,6 +2,8 @@
 
     curl 'http://localhost:8501/api/v1'                                                  tables, columns and filters
     curl 'http://localhost:8501/api/v1/rows.csv?table=steps&mode=train&precision=bf16'   .csv, .json or .parquet
+    curl 'http://localhost:8501/api/v1/answers'                                          the questions there are
+    curl 'http://localhost:8501/api/v1/answers/precision?size=small'                   as `runner show --json` prints it
     curl 'http://localhost:8501/api/v1/state'                                            changes when rows or plans do
     curl 'http://localhost:8501/healthz'                                                 200, or 503 and why
 
@@ -18,6 +20,7 @@ import hmac
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -30,6 +33,7 @@ from starlette.routing import Route
 
 from pages.api.files import FORMATS, encode_rows
 from pages.api.parameters import (
+    FILTERS,
     PARAMETERS,
     check_choices,
     list_names,
@@ -38,11 +42,11 @@ from pages.api.parameters import (
     parse_selection,
     parse_table,
 )
-from pages.ui.filters import FILTERS
-from pages.ui.live import ADDRESS, BASE
-from pages.ui.pace import choose_shown_state
-from pages.ui.sign_in import signs_in
+from pages.live import ADDRESS, BASE, choose_shown_state
+from pages.sign_in import signs_in
+from runner.answers import QUESTIONS, ask, check_chosen
 from runner.errors import DatabaseBusy, StepscopeError, StoreError, UsageError
+from runner.render.json import dump
 from runner.schema import TABLES, Status
 from runner.store.database import default_path, fingerprint, look_through, plan_fingerprint
 from runner.store.fleet import list_files
@@ -50,6 +54,7 @@ from runner.store.queries.overview import Contents, load_contents
 from runner.store.queries.rows import list_filters, load_health, load_rows
 from runner.store.queries.selection import REPEATABLE
 from runner.store.queries.tables import MAX_ROWS, Window
+from runner.store.read import read
 from runner.store.reference import choose_file, is_reference
 
 #: The number of answers made at once, of requests that wait for one, and the longest wait (s).
@@ -67,6 +72,14 @@ async def _serve_index(request: Request) -> Response:
 
 async def _serve_rows(request: Request) -> Response:
     return await _serve(request, lambda: _encode_request(request))
+
+
+async def _serve_questions(request: Request) -> Response:
+    return _refuse_parameters(request) or await _serve(request, lambda: JSONResponse(list(QUESTIONS)))
+
+
+async def _serve_answer(request: Request) -> Response:
+    return await _serve(request, lambda: _answer(request))
 
 
 async def _serve_health(request: Request) -> Response:
@@ -87,7 +100,13 @@ async def _serve_state(request: Request) -> Response:
 
 
 async def _serve_nothing(request: Request) -> Response:
-    there = [f"{BASE}/api/v1", ADDRESS, *(f"{BASE}/api/v1/rows.{kind}" for kind in FORMATS), f"{BASE}/healthz"]
+    there = [
+        f"{BASE}/api/v1",
+        f"{BASE}/api/v1/answers",
+        ADDRESS,
+        *(f"{BASE}/api/v1/rows.{kind}" for kind in FORMATS),
+        f"{BASE}/healthz",
+    ]
     return _error(UsageError(f"Nothing is at {request.url.path[:200]}.", expected=list_names(there)), status=404)
 
 
@@ -95,6 +114,8 @@ ROUTES = (
     Route(f"{BASE}/api/v1", _serve_index),
     Route(ADDRESS, _serve_state),
     Route(f"{BASE}/api/v1/rows.{{format}}", _serve_rows),
+    Route(f"{BASE}/api/v1/answers", _serve_questions),
+    Route(f"{BASE}/api/v1/answers/{{name}}", _serve_answer),
     Route(f"{BASE}/healthz", _serve_health),
     Route(f"{BASE}/api", _serve_nothing),
     Route(f"{BASE}/api/{{rest:path}}", _serve_nothing),
@@ -188,6 +209,24 @@ def _refuse_access(request: Request) -> Response | None:
 # ------------------------------------------------------------------------------------------------------ what is given
 
 
+def _answer(request: Request) -> Response:
+    """Returns the answer to one question by the choices of the request. Raises UsageError, StoreError."""
+    name = request.path_params["name"]
+    if name not in QUESTIONS:
+        raise UsageError(f"No question is called {name[:100]}.", expected=list_names(QUESTIONS))
+    asked = dict(request.query_params)
+    path = choose_file()
+    contents = _load_contents(path, fingerprint(path))
+    selection = parse_selection({key: [asked[key]] for key in ("machine", "run") if key in asked}, contents)
+    selection = replace(selection, hidden=tuple(sorted(contents.notes.hidden)))
+    if not QUESTIONS[name].of_file and selection.machine is None:
+        selection = replace(selection, machine=next(iter(contents.machines), None))
+    answer = ask(name, read(path, selection, QUESTIONS[name].needs), asked)
+    check_chosen(answer, {key: value for key, value in asked.items() if key not in ("machine", "run", "data")})
+    headers = {"X-Stepscope-Data": contents.edition, "Cache-Control": "no-store"}
+    return Response(dump(answer), media_type="application/json", headers=headers)
+
+
 def _encode_request(request: Request) -> Response:
     """Returns the rows that a request asks for. Raises UsageError, StoreError."""
     kind = request.path_params["format"]
@@ -227,6 +266,7 @@ def _describe() -> dict[str, Any]:
     return {
         "reference": is_reference(choose_file()),
         "rows": [f"{BASE}/api/v1/rows.{kind}" for kind in FORMATS],
+        "answers": f"{BASE}/api/v1/answers",
         "state": ADDRESS,
         "health": f"{BASE}/healthz",
         "parameters": {

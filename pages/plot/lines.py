@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pages.figures.colors import PALETTE, PURPLE, QUIET, RED, STRONG
+from pages.plot.colors import PALETTE, PURPLE, QUIET, RED, STRONG
 from pages.plot.parts import (
     AXIS,
     Figure,

@@ -3,7 +3,7 @@ measured."""
 
 from typing import Any
 
-from pages.figures.colors import FAINT, QUIET, RED, STRONG, tint
+from pages.plot.colors import FAINT, QUIET, RED, STRONG, tint
 from pages.plot.parts import AXIS, Figure, escape, join_keys, marks, tone_of, write_key
 from runner.answers.answer import Row, View
 from runner.render.grid import interval_of, scale_of

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pages.figures.colors import FAINT, FAMILIES, PALETTE, QUIET, RED, STRONG, tint
+from pages.plot.colors import FAINT, FAMILIES, PALETTE, QUIET, RED, STRONG, tint
 from runner.answers.answer import Guide, Row, Value, View
 from runner.render.grid import Scale, interval_of, scale_of
 from runner.results.kernels import CLASS_WORDS

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pages.figures.colors import BLUE, GREEN, ORANGE, PURPLE, QUIET, RED, STRONG, tint
+from pages.plot.colors import BLUE, GREEN, ORANGE, PURPLE, QUIET, RED, STRONG, tint
 from pages.plot.parts import (
     AXIS,
     Figure,

@@ -10,6 +10,7 @@ from pkgutil import iter_modules
 from types import MappingProxyType
 
 from runner.answers.answer import Answer, Asked, Question
+from runner.errors import UsageError
 from runner.results.rows import Rows
 
 _FILES = [import_module(f"{__name__}.{file.name}") for file in iter_modules(__path__)]
@@ -21,3 +22,14 @@ def ask(name: str, rows: Rows, asked: Asked = MappingProxyType({})) -> Answer:
     """Returns the answer without views that have no row."""
     answer = QUESTIONS[name].answer(rows, asked)
     return replace(answer, views=tuple(view for view in answer.views if view.rows))
+
+
+def check_chosen(answer: Answer, asked: Asked) -> None:
+    """Raises UsageError for a choice that the answer does not have, or a value that it does not offer."""
+    options = {one.name: one.options for one in answer.choices}
+    for name, value in asked.items():
+        if name not in options:
+            expected = ", ".join(f"--{known}" for known in options) or "no choice"
+            raise UsageError(f"“{answer.question}” has no choice “{name}”.", expected=expected)
+        if value not in options[name]:
+            raise UsageError(f"{name}={value}.", expected=", ".join(options[name]))

@@ -211,7 +211,9 @@ class Answer:
 @dataclass(frozen=True, kw_only=True)
 class Question:
     """A question: its name (address, flag, file), the title of its page, its words, which rows it needs, and what
-    answers it from them. `course` are the ids of the handout's questions that it answers: P3, A2."""
+    answers it from them. `course` are the ids of the handout's questions that it answers: P3, A2. `of_file` is one over
+    all machines and runs, not over those that the reader chose; `of_two_columns` has its first view beside the others
+    where there is room."""
 
     name: str
     page: str
@@ -219,6 +221,8 @@ class Question:
     needs: tuple[str, ...]
     answer: Callable[..., Answer]
     course: tuple[str, ...] = ()
+    of_file: bool = False
+    of_two_columns: bool = False
 
 
 def choose(

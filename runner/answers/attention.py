@@ -225,4 +225,5 @@ QUESTION = Question(
     words="At which sequence length does attention run out, of time and of memory?",
     needs=("attention",),
     answer=answer,
+    course=("A1", "A2"),
 )

@@ -167,5 +167,6 @@ QUESTION = Question(
     page="Compare",
     words="What is different between two runs, labels or machines?",
     needs=("by_run",),
+    of_file=True,
     answer=answer,
 )

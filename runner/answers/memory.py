@@ -150,4 +150,5 @@ QUESTION = Question(
     words="How much memory does a step need, and what fills it?",
     needs=("peaks",),
     answer=answer,
+    course=("M2", "M3"),
 )

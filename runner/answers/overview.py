@@ -279,5 +279,6 @@ QUESTION = Question(
     page="Overview",
     words="What is the fastest way to train each size, and what does each choice buy?",
     needs=("every_step",),
+    of_two_columns=True,
     answer=answer,
 )

@@ -228,4 +228,5 @@ QUESTION = Question(
     words="How much faster is bf16 than fp32, at each size and context?",
     needs=("every_step",),
     answer=answer,
+    course=("P3",),
 )

@@ -92,10 +92,10 @@ def _choose_one(shown: Sequence[Peak], asked: Asked) -> tuple[Peak, list[Any]]:
 
 
 def _draw_contributors(saved: SavedCell, words: str, peaks: Sequence[Peak]) -> View:
-    sums: dict[tuple[str, str], int] = {}
-    shapes: dict[tuple[str, str], list[str]] = {}
+    sums: dict[str, int] = {}
+    shapes: dict[str, list[str]] = {}
     for tensor in saved.tensors:
-        key = (tensor.operation.removeprefix("aten::"), within_block(tensor.module) or tensor.module)
+        key = f"{tensor.operation.removeprefix('aten::')} in {within_block(tensor.module) or tensor.module or 'it'}"
         sums[key] = sums.get(key, 0) + tensor.size
         shapes.setdefault(key, []).append(tensor.shape)
     total = sum(sums.values())
@@ -104,8 +104,7 @@ def _draw_contributors(saved: SavedCell, words: str, peaks: Sequence[Peak]) -> V
         title=f"What keeps it: {words}",
         about=about(peaks),
         fields=(
-            Field(name="operation", label="Operation"),
-            Field(name="module", label="Module"),
+            Field(name="operation", label="Operation in its module"),
             Field(name="size", label="Kept", unit="bytes", role="value"),
             Field(name="share", label="Share", unit="%", role="note"),
             Field(name="tensors", label="Tensors", role="note"),
@@ -113,12 +112,12 @@ def _draw_contributors(saved: SavedCell, words: str, peaks: Sequence[Peak]) -> V
         ),
         rows=tuple(
             Row(
-                values=(*key, size, size / total, len(shapes[key]), ", ".join(dict.fromkeys(shapes[key]))),
+                values=(key, size, size / total, len(shapes[key]), ", ".join(dict.fromkeys(shapes[key]))),
                 cells=(saved.cell_id,),
             )
             for key, size in sorted(sums.items(), key=lambda item: -item[1])
         ),
-        draw=Draw(kind="bars", value="size", down=("operation", "module"), beside=("share",)),
+        draw=Draw(kind="bars", value="size", down=("operation",), beside=("share",)),
         note="By the operation whose backward needs it; memory that two share counts for the first.",
     )
 

@@ -131,4 +131,5 @@ QUESTION = Question(
     words="How long does a step take, and which phase takes it?",
     needs=("steps",),
     answer=answer,
+    course=("B1",),
 )

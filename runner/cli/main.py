@@ -16,12 +16,14 @@ from typing import Annotated, Any
 
 import typer
 
+from runner.answers import QUESTIONS
 from runner.cli import audit, check, compare, doctor, export, imports, lists, merge, model, notes, replay, report, show
 from runner.cli.commands import Commands
 from runner.cli.options import FRONTIER, Db, Run, sweep_options, where, with_options
 from runner.cli.progress import PlainLines, TerminalBar
 from runner.cli.terminal import Terminal
 from runner.engines.local import LocalEngine
+from runner.errors import UsageError
 from runner.store.database import default_path
 from runner.store.reference import find_file
 from runner.store.writable import check_writable
@@ -32,6 +34,8 @@ from runner.sweep.start import sweep
 
 #: The width of output to a pipe or a file, in characters.
 PIPED_WIDTH = 160
+
+_WHAT = f"A question ({', '.join(QUESTIONS)}), or a run by its id, its beginning or its label."
 
 console = Terminal(width=None if sys.stdout.isatty() else PIPED_WIDTH)
 
@@ -98,10 +102,27 @@ def list_command(
     lists.print_lists(console, what, db=find_file(db))
 
 
-@app.command(name="show", epilog="Example: python -m runner show 0192f3 --db other.duckdb")
-def show_command(run: Run = "", db: Db = None) -> None:
-    """Show the rows of a run as a table."""
-    show.print_run(console, run, db=find_file(db))
+@app.command(
+    name="show",
+    epilog="Example: python -m runner show precision --size small --clock latency",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def show_command(
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(help=_WHAT, metavar="[QUESTION|RUN]", show_default=False)] = "",
+    db: Db = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON, as the API gives it.")] = False,
+) -> None:
+    """Show the answer to a question, or the rows of a run as a table; without a name, of the latest run.
+
+    An answer has choices, which it lists: give them as options, such as --precision bf16.
+    """
+    if what in QUESTIONS:
+        show.print_question(console, what, context.args, db=find_file(db), as_json=as_json)
+        return
+    if context.args or as_json:
+        raise UsageError(f"There is no question {what!r}.", expected=", ".join(QUESTIONS))
+    show.print_run(console, what, db=find_file(db))
 
 
 @app.command(name="audit", epilog="Example: python -m runner audit nightly")
@@ -116,21 +137,27 @@ def audit_command(run: Run = "", db: Db = None) -> None:
 
 @app.command(name="report", epilog="Example: python -m runner report --format html --out report.html")
 def report_command(
-    form: Annotated[
-        str, typer.Option("--format", help="markdown, html with charts, or latex for the tables.")
-    ] = "markdown",
+    form: Annotated[str, typer.Option("--format", help="markdown, html or latex.")] = "markdown",
     out: Annotated[Path | None, where("A file, or a folder that exists. [default: standard output]")] = None,
     edition: Annotated[str | None, where("2025 or 2026: only its sizes and contexts. [default: what there is]")] = None,
     machine: Annotated[str | None, where("Whose rows. [default: the machine that measured last]")] = None,
     run: Annotated[str | None, where("Only this run: its id, the beginning of it, or its label.")] = None,
+    question: Annotated[str | None, where("Only this question, by its name as `show` has it.")] = None,
+    brief: Annotated[
+        bool | None, typer.Option("--brief/--whole", help="One page. [default: on a terminal]", show_default=False)
+    ] = None,
     db: Db = None,
 ) -> None:
-    """Answer every question of the assignment from the rows: a sentence, tables, findings, the commands.
+    """Answer every question from the rows: a sentence, tables, and the commands that measure them again.
 
-    At the end stands what the file cannot answer yet, with the command that would. The HTML file opens offline; making
-    it needs the packages of the app. Exit codes: 0 it was written, 2 wrong usage or a bad file.
+    Questions of the course's handout come first; at the end stands what the rows cannot answer yet, with the command
+    that would. Pages with charts that open offline are written by `python -m pages.export`. Exit codes: 0 it was
+    written, 2 wrong usage or a bad file.
     """
-    options = report.ReportOptions(out=out, form=form, edition=edition, machine=machine, run=run)
+    is_brief = sys.stdout.isatty() and out is None and question is None if brief is None else brief
+    options = report.ReportOptions(
+        out=out, form=form, edition=edition, machine=machine, run=run, question=question, brief=is_brief
+    )
     sys.stdout.write(report.write_report(options, db=find_file(db)))
 
 

@@ -1,23 +1,41 @@
-"""The report in the terminal or in a file.
+"""The answers to all questions as one document, in the terminal or in a file.
 
 python -m runner report --out report.md
-python -m runner report --format html --out report.html
+python -m runner report --question precision --format latex
 """
 
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, Literal, get_args
 
+from runner.analysis.audit.findings import Grade
+from runner.analysis.audit.report import GRADE_WORDS
+from runner.answers import QUESTIONS, ask
+from runner.answers.answer import Answer
 from runner.cli.lists import find_run
 from runner.errors import UsageError
-from runner.report.html import render_html
-from runner.report.latex import render_latex
-from runner.report.markdown import render_markdown
-from runner.report.report import make_report
-from runner.report.rows import Edition, Rows, Scope
+from runner.experiments.models import EDITIONS
+from runner.formats import format_bytes, format_count
+from runner.render.document import Document, order_questions, write_document
+from runner.render.markdown import HTML, LATEX, MARKDOWN, Form
+from runner.results import RunSummary
+from runner.schema.sizes import size_named
+from runner.store.queries.audit import load_audit
+from runner.store.queries.overview import Contents, load_contents, load_run_details
+from runner.store.queries.selection import Model, Selection
+from runner.store.read import read
+from runner.store.reference import MEASURE, describe_reference, is_reference
 
-#: The formats, and the ending of each file.
-FORMATS = {"markdown": "md", "html": "html", "latex": "tex"}
+Edition = Literal["2025", "2026"]
+#: The formats, with the ending of each file.
+FORMATS: dict[str, tuple[Form, str]] = {"markdown": (MARKDOWN, "md"), "html": (HTML, "html"), "latex": (LATEX, "tex")}
+#: The answers of a brief report.
+BRIEF = ("overview", "step", "precision", "compile", "memory", "attention")
+#: The most runs that are listed with their commands.
+_MAX_RUNS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,34 +47,129 @@ class ReportOptions:
     edition: str | None = None
     machine: str | None = None
     run: str | None = None
+    question: str | None = None
+    brief: bool = False
 
 
 def write_report(options: ReportOptions, *, db: Path) -> str:
     """Writes the report, and returns what is to be printed: the report itself, or the file's name."""
     if options.form not in FORMATS:
         raise UsageError(f"There is no format {options.form!r}.", expected=", ".join(FORMATS))
-    scope = _read_scope(options, db=db)
-    rows = Rows(db, scope)
-    if options.form == "html":
-        if options.out is None:
-            raise UsageError("An HTML report goes to a file.", do="Say which: --out report.html")
-        text = render_html(rows)
-    else:
-        text = {"markdown": render_markdown, "latex": render_latex}[options.form](make_report(rows))
+    form, ending = FORMATS[options.form]
+    names = _choose_questions(options)
+    contents = load_contents(db)
+    of = _select(options, contents, db=db)
+    answers = [answer_for(name, db, of) for name in names]
+    title = f"Stepscope report: {of.machine or db.name}"
+    facts = () if options.question else _describe(contents, of, db=db)
+    text = write_document(Document(title=title, facts=facts, answers=tuple(answers)), form, brief=options.brief)
     if options.out is None:
         return text
-    file = options.out / f"report.{FORMATS[options.form]}" if options.out.is_dir() else options.out
+    file = options.out / f"report.{ending}" if options.out.is_dir() else options.out
+    beside = file.with_name(f"{file.name}.part")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(file)
     except OSError as error:
+        beside.unlink(missing_ok=True)
         raise UsageError(f"{file} cannot be written: {error.strerror}.", do="Name another file with --out.") from None
     return f"{file}  {file.stat().st_size / 1e3:,.0f} kB\n"
 
 
-def _read_scope(options: ReportOptions, *, db: Path) -> Scope:
+def answer_for(name: str, db: Path, of: Selection, asked: dict[str, str] | None = None) -> Answer:
+    """Returns the answer to a question from the rows of a selection; one over the whole file takes all machines."""
+    question = QUESTIONS[name]
+    rows = read(db, replace(of, machine=None, run=None) if question.of_file else of, question.needs)
+    return ask(name, rows, asked or {})
+
+
+def _choose_questions(options: ReportOptions) -> Sequence[str]:
+    if options.question is None:
+        return [name for name in BRIEF if name in QUESTIONS] if options.brief else order_questions()
+    if options.question not in QUESTIONS:
+        raise UsageError(f"There is no question {options.question!r}.", expected=", ".join(QUESTIONS))
+    return [options.question]
+
+
+def _select(options: ReportOptions, contents: Contents, *, db: Path) -> Selection:
+    """Returns the rows that count. Without a machine or a run it is the machine that measured last."""
+    if options.machine is not None and options.machine not in contents.machines:
+        raise UsageError(
+            f"No rows were measured on {options.machine!r}.",
+            expected=f"one of {', '.join(map(repr, contents.machines))}" if contents.machines else "",
+            do="" if contents.machines else "Measure some: python -m runner sweep.",
+        )
+    run = find_run(options.run, db=db) if options.run is not None else None
+    machine = run.machine if run else options.machine or next(iter(contents.machines), None)
+    of = Selection(machine=machine, run=run.run_id if run else None, hidden=tuple(sorted(contents.notes.hidden)))
+    if options.edition is None:
+        return of
     edition = next((name for name in get_args(Edition) if name == options.edition), None)
-    if options.edition is not None and edition is None:
+    if edition is None:
         raise UsageError(f"There is no edition {options.edition!r}.", expected=" or ".join(get_args(Edition)))
-    run = find_run(options.run, db=db).run_id if options.run is not None else None
-    return Scope(machine=options.machine, run=run, edition=edition)
+    axes = EDITIONS[f"cs336-{edition}"]
+    shapes: list[dict[str, Any]] = [size_named(name).numbers for name in axes["sizes"]]
+    sizes = tuple(Model(**shape) for shape in shapes)
+    return replace(of, size=sizes, context=axes["contexts"])
+
+
+def _describe(contents: Contents, of: Selection, *, db: Path) -> tuple[tuple[str, str], ...]:
+    """Returns the head of the report: the machine and its versions, the runs with their commands, and how far the rows
+    can be trusted."""
+    runs = [run for run in contents.runs if run.machine == of.machine and of.run in (None, run.run_id)]
+    if not runs:
+        return (("Rows", f"This file has no measured run. Measure what this machine can: {MEASURE}"),)
+    details = load_run_details(db, [run.run_id for run in runs])
+    first = details[0]
+    machine = [
+        of.machine or "",
+        f"{format_bytes(first.device_memory_bytes)} of memory" if first.device_memory_bytes else "",
+        first.cpu_name or "",
+        f"{first.cpu_cores} CPU cores" if first.cpu_cores else "",
+        first.os or "",
+    ]
+    names = {"torch": "torch", "python": "Python", "cuda": "CUDA", "driver": "driver", "git_commit": "commit"}
+    versions = []
+    for column, words in names.items():
+        values = dict.fromkeys(str(value)[:12] for row in details if (value := getattr(row, column)) is not None)
+        versions += [f"{words} {', '.join(values)}"] if values else []
+    dirty = sum(bool(row.git_dirty) for row in details)
+    versions += [f"{format_count(dirty, 'run')} with uncommitted changes"] if dirty else []
+    return (
+        *(
+            [("Reference", describe_reference([run.device_name for run in runs]) + f" Measure your own: {MEASURE}")]
+            if is_reference(db)
+            else []
+        ),
+        ("Machine", ", ".join(part for part in machine if part)),
+        ("Versions", ", ".join(versions)),
+        ("Runs", "; ".join(map(_describe_run, runs[:_MAX_RUNS])) + _count_more(len(runs) - _MAX_RUNS)),
+        ("Trust", _describe_trust(db, of)),
+        (
+            "Reading",
+            "in brackets the interval; of a cell that several runs measured the latest run counts, all its rounds "
+            "together; a cell without a result says how it ended.",
+        ),
+    )
+
+
+def _describe_run(run: RunSummary) -> str:
+    when = f"{run.started_at:%Y-%m-%d %H:%M} UTC" if run.started_at else "at an unknown time"
+    called = run.given or run.label
+    command = re.sub(r" --db(?: |=)\S+", "", run.argv or "")
+    cells = f"{run.ok} cells ok, {run.failed} failed, {run.skipped} skipped"
+    return f"{when}{f' ({called})' if called else ''}, {command or 'unknown command'}: {cells}"
+
+
+def _count_more(more: int) -> str:
+    return f"; and {format_count(more, 'earlier run')}" if more > 0 else ""
+
+
+def _describe_trust(db: Path, of: Selection) -> str:
+    counts: Counter[Grade | None] = Counter(row.grade for row in load_audit(db, of).rows)
+    graded = sum(number for grade, number in counts.items() if grade)
+    if not graded:
+        return "no row has a grade."
+    parts = f"{counts['A'] + counts['B']:,} of {graded:,} graded rows have nothing against them or a note (A, B), "
+    return f"{parts}{counts['C']:,} are in doubt (C), {counts['D']:,} are wrong (D). {GRADE_WORDS}"

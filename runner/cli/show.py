@@ -1,29 +1,69 @@
-"""The rows of a run as tables for the terminal.
+"""An answer, or the rows of a run, in the terminal.
 
+python -m runner show precision --size small
 python -m runner show
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
 from rich.table import Table as Grid
 from rich.text import Text
 
+from runner.answers import check_chosen
 from runner.cli.ceilings import print_ceilings
 from runner.cli.lists import find_run, new_grid, print_left_out, runs_grid
 from runner.cli.progress import STATUS_STYLES
+from runner.cli.report import answer_for
 from runner.cli.terminal import Terminal
+from runner.errors import UsageError
 from runner.experiments import KINDS
 from runner.experiments.experiment import Kind, Lines, Shown
+from runner.render.json import dump
+from runner.render.text import print_answer
 from runner.results import PublishedTable
 from runner.schema import FrontierRow, Row
 from runner.schema.titles import title
 from runner.store.queries.counted import load_settled_ids
+from runner.store.queries.overview import load_contents
 from runner.store.queries.published import load_published
 from runner.store.queries.raw import load_run_rows
 from runner.store.queries.selection import Selection
 from runner.store.queries.trust import load_findings
 from runner.sweep import frontier
+
+
+def print_question(console: Terminal, name: str, words: Sequence[str], *, db: Path, as_json: bool) -> None:
+    """Prints the answer to a question by the choices of `words`: `--clock latency`. Raises UsageError for a choice or a
+    value that the answer does not have."""
+    asked = parse_choices(words)
+    contents = load_contents(db)
+    machine = asked.pop("machine", None) or next(iter(contents.machines), None)
+    run = asked.pop("run", None)
+    of = Selection(
+        machine=machine,
+        run=find_run(run, db=db).run_id if run else None,
+        hidden=tuple(sorted(contents.notes.hidden)),
+    )
+    answer = answer_for(name, db, of, asked)
+    check_chosen(answer, asked)
+    if as_json:
+        print(dump(answer, indent=1))
+    else:
+        print_answer(console, answer)
+
+
+def parse_choices(words: Sequence[str]) -> dict[str, str]:
+    """Returns the choices of `--name value` and `--name=value` by name. Raises UsageError for anything else."""
+    choices: dict[str, str] = {}
+    left = list(words)
+    while left:
+        name, _, value = left.pop(0).partition("=")
+        if not name.startswith("--") or (not value and not left):
+            raise UsageError(f"{name!r}.", expected="choices such as --size small --clock latency")
+        choices[name.removeprefix("--")] = value or left.pop(0)
+    return choices
 
 
 def print_run(console: Terminal, run: str, *, db: Path) -> None:

@@ -8,7 +8,11 @@ from runner.plan.commands import sweep_commands
 
 
 def dump(answer: Answer, **how: Any) -> str:
-    return json.dumps(as_json(answer), ensure_ascii=False, default=str, **how)
+    return to_text(as_json(answer), **how)
+
+
+def to_text(document: Any, **how: Any) -> str:
+    return json.dumps(document, ensure_ascii=False, default=str, **how)
 
 
 def as_json(answer: Answer) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from runner.answers.answer import Answer
+from runner.answers.answer import Answer, View
 from runner.plan.commands import sweep_commands
-from runner.render.grid import Entry, TextGrid, make_grid
+from runner.render.grid import Entry, make_grid
 
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
 _SPECIAL = re.compile(r"[\\`*_{}\[\]<>#~$|!&@]")
@@ -46,27 +46,29 @@ class Form:
     code: Callable[[Sequence[str]], str]
 
 
-def write(answer: Answer, form: Form, *, words: str = "") -> str:
-    """Returns a whole answer."""
+def write(answer: Answer, form: Form, *, words: str = "", commands: bool = True) -> str:
+    """Returns a whole answer, under `words` as its heading; without `commands` only what it says."""
     parts = [form.heading(form.escape(words), 2)] if words else []
-    parts += [form.paragraph(_write_sentence(said, form)) for said in (answer.sentence, answer.more) if said]
+    parts += [form.paragraph(write_sentence(said, form)) for said in (answer.sentence, answer.more) if said]
     for view in answer.views:
         grid = make_grid(view)
         parts.append(form.paragraph(form.bold(form.escape(grid.caption))))
-        parts.append(_write_grid(grid, form))
+        parts.append(write_view(view, form))
         parts += [form.paragraph(form.escape(grid.note))] if grid.note else []
     parts += [form.paragraph(form.escape(f"Missing: {missing.words}.")) for missing in answer.missing]
-    if commands := sweep_commands(answer.cells.values()):
-        parts += [form.paragraph(form.escape("Measure these rows again:")), form.code(commands)]
+    if commands and (again := sweep_commands(answer.cells.values())):
+        parts += [form.paragraph(form.escape("Measure these rows again:")), form.code(again)]
     return "\n\n".join(parts) + "\n"
 
 
-def _write_sentence(sentence: str, form: Form) -> str:
+def write_sentence(sentence: str, form: Form) -> str:
     parts = [form.escape(part) for part in _BOLD.split(sentence)]
     return "".join(form.bold(part) if place % 2 else part for place, part in enumerate(parts))
 
 
-def _write_grid(grid: TextGrid, form: Form) -> str:
+def write_view(view: View, form: Form) -> str:
+    """Returns the table of a view, without its caption."""
+    grid = make_grid(view)
     return form.table(
         [form.escape(one) for one in grid.headings],
         [[form.escape(_write_cell(cell)) for cell in line] for line in grid.lines],

@@ -8,9 +8,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
-from pages.figures.ink import DARK, LIGHT, contrast
+from pages.plot.ink import DARK, LIGHT, contrast
 from tests.browser import at_widths, fits_sideways, opened, settled
-from tests.e2e.test_app import PAGES
+from tests.e2e.test_app import ADDRESSES
 
 GRAVE = ("serious", "critical")
 #: Faults of Streamlit's own elements: the rule, the `data-testid` within which it is found, and the reason.
@@ -28,7 +28,7 @@ PAPER = {"light": LIGHT, "dark": DARK}
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", ADDRESSES)
 def test_every_page_in_every_width(browser: Browser, address: str, path: str) -> None:
     """There is no serious fault, no faint text and nothing beyond the right edge, from a phone to a wide screen, in
     light and dark."""

@@ -1,112 +1,158 @@
-"""The dashboard as its readers see it: a real server, first opened by a deep link, in a real browser.
+"""The dashboard from a real server in a real browser: pages, addresses, choices, numbers, panels, the outside."""
 
-The order of the tests matters for one of them: `test_cold_deep_link` must be the server's first visitor.
-"""
-
+import json
 import re
 import subprocess
 import sys
 import tomllib
-import urllib.parse
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from streamlit.testing.v1 import AppTest
 
-from pages import navigation
-from pages.figures.colors import PALETTE
-from tests.browser import ROOT, fits_sideways, of_chart, opened, settled
+from pages.list import MOVED, PAGES
+from pages.plot import Spec, figure
+from pages.plot.colors import PALETTE
+from runner.answers import QUESTIONS, ask
+from runner.formats import format_number
+from tests.browser import ROOT, fits_sideways, opened, said, settled
+from tests.runner.answers.shipped import shipped
 
-#: The titles of pages by path. Of one that is not here only the beginning is known.
-TITLES = {
-    "": "Overview: what this file shows",
-    "training-step": "Training step: forward, backward and optimizer time",
-    "mixed-precision": "Mixed precision: speedup over fp32 and accuracy",
-    "torch-compile": "torch.compile: speedup, compile time, break-even",
-    "kernels": "Kernels: the time of a step by kind of work",
-    "roofline": "Roofline: a step against the limits of its machine",
-    "explore": "Explore: any measure against any setting",
-    "attention": "Attention: time and memory against sequence length",
-    "peak-memory": "Peak memory: what fills it",
-    "memory-timeline": "Memory timeline: every allocation of a step",
-    "compare": "Compare: two runs, machines or settings",
-    "published": "Published results: which claims survive",
-    "report": "Report: every question of the assignment",
-    "trust": "Trust: grades, findings and noise",
-    "data": "Data: the stored rows",
-    "sql": "SQL: your own query",
-}
-#: What every page of the navigation is titled, by path; the first has none.
-PAGES = {
-    path: TITLES.get(path) or re.compile(f"^{re.escape(page.title)}\\b")
-    for address, page in navigation.PAGES.items()
-    for path in ("" if address == next(iter(navigation.PAGES)) else address,)
-}
+ADDRESSES = ["" if page is PAGES[0] else page.address for page in PAGES]
+TITLES = {address: page.title for address, page in zip(ADDRESSES, PAGES, strict=True)}
 CHART = ".js-plotly-plot .main-svg"
 
 
+def heading(page: Page) -> str:
+    return page.get_by_role("heading", level=1).inner_text()
+
+
 def test_cold_deep_link(browser: Browser, address: str) -> None:
-    """The first visitor of a server may follow a link to an inner page: page, navigation and filters must be those of
-    the link."""
+    """The first visitor of a server may follow a link to an inner page: page, navigation and choices are the link's."""
     with opened(browser, f"{address}/mixed-precision?size=toy-128&context=64") as visit:
-        expect(visit.page.get_by_role("heading", level=1)).to_have_text(TITLES["mixed-precision"])
+        expect(visit.page.get_by_role("heading", level=1)).to_have_text("Mixed precision")
         expect(visit.page.get_by_test_id("stSidebarNavLink")).to_have_count(len(PAGES))
         expect(visit.page.locator(CHART).first).to_be_visible()
-        assert _labels(visit.page, "precision-speedup") == ["toy-128 · 64 tok"]
+        assert re.search("Mixed precision · .* · Stepscope", visit.page.title())
 
 
-@pytest.mark.soak
-def test_overview_has_an_address_too(browser: Browser, address: str) -> None:
-    """The address leads to the root, where Streamlit has the first page, with all its parameters."""
-    with opened(browser, f"{address}/overview?size=toy-128&coverage-as=Table") as visit:
-        expect(visit.page.get_by_role("heading", level=1)).to_have_text(TITLES[""])
-        expect(visit.page).to_have_url(re.compile(r"/\?(?=.*size=toy-128)(?=.*coverage-as=Table)[^/]*$"))
-        settled(visit.page)
-        assert visit.page.get_by_role("dialog").count() == 0
-        assert visit.page.locator("[data-testid=stSidebarNavLink][aria-current=page]").inner_text().endswith("Overview")
-        assert visit.page.get_by_test_id("stException").count() == 0
-        visit.page.set_viewport_size({"width": 390, "height": 844})
-        settled(visit.page)
-        assert fits_sideways(visit.page), "the page is as wide as on a phone"
-
-
-@pytest.mark.soak
-def test_the_mark_at_the_end_of_a_sentence_opens_its_evidence(browser: Browser, address: str) -> None:
-    """The mark is in the last line and has a description; the evidence opens below it, as wide as the page."""
-    with opened(browser, f"{address}/training-step") as visit:
-        said = visit.page.locator(".st-key-_said-answer")
-        settled(visit.page)
-        mark, words = said.locator("summary").bounding_box(), said.locator("p").first
-        last = words.evaluate("p => { const {right, bottom} = [...p.getClientRects()].at(-1); return {right, bottom} }")
-        assert mark
-        assert last["right"] <= mark["x"] < last["right"] + 12
-        assert abs(mark["y"] + mark["height"] / 2 - last["bottom"]) < 16
-        said.get_by_text("How do we know?").click()
-        rows = said.get_by_test_id("stDataFrame").first
-        expect(rows).to_be_visible()
-        settled(visit.page)
-        below, whole = rows.bounding_box(), said.bounding_box()
-        assert below
-        assert whole
-        assert below["y"] > mark["y"] + mark["height"]
-        assert below["width"] > 0.9 * whole["width"]
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize(
+    "path",
+    ["peak-memory", *(pytest.param(path, marks=pytest.mark.soak) for path in ADDRESSES if path != "peak-memory")],
+)
 def test_every_page(browser: Browser, address: str, path: str) -> None:
-    """Every page opens by its address, shows its question, sends no request to the outside, and fits the width of a
-    phone. In `make test` each page is opened by its own tests."""
-    with opened(browser, f"{address}/{path}") as visit:
-        expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES[path])
-        shown = f"{CHART}, [data-testid=stDataFrame], [data-testid=stCode], canvas"  # or a command
-        expect(visit.page.locator(shown).filter(visible=True).first).to_be_visible()
+    """Every question of every page opens by its address, requests nothing from outside, and fits a phone."""
+    page = PAGES[ADDRESSES.index(path)]
+    for part in [name for name in (*page.questions, *page.parts) if name in page.parts or name in QUESTIONS]:
+        with opened(browser, f"{address}/{path}?show={part}") as visit:
+            expect(visit.page.get_by_role("heading", level=1)).to_have_text(page.title)
+            settled(visit.page)
+            assert visit.page.get_by_test_id("stException").count() == 0
+            assert fits_sideways(visit.page)
+            visit.page.set_viewport_size({"width": 390, "height": 844})
+            settled(visit.page)
+            assert fits_sideways(visit.page), "the page is as wide as on a phone"
+            words = said(visit.page)
+        if part in QUESTIONS:  # either it is answered, or the page says what is missing
+            assert re.search(r"\d", words) or "Missing:" in words
+
+
+@pytest.mark.parametrize("old", [*MOVED, "overview"])
+def test_addresses_of_before_lead_to_the_same_thing(browser: Browser, address: str, old: str) -> None:
+    target, part = MOVED.get(old, ("", ""))
+    with opened(browser, f"{address}/{old}?precision=bf16") as visit:
+        title = next((page.title for page in PAGES if page.address == target), PAGES[0].title)
+        expect(visit.page.get_by_role("heading", level=1)).to_have_text(title)
         settled(visit.page)
-        assert visit.page.get_by_test_id("stException").count() == 0
-        assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        visit.page.set_viewport_size({"width": 390, "height": 844})
+        asked = parse_qs(urlsplit(visit.page.url).query)
+        assert asked["precision"] == ["bf16"]
+        assert asked.get("show", [""]) == [part]
+
+
+def test_choices_live_in_the_address_and_are_kept(browser: Browser, address: str) -> None:
+    """A choice is in the address, on the next page too; what a link asks for and a page lacks is said."""
+    with opened(browser, f"{address}/training-step?precision=fp8&mode=train") as visit:
+        page = visit.page
+        expect(page.get_by_test_id("stAlert")).to_contain_text("“fp8” of the link. Shown instead: fp32")
+        settled(page)
+        page.locator(".st-key-choice-precision").get_by_role("combobox").click()
+        page.get_by_role("option", name="bf16").click()
+        expect(page).to_have_url(re.compile("precision=bf16"))
+        expect(page.get_by_test_id("stAlert")).to_have_count(0)
+        page.get_by_test_id("stSidebarNavLink").filter(has_text="Memory").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Memory")
+        expect(page).to_have_url(re.compile("precision=bf16"))
+
+
+def test_copy_link_writes_every_choice(browser: Browser, address: str) -> None:
+    with opened(browser, f"{address}/training-step?precision=bf16") as visit:
         settled(visit.page)
-        assert fits_sideways(visit.page), "the page is as wide as on a phone"
+        visit.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        visit.page.get_by_role("button", name="Copy link").click()
+        box = visit.page.get_by_test_id("stPopoverBody")
+        expect(box.get_by_role("status")).to_have_text("Copied.")
+        link = box.locator("code").first.inner_text()
+        seen = said(visit.page)
+    asked = parse_qs(urlsplit(link).query)
+    assert (asked["precision"], asked["clock"], asked["show"]) == (["bf16"], ["latency"], ["step"])
+    assert {"machine", "backend", "data"} <= {*asked} | {"backend"}
+    with opened(browser, link) as visit:
+        assert said(visit.page).split("Copy link")[0] == seen.split("Copy link")[0]
+
+
+def test_a_page_shows_the_numbers_of_its_answer(browser: Browser, tmp_path: Path) -> None:
+    """On the shipped rows the matrix of Mixed precision has the numbers that `ask` gives, and so has the headline."""
+    from tests.browser import served
+
+    answer = ask("precision", shipped(*QUESTIONS["precision"].needs))
+    view = answer.views[0]
+    unnamed = {"STEPSCOPE_DB": None, "STEPSCOPE_REFERENCE": None}
+    with (
+        served(tmp_path / "none.duckdb", env=unnamed) as address,
+        opened(browser, f"{address}/mixed-precision") as visit,
+    ):
+        settled(visit.page)
+        assert answer.sentence.replace("**", "") in said(visit.page)
+        drawn = visit.page.locator(f".st-key-card-{view.name} svg text").all_text_contents()
+        numbers = [format_number(value) for value in view.column("ratio") if value is not None]
+        assert all(any(number in text for text in drawn) for number in numbers)
+        card = "document.querySelector('.st-key-card-precision-by-size')"
+        assert visit.page.evaluate(f"{card}.getBoundingClientRect().bottom") < 900, "the first view is whole"
+
+
+def test_a_click_opens_what_is_behind_a_number(browser: Browser, address: str) -> None:
+    """The panel has the value, its samples, its grade and the command; closed, one click opens it again."""
+    with opened(browser, f"{address}/training-step") as visit:
+        settled(visit.page)
+        for _ in range(2):
+            visit.page.locator(".st-key-card-step-by-size .bars .point").first.click(force=True)
+            panel = visit.page.get_by_role("dialog")
+            expect(panel).to_contain_text("Measure it again")
+            expect(panel).to_contain_text("python -m runner sweep")
+            expect(panel).to_contain_text("Grade")
+            expect(panel.locator(".js-plotly-plot .main-svg").first).to_be_visible()
+            visit.page.keyboard.press("Escape")
+            expect(panel).to_have_count(0)
+            settled(visit.page)
+
+
+def test_a_view_can_be_downloaded_with_its_source(browser: Browser, address: str) -> None:
+    with opened(browser, f"{address}/training-step") as visit:
+        settled(visit.page)
+        visit.page.locator(".st-key-step-by-size-share").get_by_role("button").first.click()
+        box = visit.page.get_by_test_id("stPopoverBody")
+        with visit.page.expect_download() as started:
+            box.get_by_role("button", name="CSV").click()
+        lines = Path(started.value.path()).read_text().splitlines()
+        with visit.page.expect_download() as picture:
+            box.get_by_role("button", name="PNG").click()
+        assert Path(picture.value.path()).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert lines[0].startswith("Size,Context (tokens),Time (ms)")
+    toy = next(line.split(",") for line in lines if line.startswith("toy-64,64,"))
+    assert float(toy[2]) == pytest.approx(2 * 64**1.5 * 64 / 20_000, rel=1e-3)
+    assert "commit" in lines[-1]
 
 
 def test_the_server_contacts_no_other_machine(address: str, asked: Path) -> None:
@@ -119,79 +165,6 @@ def test_the_server_contacts_no_other_machine(address: str, asked: Path) -> None
     asked.unlink()
 
 
-def test_filters_are_in_the_url(browser: Browser, address: str) -> None:
-    """A filter that is clicked is in the URL, also on the next page. `test_cold_deep_link` tests that filters of a URL
-    apply."""
-    with opened(browser, f"{address}/training-step") as visit:
-        expect(visit.page.locator(CHART).first).to_be_visible()
-        visit.page.get_by_test_id("stSidebar").get_by_role("button", name="toy-64", exact=True).click()
-        expect(visit.page).to_have_url(re.compile("size=toy-64"))
-        settled(visit.page)
-        seen = _labels(visit.page, "phases")
-        headings = visit.page.locator(".st-key-card-phases .annotation-text").all_text_contents()
-        visit.page.get_by_test_id("stSidebarNavLink").filter(has_text="Mixed precision").click()
-        expect(visit.page.get_by_role("heading", level=1)).to_have_text(TITLES["mixed-precision"])
-        expect(visit.page).to_have_url(re.compile("size=toy-64"))
-    assert (headings, seen) == (["toy-64"], ["64", "128", "256"])
-
-
-def test_a_missing_value_is_reported(browser: Browser, address: str) -> None:
-    with opened(browser, f"{address}/training-step?size=10B&context=64&run=long+ago") as visit:
-        notice = visit.page.get_by_test_id("stAlert").filter(has_text="Not in this file")
-        expect(notice).to_contain_text("size “10B”")
-        expect(notice).to_contain_text("run “long ago”")
-        visit.page.get_by_role("button", name="Understood").click()
-        expect(notice).to_have_count(0)
-
-
-@pytest.mark.soak
-def test_the_link_is_complete(browser: Browser, address: str) -> None:
-    """It includes defaults and the edition of the data; a link made from other data is reported."""
-    with opened(browser, f"{address}/training-step?context=64&data=00000000") as visit:
-        expect(visit.page.get_by_text("This link was made when the file held other rows")).to_be_visible()
-        card = visit.page.locator(".st-key-card-phases")
-        card.get_by_role("button", name="Share").click()
-        link = visit.page.get_by_test_id("stPopoverBody").locator("code").first.inner_text()
-        asked = urllib.parse.parse_qs(urllib.parse.urlsplit(link).query)
-        assert asked["machine"] == ["Example CPU · bench1"]
-        assert (asked["mode"], asked["context"], asked["run"]) == (["train"], ["64"], ["All, latest first"])
-        assert re.fullmatch("[1-9a-f][0-9a-f]{7}|0[0-9a-f]{7}", asked["data"][0])
-        assert asked["data"] != ["00000000"]
-        assert urllib.parse.urlsplit(link).fragment == "phases"
-        command = visit.page.get_by_test_id("stPopoverBody").locator("code").nth(1).inner_text()
-        assert command.startswith("python -m runner sweep")
-        assert "toy-256" in command
-
-
-@pytest.mark.soak
-def test_table_and_download(browser: Browser, address: str) -> None:
-    """The card's CSV has the numbers of the chart: toy-64 at 64 tokens takes 2 * 64**1.5 * 64 / 20,000 ms in fp32."""
-    with opened(browser, f"{address}/training-step?phases-as=Table") as visit:
-        card = visit.page.locator(".st-key-card-phases")
-        expect(card.get_by_test_id("stDataFrame")).to_be_visible()
-        card.get_by_role("button", name="Share").click()
-        with visit.page.expect_download() as started:
-            visit.page.get_by_role("button", name="Download CSV").click()
-        heading, *lines = Path(started.value.path()).read_text().splitlines()
-    assert heading.startswith("Size,Context (tokens),Precision,Backend,Phase,Median (ms),")
-    whole = next(line.split(",") for line in lines if line.startswith("toy-64,64,fp32,eager,whole step"))
-    assert float(whole[5]) == pytest.approx(2 * 64**1.5 * 64 / 20_000, rel=1e-3)
-    assert any(line.startswith("toy-256,256,fp32,eager") and "oom,backward" in line for line in lines)
-
-
-@pytest.mark.soak
-def test_a_click_pins_the_cell(browser: Browser, address: str) -> None:
-    """Clicking a bar puts the cell into the URL, and it is still shown after a reload."""
-    with opened(browser, f"{address}/training-step?size=toy-64") as visit:
-        settled(visit.page)
-        visit.page.locator(".st-key-card-phases .bars .point").first.click(force=True)
-        expect(visit.page).to_have_url(re.compile("cell=[0-9a-f-]{36}"))
-        expect(visit.page.locator(".st-key-card-samples h3")).to_contain_text("toy-64 · 64 · train · fp32")
-        expect(visit.page.get_by_text("The audit found nothing against this row.")).to_be_visible()
-        visit.page.reload()
-        expect(visit.page.locator(".st-key-card-samples h3")).to_contain_text("toy-64 · 64 · train · fp32")
-
-
 def test_theme_has_the_palette() -> None:
     """Plotly falls back to its own colors unless the theme has exactly ten."""
     theme = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text())["theme"]
@@ -199,13 +172,20 @@ def test_theme_has_the_palette() -> None:
     assert len(PALETTE) == 10
 
 
-def _labels(page: Page, card: str) -> list[object]:
-    """Returns the categories of the card's vertical axis, from top to bottom."""
-    found: list[object] = of_chart(
-        page,
-        card,
-        """(chart.layout.yaxis.ticktext
-        || chart.calcdata[chart.calcdata.length - 1][0].trace._y || chart._fullLayout.yaxis._categories)
-        .map(label => Array.isArray(label) ? label.join(' ') : label)""",
-    )
-    return found
+def test_streamlit_hands_a_figure_on_as_it_is() -> None:
+    """`Spec` is no public contract of Streamlit and Plotly: an update that changes it is noticed here."""
+    view = ask("step", shipped("steps")).views[0]
+
+    def script() -> None:
+        import streamlit as st
+
+        from pages.plot import Spec, figure
+        from runner.answers import ask
+        from tests.runner.answers.shipped import shipped
+
+        st.plotly_chart(Spec(figure(ask("step", shipped("steps")).views[0])), key="chart")
+
+    app = AppTest.from_function(script, default_timeout=60).run()
+    (chart,) = app.get("plotly_chart")
+    assert json.loads(chart.proto.spec) == json.loads(json.dumps(figure(view)))
+    assert isinstance(Spec(figure(view)).to_dict(), dict)

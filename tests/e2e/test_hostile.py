@@ -5,28 +5,28 @@ import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-import plotly.graph_objects as go
 import pytest
 from playwright.sync_api import Browser, Page, Request
 
-from pages.export import main
-from pages.figures.frame import escape_text
-from pages.figures.frame import restrict as restrict_figure
-from pages.ui.filters import FILTERS
-from pages.ui.markdown import literal, plain, restrict
+from pages.export import export
+from pages.list import PAGES
+from pages.markdown import literal, plain, restrict
+from runner.answers import QUESTIONS
 from tests.browser import Site, opened, settled
-from tests.e2e.test_app import PAGES
 from tests.synthetic import hostile
 
-#: Parameters of a page's address that are not filters.
-OTHERS = (
-    "cell", "phases-as", "phases-in", "way", "compare", "run-a", "label-b", "compare-phase", "table", "status", "of",
-    "steps-x", "trace", "against", "kernel-phase", "left", "right", "fold", "sql", "sql-x", "sql-log", "base", "data",
-    "held", "said", "zoom",
-)  # fmt: skip
-#: Pages that together show texts in every way: charts, tables, choosers, a canvas. `make soak` tests the others.
-TELLING = ("memory-timeline", "data")
+#: Choices that a link may ask for, on one page or another.
+CHOICES = ("machine", "run", "size", "context", "precision", "mode", "clock", "phase", "base", "other", "recording",
+           "beside", "fold", "table", "status", "data", "cell")  # fmt: skip
+#: What is shown of each page: every question and part of its own.
+PARTS = [
+    (page.address, part)
+    for page in PAGES
+    for part in (*page.questions, *page.parts)
+    if part in QUESTIONS or part in page.parts
+]
+#: Parts that together show texts in every way: charts, tables, a canvas. `make soak` tests the others.
+TELLING = ("every allocation", "rows", "step")
 #: Elements that a page would have if a text had become more than text.
 MORE_THAN_TEXT = f"""() => [...document.querySelectorAll(
     "a[href*='{hostile.OUTSIDE}'], a[href*='evil'], img[src*='{hostile.OUTSIDE}'], image[href^=http], .katex"
@@ -41,28 +41,14 @@ def address(tmp_path_factory: pytest.TempPathFactory, site: Site) -> Iterator[st
 
 
 @pytest.mark.parametrize(
-    "path", [page if page in TELLING else pytest.param(page, marks=pytest.mark.soak) for page in PAGES]
+    ("path", "part"), [one if one[1] in TELLING else pytest.param(*one, marks=pytest.mark.soak) for one in PARTS]
 )
-def test_pages_show_hostile_text_as_text(browser: Browser, address: str, path: str) -> None:
+def test_pages_show_hostile_text_as_text(browser: Browser, address: str, path: str, part: str) -> None:
     """The file is hostile, and so is every parameter of the address."""
-    asked = urllib.parse.urlencode(dict.fromkeys((*FILTERS, *OTHERS), hostile.TEXT))
+    asked = urllib.parse.urlencode(dict.fromkeys(CHOICES, hostile.TEXT) | {"show": part})
     with opened(browser, f"{address}/{path}?{asked}") as visit:
         settled(visit.page)
         _is_text(visit.page)
-        assert hostile.TEXT in visit.page.get_by_test_id("stAlert").first.inner_text()
-
-
-@pytest.mark.soak
-def test_a_query_shows_its_columns_and_values_literally(browser: Browser, address: str) -> None:
-    name = hostile.TEXT.replace('"', "'").replace("\n", " ")
-    query = f"""SELECT '{name.replace("'", "''")}' AS who, 1 AS "{name}", 'x' AS "{name} {{2}}" """
-    with opened(browser, f"{address}/sql?{urllib.parse.urlencode({'sql': query})}") as visit:
-        visit.page.wait_for_selector(".st-key-card-sql-chart .js-plotly-plot .main-svg")
-        settled(visit.page)
-        _is_text(visit.page)
-        assert name[:70] in visit.page.locator(".st-key-card-sql-chart h3").inner_text()
-        hovered = visit.page.locator(".st-key-card-sql-chart .main-svg").first.text_content() or ""
-        assert "<b>EVIL</b>" in hovered
 
 
 @pytest.mark.soak
@@ -70,7 +56,7 @@ def test_an_exported_page_shows_hostile_text_as_text(browser: Browser, tmp_path:
     """The texts that pages look up are hostile, too. The file is opened without a network, and its requests are
     recorded."""
     file = hostile.store(tmp_path / "results.duckdb", phases=True)
-    assert main(["--all", "--db", str(file), "--out", str(tmp_path / "out")]) == 0
+    export(tmp_path / "out", [], db=file)
     page, asked = browser.new_context(offline=True).new_page(), list[str]()
 
     def told(request: Request) -> None:
@@ -111,23 +97,3 @@ def test_only_the_markup_of_pages_is_kept() -> None:
     assert restrict(ours) == ours.replace("####", "\\#\\#\\#\\#")
     assert restrict("[a](http://b)") == "\\[a\\](http\\::color[]//b)"
     assert restrict(":orange[[a](b)]") == ":orange[\\[a](b)\\]"
-
-
-def test_a_figure_keeps_only_its_own_tags() -> None:
-    figure = go.Figure(go.Scatter(x=["<a href='http://x'>a</a><br>b"], y=[1], text=[escape_text("<b>%{x}</b>")]))
-    figure.update_layout(title={"text": "<b>t</b><span style=\"color:#fff\">s</span><span style='fill:url(http://x)'>"})
-    found = restrict_figure(figure)
-    assert list(found.data[0].x) == ["&lt;a href='http://x'>a&lt;/a><br>b"]
-    assert list(found.data[0].text) == ["&lt;b&gt;&#37;{x}&lt;/b&gt;"]
-    assert found.layout.title.text == "<b>t</b><span style=\"color:#fff\">s</span>&lt;span style='fill:url(http://x)'>"
-
-
-def test_a_figure_with_its_own_tags_alone_is_drawn_as_it_is() -> None:
-    figure = go.Figure(go.Bar(x=[1, 2], y=["<b>a</b>", "b<br>c"], customdata=[["a", 1.5], [None, "<i>i</i>"]]))
-    assert restrict_figure(figure) is figure
-    labels = np.array(["<b>a</b>", "<a>c</a>"], dtype=object)
-    figure.add_bar(x=[1, 2], y=labels, customdata=[["a", 1.5], [None, "<a>i</a>"]])
-    found = restrict_figure(figure)
-    assert list(found.data[0].y) == ["<b>a</b>", "b<br>c"]
-    assert list(found.data[1].y) == ["<b>a</b>", "&lt;a>c&lt;/a>"]
-    assert [list(row) for row in found.data[1].customdata] == [["a", 1.5], [None, "&lt;a>i&lt;/a>"]]

@@ -1,7 +1,6 @@
 """A new clone in a real browser: pages show reference rows, marked as such, until the reader's first own cell."""
 
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -15,9 +14,9 @@ from playwright.sync_api import Browser, expect
 from runner.store.spool import Spool
 from tests.browser import ROOT, drawn, opened, said, served
 from tests.synthetic import rows
-from tests.synthetic.reference import DEVICE, pack_reference
+from tests.synthetic.reference import pack_reference
 
-NOTICE = f"rows of an {DEVICE} that come with Stepscope, not of your machine."
+NOTICE = "reference rows"
 UNNAMED = {"STEPSCOPE_DB": None, "STEPSCOPE_REFERENCE": None}
 
 
@@ -60,21 +59,14 @@ def fetch(url: str) -> tuple[dict[str, object], str | None]:
 
 
 def test_a_new_clone_opens_on_reference_rows(browser: Browser, address: str) -> None:
-    """Overview, and a page with its chart opened by deep link, both say whose rows these are and how to measure one's
-    own."""
+    """Overview, and a page with its chart opened by deep link, both say whose rows these are."""
     with opened(browser, address) as visit:
-        words = said(visit.page)
-        assert NOTICE in words
-        assert "Measure your own: python -m runner sweep" in words
-        assert "11 measured cells from 1 run on 1 machine" in words
-        assert "Your machine against" not in words
+        assert NOTICE in said(visit.page)
     with opened(browser, f"{address}/training-step") as visit:
         words = said(visit.page)
         assert NOTICE in words
-        assert "Not in this file" not in words
-        assert len([trace for trace in drawn(visit.page, "phases") if trace["x"]]) >= 4
-        visit.page.locator(".st-key-_why-answer summary").first.click()
-        expect(visit.page.get_by_text("This query returns exactly these lines.").first).to_be_visible()
+        assert "Not here" not in words
+        assert len([trace for trace in drawn(visit.page, "step-by-phase") if trace["x"]]) >= 4
 
 
 @pytest.mark.soak
@@ -85,8 +77,8 @@ def test_a_link_to_reference_rows(browser: Browser, address: str) -> None:
         link = visit.page.locator("[data-testid=stPopoverBody] code").inner_text()
     with opened(browser, link) as visit:
         words = said(visit.page)
-        assert "Since this link was made" not in words
-        assert "Not in this file" not in words
+        assert "other rows than when this link was made" not in words
+        assert "Not here" not in words
 
 
 def test_the_api_says_that_rows_are_reference_rows(address: str) -> None:
@@ -100,35 +92,28 @@ def test_the_api_says_that_rows_are_reference_rows(address: str) -> None:
 @pytest.mark.soak
 def test_an_exported_page_says_that_rows_are_reference_rows(clone: Path, tmp_path: Path) -> None:
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pages.export", "attention", "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "pages.export", str(tmp_path / "out"), "training-step"]
     subprocess.run(command, cwd=clone, env=env, check=True, capture_output=True)
-    html = (tmp_path / "out/attention.html").read_text()
-    assert NOTICE in html
+    html = (tmp_path / "out/training-step.html").read_text()
     assert "reference-h200.duckdb" in html
 
 
 @pytest.mark.soak
 def test_the_first_own_cell_replaces_the_reference_rows(browser: Browser, clone: Path, address: str) -> None:
-    """The reader had made choices among the reference rows, and a sweep runs. None of those choices is reported as
-    missing, and the card compares the machines."""
+    """A sweep runs beside a page of reference rows: the first own cell takes their place."""
     own, of = clone / "data/results.duckdb", rows.run()
     (clone / "data").chmod(0o755)
     Spool(own).folder.mkdir()
     Spool(own).write_plan(rows.plan(of, ["toy-64 · 128 · train", "toy-64 · 256 · train"], done=0), of.run_id)
     try:
-        with opened(browser, f"{address}/?precision=bf16") as visit:
+        with opened(browser, f"{address}/training-step?precision=bf16") as visit:
             expect(visit.page.get_by_text("Sweep running: 0 of 2 cells")).to_be_visible()
             assert NOTICE in said(visit.page)
             rows.spooled(own, of, rows.ok(of, rows.asked("toy-64"), slower=2.0))
-            expect(visit.page.get_by_text(re.compile(r"^1 measured cell"))).to_be_visible()
-            words = said(visit.page)
-            assert NOTICE not in words
-            assert re.search(rf"your machine takes 4\.00× as long as {DEVICE} \(1 comparable cell\)", words)
-            assert "Not in this file" not in words
-            assert "precision=" not in visit.page.url
+            expect(visit.page.get_by_text(NOTICE)).to_have_count(0)
+            expect(visit.page.locator(".st-key-card-step-by-size .bars .point")).to_have_count(1)
             rows.spooled(own, of, rows.ok(of, rows.asked("toy-64", context=256)))
-            expect(visit.page.get_by_text(re.compile(r"^2 measured cells"))).to_be_visible()
-            assert "Not in this file" not in said(visit.page)
+            expect(visit.page.locator(".st-key-card-step-by-size .bars .point")).to_have_count(2)
     finally:
         shutil.rmtree(Spool(own).folder)
     with opened(browser, f"{address}/training-step") as visit:

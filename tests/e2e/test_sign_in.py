@@ -20,7 +20,7 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 from playwright.sync_api import Browser, expect
 
-from pages.ui.sign_in import may_read
+from pages.sign_in import may_read
 from tests.browser import ROOT, opened, served, settled
 from tests.synthetic import rows
 
@@ -138,9 +138,7 @@ def test_signing_in_brings_back_to_the_link(browser: Browser, address: str, prov
     provider.person = {"email": "Ann@example.com", "email_verified": True, "name": "Ann"}
     with opened(browser, f"{address}/training-step?size=toy-64") as visit:
         visit.page.get_by_role("button", name="Sign in").click()
-        expect(visit.page.get_by_role("heading", level=1)).to_have_text(
-            "Training step: forward, backward and optimizer time"
-        )
+        expect(visit.page.get_by_role("heading", level=1)).to_have_text("Step time")
         assert "size=toy-64" in visit.page.url
         expect(visit.page.get_by_test_id("stSidebar").get_by_text("Ann@example.com")).to_be_visible()
         visit.page.get_by_role("button", name="Sign out").click()

@@ -9,8 +9,7 @@ from typing import Any
 
 from runner.schema import AttentionRow, RunRow, SavedTensorRow
 from runner.store.spool import Spool
-from tests.pages.mixed_precision.test_numerics import written as numerics_written
-from tests.synthetic import memory_rows, roofline_rows, rows
+from tests.synthetic import memory_rows, numerics, roofline_rows, rows
 
 #: The longest sequence that fits, by implementation.
 LARGEST = {"sdpa-flash": 8192, "naive": 2048}
@@ -41,7 +40,7 @@ def store(path: Path) -> Path:
     roofs = [roofline_rows.ceiling("matmul fp32", 1e12 * share, moment=moment, run=of.run_id)
              for moment, share in (("start", 1), ("end", 0.7))]  # fmt: skip
     Spool(path).write({"ceilings": roofs}, "ceilings")
-    return numerics_written(path)
+    return numerics.store(path)
 
 
 def _attended(of: RunRow) -> memory_rows.Tables:

@@ -5,11 +5,13 @@
 DuckDB → `runner.store.read` → `runner.results.Rows` → `runner.answers` → `runner.render`, `pages`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from runner.results import RepeatedCell, RunSummary, StepResult
+from runner.results.findings import AuditedRow
 from runner.results.rows import Rows, RunSteps, Traced
 from runner.store.queries.attention import load_attention, load_frontiers
 from runner.store.queries.audit import load_audit
@@ -29,14 +31,31 @@ def _load_by_run(path: Path, of: Selection) -> list[RunSteps]:
     return [RunSteps(run=run, steps=tuple(steps)) for run, steps in every if steps]
 
 
-#: What loads each kind of rows, by the name of its field in `Rows`.
+def _load_every_step(path: Path, of: Selection) -> list[StepResult]:
+    return load_steps(path, replace(of, settled=False))
+
+
+def _load_every_run(path: Path, of: Selection) -> list[RunSummary]:
+    return load_runs(path)
+
+
+def _load_repeated_cells(path: Path, of: Selection) -> list[RepeatedCell]:
+    return [one for one in load_repeated(path) if of.machine in (None, one.machine)]
+
+
+def _load_audited(path: Path, of: Selection) -> Sequence[AuditedRow]:
+    return load_audit(path, of).rows
+
+
+#: What loads each kind of rows, by the name of its field in `Rows`. All have names of their own, by which a page
+#: remembers what they return.
 LOADERS: dict[str, Callable[[Path, Selection], Iterable[Any]]] = {
     "steps": load_steps,
-    "every_step": lambda path, of: load_steps(path, replace(of, settled=False)),
+    "every_step": _load_every_step,
     "attention": load_attention,
     "peaks": load_peaks,
     "traced": load_traced,
-    "runs": lambda path, of: load_runs(path),
+    "runs": _load_every_run,
     "by_run": _load_by_run,
     "saved": load_saved,
     "recorded": load_recorded,
@@ -46,9 +65,9 @@ LOADERS: dict[str, Callable[[Path, Selection], Iterable[Any]]] = {
     "early": load_early_steps,
     "spreads": load_spreads,
     "noise": load_machine_noise,
-    "repeated": lambda path, of: [one for one in load_repeated(path) if of.machine in (None, one.machine)],
+    "repeated": _load_repeated_cells,
     "ceilings": load_ceilings,
-    "audited": lambda path, of: load_audit(path, of).rows,
+    "audited": _load_audited,
 }
 
 

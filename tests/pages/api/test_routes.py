@@ -22,12 +22,14 @@ from starlette.responses import Response
 
 from pages.api import routes
 from pages.api.files import encode_rows
-from pages.ui import formats
-from pages.ui.filters import run_name
+from runner.answers import QUESTIONS, ask
+from runner.render.json import dump
 from runner.schema import TABLES
 from runner.store.database import fingerprint, plan_fingerprint
 from runner.store.queries.overview import load_contents
+from runner.store.queries.selection import Selection
 from runner.store.queries.tables import TablePage
+from runner.store.read import read
 from tests.browser import Site, served
 from tests.synthetic import memory_rows, rows
 
@@ -121,7 +123,7 @@ def test_filters(db: Path, address: str, table: str, parameters: dict[str, Any],
 
 def test_machine_and_run_have_the_names_of_a_pages_address(db: Path, address: str) -> None:
     for run in load_contents(db).runs:
-        for asked in ({"machine": run.machine}, {"run": run_name(run)}, {"run": str(run.run_id)}):
+        for asked in ({"machine": run.machine}, {"run": run.name}, {"run": str(run.run_id)}):
             answer = get_rows(address, table="samples", limit=5000, **asked)
             assert {row["run_id"] for row in answer["rows"]} == {str(run.run_id)}
             assert 2 * answer["total"] == stored(db, "SELECT count(*) FROM samples")[0][0]
@@ -169,6 +171,25 @@ def test_the_list_of_routes(address: str) -> None:
     for name in ("runs", "ceilings", "kernels", "accumulation"):
         status, _, _ = get(f"{address}/api/v1/rows.json?table={name}&limit=1&precision=bf16")
         assert status == (200 if "precision" in described["tables"][name]["filters"] else 400), name
+
+
+def test_answers_are_those_of_the_terminal(db: Path, address: str) -> None:
+    """The list has every question; an answer has the object that `runner show --json` prints, for the same choices."""
+    assert json.loads(get(f"{address}/api/v1/answers")[1]) == list(QUESTIONS)
+    status, body, _ = get(f"{address}/api/v1/answers/step?precision=bf16")
+    found = json.loads(body)
+    machine = load_contents(db).machines[0]
+    rows_of = read(db, Selection(machine=machine), QUESTIONS["step"].needs)
+    assert (status, found) == (200, json.loads(dump(ask("step", rows_of, {"precision": "bf16"}))))
+    assert found["chosen"]["precision"]["value"] == "bf16"
+    for path, expected in (
+        ("answers/steps", "precision"),
+        ("answers/step?precision=fp8", "fp32"),
+        ("answers/step?colour=red", "--precision"),
+    ):
+        status, body, _ = get(f"{address}/api/v1/{path}")
+        assert status == 400
+        assert expected in json.loads(body)["error"]["expected"]
 
 
 def test_many_at_once(address: str) -> None:
@@ -236,9 +257,6 @@ def test_no_value_of_a_csv_is_a_formula(tmp_path: Path) -> None:
         assert text[name] == f"'{values[name]}"
     stored = json.loads(encode_rows(table, TablePage(rows=[row], total=1), "json"))["rows"][0]
     assert stored["label"] == "=HYPERLINK(1)"
-    read = list(csv.reader(io.StringIO(formats.csv([{"=a": "=1+1", "b": -2.5}]))))
-    assert read == [["'=a", "b"], ["'=1+1", "-2.5"]]
-    assert b"=1+1" in formats.parquet([{"a": "=1+1"}])
 
 
 def test_health(db: Path, address: str) -> None:

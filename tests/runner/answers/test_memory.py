@@ -31,7 +31,7 @@ def test_a_block_keeps_what_its_tensors_keep() -> None:
     gradients = {row.values[0]: by_size.get(row, "gradient_bytes") for row in by_size.rows}
     assert gradients["large"] == (4 * 1280**2 + 3 * 1280 * 5120 + 2 * 1280) * 4
     # softmax [batch, heads, context, context]
-    (softmax,) = [row for row in contributors.rows if row.values[0] == "_softmax"]
+    (softmax,) = [row for row in contributors.rows if row.values[0] == "_softmax in attention"]
     assert contributors.get(softmax, "size") == 4 * 20 * 256 * 256 * 4
     peaks = {row.values[:3]: checkpointing.get(row, "peak_allocated_bytes") for row in checkpointing.rows}
     ratios = {row.values[:3]: checkpointing.get(row, "ratio") for row in checkpointing.rows}

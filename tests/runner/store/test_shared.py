@@ -10,13 +10,14 @@ from unittest.mock import patch
 import duckdb
 import pytest
 
+from runner.answers import QUESTIONS
 from runner.errors import DatabaseDamaged, DatabaseMissing
-from runner.report.report import load_report
-from runner.report.rows import Scope
 from runner.schema import PlanRow
 from runner.store import shared
 from runner.store.attached import CONFIG
 from runner.store.database import ingest, open_reader
+from runner.store.queries.selection import Selection
+from runner.store.read import read as read_rows
 from runner.store.spool import Spool
 from tests.command import PATIENCE_S, ROOT
 from tests.runner.store.test_damage import damage
@@ -173,5 +174,5 @@ def test_a_report_after_a_reader_opens_no_connection(tmp_path: Path) -> None:
     file = rows.store(tmp_path / "results.duckdb", of := rows.run(), rows.laptop(of))
     read(file, STEPS)
     with patch.object(duckdb, "connect", side_effect=duckdb.connect) as connect:
-        assert load_report(file, Scope()).answered
+        assert read_rows(file, Selection(), QUESTIONS["step"].needs).steps
     assert connect.call_count == 0

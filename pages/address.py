@@ -1,0 +1,98 @@
+"""What a page's address says: every choice by its name, and the link that a reader copies.
+
+    begin()              # the choices of the address become the session's
+    draw_copy_link(frame, page)
+
+A link of an earlier version leads to the same thing: its filters have the names of today's choices, but for `RENAMED`.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
+
+import streamlit as st
+
+from pages.frame import ASKED, Frame
+from pages.markdown import literal, restrict
+from runner.answers.answer import Choice
+
+#: Names of choices in links of before.
+RENAMED: Mapping[str, str] = {
+    "memory-mode": "mode",
+    "memory-precision": "precision",
+    "attention-precision": "precision",
+    "attention-causal": "causal",
+    "d-heads": "d-head",
+    "numerics-model": "pass",
+    "timeline": "recording",
+}
+#: Values of choices in links of before, by the name of today.
+REWORDED: Mapping[tuple[str, str], str] = {
+    ("clock", "waited for"): "latency",
+    ("clock", "in a loop"): "throughput",
+    ("clock", "device time"): "GPU time",
+}
+#: The edition of the data that a link was made from.
+DATA = "data"
+_LINKED = "linked"
+
+
+def begin() -> dict[str, str]:
+    """Returns the session's choices. Those of the address count once, when the session begins."""
+    if ASKED not in st.session_state:
+        given = {RENAMED.get(name, name): values[-1] for name in st.query_params if (values := _values(name))}
+        st.session_state[ASKED] = {name: REWORDED.get((name, value), value) for name, value in given.items()}
+        st.session_state[_LINKED] = dict(st.session_state[ASKED])
+    asked: dict[str, str] = st.session_state[ASKED]
+    if dict(st.query_params) != asked:
+        st.query_params.from_dict(asked)
+    return asked
+
+
+def _values(name: str) -> list[str]:
+    return [value for value in st.query_params.get_all(name) if value]
+
+
+def keep(name: str, value: str) -> None:
+    """Keeps a choice, for every page and in the address; what another page does not have stays kept."""
+    st.session_state[ASKED] |= {name: value}
+    st.session_state.get(_LINKED, {}).pop(name, None)
+    st.query_params.from_dict(st.session_state[ASKED])
+
+
+def report_missing(choices: Sequence[Choice]) -> None:
+    """Says which values of the link this page does not have, and what is shown instead."""
+    linked: dict[str, str] = st.session_state.get(_LINKED, {})
+    gone = [one for one in choices if one.name in linked and linked[one.name] not in one.options]
+    if gone:
+        words = ", ".join(f"{one.label.lower()} “{literal(linked[one.name])}”" for one in gone)
+        shown = ", ".join(literal(one.prefix + one.chosen) for one in gone)
+        st.warning(restrict(f"Not here: {words} of the link. Shown instead: {shown}."), icon=":material/link_off:")
+
+
+def report_other_data(edition: str) -> None:
+    """Says that the rows are not those of which the link was made."""
+    made_of = st.session_state.get(_LINKED, {}).get(DATA)
+    if made_of and made_of != edition:
+        st.caption(":material/history: The file has other rows than when this link was made.")
+
+
+def draw_copy_link(frame: Frame, choices: Sequence[Choice]) -> None:
+    """Draws a button that opens to the link to this page, every choice written out, defaults included."""
+    with st.sidebar:
+        shown = st.popover("Copy link", icon=":material/link:", key="_page-link", on_change="rerun", width="stretch")
+        if shown.open:
+            with shown:
+                whole = make_link(frame, choices)
+                script = Path(__file__).with_name("copy.js").read_text(encoding="utf-8")
+                copy = st.components.v2.component("stepscope_copy", html='<div role="status"></div>', js=script)
+                copy(key="_copy-link", data=whole, height="content")
+                st.code(whole, language=None, wrap_lines=True)
+
+
+def make_link(frame: Frame, choices: Sequence[Choice]) -> str:
+    """Returns the address of this page by the host by which the reader came."""
+    asked = st.session_state.get(ASKED, {}) | {one.name: one.chosen for one in choices if one.chosen}
+    parts = urlsplit(st.context.url or "")
+    query = urlencode({name: asked[name] for name in sorted(asked)} | {DATA: frame.contents.edition}, safe=":,")
+    return f"{parts.scheme}://{parts.netloc}{parts.path}?{query}"

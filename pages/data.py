@@ -1,0 +1,129 @@
+"""The stored rows: every table, a page at a time, with the meaning of its columns and a download."""
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import pandas as pd
+import streamlit as st
+
+from pages.address import keep
+from pages.api.files import FORMATS, encode_rows
+from pages.draw import draw_choices
+from pages.frame import ASKED, Frame
+from pages.markdown import restrict
+from runner.answers.answer import Choice, choose
+from runner.schema import TABLES, Column, Status, Table
+from runner.store.database import look_through
+from runner.store.queries.rows import load_page
+from runner.store.queries.tables import MAX_ROWS, Window, count_rows
+from runner.store.reference import is_reference
+
+PAGE_ROWS = 200
+ALL = "any status"
+
+
+def draw_rows(frame: Frame, before: Sequence[Choice] = ()) -> None:
+    """Draws one table, a page of its rows, and its files."""
+    counts = frame.load(count_rows)
+    filled = {name: count for name, count in counts.items() if count}
+    st.markdown(restrict(f"**{sum(filled.values()):,} rows** in {len(filled)} of {len(counts)} tables."))
+    asked = st.session_state[ASKED]
+    table = TABLES[(chosen := choose(asked, "table", "Table", list(TABLES), default="steps")).chosen]
+    has_status = any(column.name == "status" for column in table.columns)
+    status = choose(asked, "status", "Status", [ALL, *get_args(Status)] if has_status else [])
+    statuses = () if status.chosen in ("", ALL) else (status.chosen,)
+    draw_choices([*before, chosen, status])
+    total = frame.load(load_page, table.name, frame.selection, Window(statuses=statuses, limit=0)).total
+    bad = frame.load(look_through).left_out.get(table.name)
+    more = f" {bad or 0:,} more hold values that their columns cannot have; SQL has them in `file.main.{table.name}`."
+    words = f"{table.doc} {total:,} of {counts[table.name]:,} rows match, newest first.{more if bad else ''}"
+    st.caption(restrict(words))
+    pages = max(1, -(-total // PAGE_ROWS))
+    number = 1
+    if pages > 1:
+        key = f"_page-{table.name}"
+        number = st.pagination(pages, key=key, on_change=lambda: keep("page", str(st.session_state[key])))
+    if total:
+        _draw_table(frame, table, Window(statuses=statuses, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS))
+        _draw_files(frame, table, Window(statuses=statuses, limit=MAX_ROWS), total=total)
+    meaning = st.expander("What the columns mean", key="columns-fold", on_change="rerun")
+    if meaning.open:
+        with meaning:
+            st.dataframe(describe_columns(table), hide_index=True, key="columns", alt=f"Columns of {table.name}.")
+
+
+def describe_columns(table: Table) -> list[dict[str, Any]]:
+    return [
+        {
+            "Column": c.name,
+            "Label": c.label,
+            "Unit": c.unit,
+            "Type": c.sql_type,
+            "Meaning": c.doc,
+            "Choices": ", ".join(c.choices),
+        }
+        for c in table.columns
+    ]
+
+
+def _draw_table(frame: Frame, table: Table, window: Window) -> None:
+    """Draws the rows under the schema's labels; hovering a heading shows what it means. Empty columns come last."""
+    rows = frame.load(load_page, table.name, frame.selection, window).rows
+    found = pd.DataFrame(rows, columns=[column.name for column in table.columns])
+    # Whole numbers stay whole where some are unknown.
+    found = found.astype({column.name: "Int64" for column in table.columns if column.type is int})
+    found = found.astype({column.name: str for column in table.columns if column.sql_type == "UUID"})
+    empty = {name for name in found.columns if len(found) and found[name].isna().all()}
+    st.dataframe(
+        found,
+        hide_index=True,
+        column_config={c.name: _make_heading(c) for c in table.columns},
+        column_order=sorted(_order_columns(table), key=lambda name: name in empty),
+        key=f"rows-{table.name}",
+        height=520,
+        placeholder="",
+        alt=f"Rows of {table.name}.",
+    )
+
+
+def _draw_files(frame: Frame, table: Table, window: Window, *, total: int) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        for kind, mime in FORMATS.items():
+            st.download_button(
+                restrict(kind),
+                lambda kind=kind: encode_rows(  # type: ignore[misc]
+                    table,
+                    frame.load(load_page, table.name, frame.selection, window),
+                    kind,
+                    is_reference=is_reference(frame.path),
+                ),
+                file_name=f"stepscope-{table.name}-{frame.contents.edition}.{kind}",
+                mime=mime,
+                key=f"rows-{table.name}-{kind}",
+                on_click="ignore",
+            )
+        many = f"The newest {MAX_ROWS:,} of {total:,} rows." if total > MAX_ROWS else f"All {total:,} rows."
+        st.caption(restrict(many))
+
+
+#: What tells cells apart at first sight, in the order in which people look for it.
+_FIRST = ("implementation", "mode", "precision", "backend", "attention", "context", "seq_len", "d_head", "batch")
+
+
+def _order_columns(table: Table) -> list[str]:
+    """Returns the columns in the order of looking: what was asked for, how it ended, the numbers that answers rest on,
+    the rest, and ids last."""
+    names = [column.name for column in table.columns]
+    ids = [c.name for c in table.columns if c.sql_type == "UUID" or c.name.endswith("_key")]
+    asked = [*(name for name in _FIRST if name in table.question), *table.question]
+    told = table.told if table.key else ()
+    first = [name for name in (*asked, "status", *told) if name in names and name not in ids]
+    return list(dict.fromkeys([*first, *(name for name in names if name not in ids), *ids]))
+
+
+def _make_heading(column: Column) -> Any:
+    """Returns a column with its meaning; whole numbers have separators."""
+    words = f"`{column.name}`: {column.doc}"
+    if column.type is int:
+        return st.column_config.NumberColumn(column.title, help=words, format="localized")
+    return st.column_config.Column(column.title, help=words)

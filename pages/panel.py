@@ -1,0 +1,106 @@
+"""The panel of one row: its value with interval, what is known beside it, findings, every sample, and its command.
+
+open_row(frame, answer, view, view.rows[3])
+"""
+
+from functools import partial
+from uuid import UUID
+
+import streamlit as st
+
+from pages.frame import Frame
+from pages.markdown import literal, restrict
+from pages.plot import Spec, figure
+from runner.analysis.audit.findings import Grade
+from runner.analysis.audit.grades import grade
+from runner.answers import samples
+from runner.answers.answer import Answer, Row, View
+from runner.plan.commands import sweep_commands
+from runner.render.grid import interval_of, scale_of
+from runner.schema import AttentionCell, Cell, StepCell, table_of
+from runner.schema.titles import title
+from runner.store.queries.raw import load_samples
+from runner.store.queries.trust import load_findings
+
+#: The cells of a row that are shown one by one; a ratio has two, a fit all of its points.
+MAX_CELLS = 4
+COLORS: dict[Grade, str] = {"A": "green", "B": "blue", "C": "orange", "D": "red"}
+_AUDITED = ("steps", "attention", "memory")
+
+
+def open_row(frame: Frame, answer: Answer, view: View, row: Row) -> None:
+    """Opens the panel from the right; on a phone it fills the screen."""
+
+    @st.dialog("One row", width="medium", position="right", on_dismiss=partial(forget_selection, view.name))
+    def panel() -> None:
+        _draw_row(frame, answer, view, row)
+
+    panel()
+
+
+def forget_selection(view_name: str) -> None:
+    """Has the chart start anew once the panel is closed, so that one click opens the same row again."""
+    st.session_state[f"{view_name}-opened"] = st.session_state.get(f"{view_name}-opened", 0) + 1
+
+
+def _draw_row(frame: Frame, answer: Answer, view: View, row: Row) -> None:
+    scale, value = scale_of(view, view.draw.value), view.get(row, view.draw.value)
+    places = [
+        scale_of(view, name).write(view.get(row, name)) for name in view.places if view.get(row, name) is not None
+    ]
+    st.markdown(restrict(f"**{literal(' · '.join(places))}**  \n{literal(f'{view.title} · {view.about}')}"))
+    if value is None and row.wanted:
+        st.info("Nothing has measured this cell yet.")
+    elif value is None:
+        st.error(restrict(literal(view.ended(row))))
+    else:
+        label = view.field(view.draw.value).label
+        st.metric(label, scale.with_unit(value), border=True)
+        shown = interval_of(view, row, scale)
+        level = view.field(view.draw.low).doc if shown else ""
+        st.caption(restrict(literal(f"interval {shown} {scale.unit}. {level}" if shown else "no interval")))
+        notes = [item for item in view.fields if item.role == "note" and view.get(row, item.name) is not None]
+        lines = [
+            f"{literal(item.label)}: **{literal(scale_of(view, item.name).with_unit(view.get(row, item.name)))}**"
+            for item in notes
+        ]
+        st.markdown(restrict("  \n".join(lines)))
+    for cell_id in row.cells[:MAX_CELLS]:
+        if cell := answer.cells.get(cell_id):
+            _draw_cell(frame, cell_id, cell)
+    if len(row.cells) > MAX_CELLS:
+        st.caption(restrict(f"And {len(row.cells) - MAX_CELLS} more cells."))
+    again = [answer.cells[one] for one in row.cells if one in answer.cells]
+    for words, lines in (
+        ("Measure it again", sweep_commands(again)),
+        ("Measure what is missing", sweep_commands(row.wanted, fresh=False)),
+    ):
+        if lines:
+            st.caption(restrict(words))
+        for line in lines:
+            st.code(line, language="bash", wrap_lines=True)
+
+
+def _draw_cell(frame: Frame, cell_id: UUID, cell: Cell) -> None:
+    """Draws the grade of one cell with its findings, what people said of it, and its samples."""
+    st.markdown(restrict(f"**{literal(title(cell))}**"))
+    table = table_of(cell).name
+    if table in _AUDITED:
+        findings = frame.load(load_findings, (cell_id,), table).get(cell_id, [])
+        letter = grade(findings)
+        words = " ".join(literal(one.sentence) for one in findings) or "Nothing was found against this row."
+        st.markdown(restrict(f":{COLORS[letter]}-badge[Grade {letter}] {words}"))
+    for text in frame.contents.notes.of_cells.get(cell_id, ()):
+        st.info(restrict(literal(text)), icon=":material/sticky_note_2:")
+    if isinstance(cell, StepCell | AttentionCell):
+        kept = frame.load(load_samples, "attention" if isinstance(cell, AttentionCell) else "steps", cell_id)
+        made = samples.answer(cell_id, cell, kept, None)
+        st.caption(restrict(literal(made.sentence.replace("**", ""))))
+        for view in made.views:
+            st.plotly_chart(
+                Spec(figure(view)),
+                key=f"samples-{cell_id}",
+                config={"displayModeBar": False},
+                alt=f"Every sample of {title(cell)}",
+            )
+    st.caption(restrict(f"Row `{cell_id}` of `{table}`"))

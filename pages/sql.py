@@ -1,0 +1,184 @@
+"""A reader's own SQL over every table of the file, read-only.
+
+draw_sql(frame)
+
+A query runs as long as its reader waits: "Cancel", another choice or a closed window ends it. A rerun of the page does
+not run it again.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from pages.address import keep
+from pages.api.files import harmless
+from pages.data import describe_columns
+from pages.examples import EXAMPLES, Example
+from pages.frame import ASKED, Frame
+from pages.markdown import literal, restrict
+from runner.answers.answer import Choice
+from runner.errors import StepscopeError
+from runner.formats import cut_text, format_count
+from runner.schema import TABLES
+from runner.store.queries.console import MAX_ROWS, MAX_SECONDS, QueryAnswer, RunningQuery, run_query
+from runner.store.queries.tables import count_rows
+
+#: The most letters of a text in a table on a page: a browser freezes over a million.
+MAX_LETTERS = 1_000
+_QUERY, _HEIGHT = "sql", 250
+_DONE = "_sql-done"
+#: A query that takes less shows no "Cancel".
+_PATIENCE_S, _POLL_S = 0.7, 0.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Outcome:
+    """The outcome of a query; `state` is that of the file when it ran."""
+
+    query: str
+    state: str
+    answer: QueryAnswer | None = None
+    refusal: str = ""
+    canceled: bool = False
+
+
+def ask(frame: Frame, query: str) -> QueryAnswer | None:
+    """Returns the answer; None after writing why there is none."""
+    done = st.session_state.get(_DONE)
+    if not isinstance(done, _Outcome) or done.query != query:
+        done = st.session_state[_DONE] = _run(frame, query)
+    if done.canceled:
+        st.info("Canceled. Press Run to run the query again.", icon=":material/cancel:")
+    elif done.answer is None:
+        sentence, _, place = done.refusal.partition("\n")
+        st.error(restrict(literal(sentence)), icon=":material/block:")
+        if place:
+            st.code(place, language=None)
+    elif done.state != frame.state:
+        st.caption("The file has new rows since this query ran: press Run to run it again.")
+    return done.answer
+
+
+def _run(frame: Frame, query: str) -> _Outcome:
+    waiting = st.empty()
+    try:
+        with run_query(frame.path, query) as question:
+            answer = question.answer(wait_s=_PATIENCE_S) or _wait(question, query, frame.state, waiting)
+    except StepscopeError as error:
+        return _Outcome(query=query, state=frame.state, refusal=str(error))
+    finally:
+        waiting.empty()
+    return _Outcome(query=query, state=frame.state, answer=answer)
+
+
+def _wait(question: RunningQuery, query: str, state: str, place: Any) -> QueryAnswer:
+    """Shows how long it has taken, and "Cancel". Writing to the page also lets Streamlit end this script when the
+    reader does something else, which ends the query."""
+
+    def cancel() -> None:
+        st.session_state[_DONE] = _Outcome(query=query, state=state, canceled=True)
+
+    with place.container(horizontal=True, vertical_alignment="center"):
+        clock = st.empty()
+        st.button("Cancel", on_click=cancel, icon=":material/stop:", key="_sql-cancel")
+    while (answer := question.answer(wait_s=_POLL_S)) is None:
+        clock.markdown(restrict(f":material/hourglass_top: Running for **{question.elapsed_s:.0f} s** …"))
+    return answer
+
+
+def columns_of(answer: QueryAnswer) -> dict[str, list[Any]]:
+    """Returns the answer by column. Later columns of the same name get a number; integers beyond 64 bits become floats;
+    times become times, unless a table cannot hold one of them (infinity, year 20000): then all stay text."""
+    columns: dict[str, list[Any]] = {}
+    for index, (name, kind) in enumerate(answer.columns):
+        unique, number = name, 2
+        while unique in columns:
+            unique, number = f"{name} ({number})", number + 1
+        values: Sequence[Any] = [row[index] for row in answer.rows]
+        if kind.startswith("TIMESTAMP") or kind == "DATE":
+            columns[unique] = _parse_times(values)
+        else:
+            columns[unique] = [float(v) if type(v) is int and abs(v) >= 2**63 else v for v in values]
+    return columns
+
+
+def _parse_times(values: Sequence[Any]) -> list[Any]:
+    try:
+        return [None if value is None else pd.Timestamp(value) for value in values]
+    except ValueError:
+        return list(values)
+
+
+def draw_sql(frame: Frame, before: Sequence[Choice] = ()) -> None:
+    """Draws the editor, and below it the rows of the query that was run last, or that a link brings."""
+    query = _draw_editor(frame)
+    answer = ask(frame, query)
+    if answer is None:
+        return
+    size = f"**{format_count(len(answer.rows), 'row')}** of {format_count(len(answer.columns), 'column')}"
+    cut = f", cut after {MAX_ROWS:,} rows or 20 MB of text" if answer.cut else ""
+    took = f"{answer.seconds * 1e3:.0f} ms" if answer.seconds < 1 else f"{answer.seconds:.1f} s"
+    st.markdown(restrict(f"The query returns {size}{cut}, in {took}. Machine and run do not narrow it."))
+    rows = pd.DataFrame(columns_of(answer))
+    st.dataframe(
+        rows.map(lambda value: cut_text(value, longest=MAX_LETTERS) if isinstance(value, str) else value),
+        hide_index=True,
+        height=38 + 35 * min(len(rows), 12),
+        key="_sql-rows",
+        alt="The rows of the query.",
+    )
+    name = f"stepscope-sql-{time.strftime('%Y%m%d-%H%M%S')}.csv"
+    st.download_button("CSV", lambda: _write_csv(rows), file_name=name, mime="text/csv", on_click="ignore")
+
+
+def _write_csv(rows: pd.DataFrame) -> str:
+    safe = rows.map(harmless)
+    safe.columns = [harmless(name) for name in safe.columns]
+    return safe.to_csv(index=False)
+
+
+def _draw_editor(frame: Frame) -> str:
+    """Draws examples as buttons, the text, and the tables with their columns beside it. Returns the query."""
+    # A text area has no option for the font.
+    st.html("<style>.st-key-_sql-text textarea {font-family: monospace; font-size: 0.85rem}</style>")
+    st.session_state.setdefault("_sql-text", st.session_state[ASKED].get(_QUERY, EXAMPLES[0].query))
+    with st.container(horizontal=True, gap="xsmall", key="sql-examples"):
+        for place, example in enumerate(EXAMPLES):
+            key = f"_sql-example-{place}"
+            st.button(restrict(example.title), on_click=_load_example, args=(example,), key=key, type="secondary")
+    left, right = st.columns([3, 2], gap="medium")
+    with left, st.form("_sql-form", border=False):
+        query = st.text_area("Query (DuckDB's SQL)", key="_sql-text", height=_HEIGHT, max_chars=20_000)
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.form_submit_button("Run", icon=":material/play_arrow:", on_click=_run_again, key="_sql-run")
+            limits = f"Reads only · {MAX_SECONDS:.0f} s and {MAX_ROWS:,} rows at most · Ctrl + Enter runs it"
+            st.caption(restrict(limits))
+    with right:
+        counts = frame.load(count_rows)
+        label = "Tables and their columns"
+        name = st.selectbox(
+            label,
+            list(TABLES),
+            index=list(TABLES).index("steps"),
+            format_func=lambda name: f"{name} · {counts[name]:,} rows",
+            key="_sql-table",
+        )
+        st.caption(restrict(TABLES[name].doc))
+        alt = f"Columns of {name}, with their meaning."
+        st.dataframe(describe_columns(TABLES[name]), hide_index=True, height=_HEIGHT - 40, key="_sql-columns", alt=alt)
+    return query
+
+
+def _run_again() -> None:
+    """Has this run of the page run the query, and keeps it for links."""
+    st.session_state.pop(_DONE, None)
+    keep(_QUERY, st.session_state["_sql-text"])
+
+
+def _load_example(example: Example) -> None:
+    st.session_state["_sql-text"] = example.query
+    _run_again()

@@ -1,0 +1,207 @@
+"""The memory timeline on a canvas: every allocation from birth to death, and what is alive at the cursor.
+
+draw_timeline(frame)
+
+Two recordings can stand side by side on one scale. A fragment each: moving a cursor draws that pane again alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+
+from pages.draw import draw_choices
+from pages.frame import ASKED, Frame
+from pages.markdown import literal, restrict
+from pages.panel import COLORS
+from pages.timeline.component import Drawing, picture_button, timeline
+from runner.analysis.audit.report import SEVERITIES
+from runner.analysis.audit.timeline_rules import TIMELINE_REMEDIES
+from runner.analysis.timeline.stacks import frames_of
+from runner.answers.answer import Choice, choose
+from runner.errors import DatabaseBusy
+from runner.formats import format_bytes, format_count, format_share
+from runner.plan.commands import sweep_commands
+from runner.results import LiveAllocation, MemoryPart, Timeline
+from runner.store.queries.timeline_findings import load_timeline_findings
+from runner.store.queries.timelines import Columns, load_columns, load_largest_at, load_parts_at, load_timelines
+
+#: Sizes below which blocks are drawn as one.
+FOLDS: Mapping[str, int] = {
+    "nothing": 0,
+    **{f"{size} KiB": size * 2**10 for size in (1, 4, 16, 64, 256)},
+    **{f"{size} MiB": size * 2**20 for size in (1, 4, 16, 64)},
+}
+#: What stands beside a timeline where nothing does.
+ALONE = "nothing"
+MAX_SHOWN = 25
+
+
+def draw_timeline(frame: Frame, before: Sequence[Choice] = ()) -> None:
+    """Draws one or two timelines, or what records one."""
+    by_label = {item.label: item for item in frame.load(load_timelines, frame.selection.run, frame.selection.machine)}
+    if not by_label:
+        st.info("No timeline is recorded here. This records steps, every allocation with its stack:")
+        st.code("python -m runner sweep --experiment memory --modes train,inference --timeline", language="bash")
+        st.caption("Or bring a snapshot that `torch.cuda.memory._dump_snapshot` wrote:")
+        st.code("python -m runner import snapshot.pickle", language="bash")
+        return
+    asked = st.session_state[ASKED]
+    trained = next((label for label, item in by_label.items() if item.cell and item.cell.mode == "train"), "")
+    first = choose(asked, "recording", "Timeline", list(by_label), default=trained)
+    second = choose(asked, "beside", "Beside it", [ALONE, *by_label], prefix="beside: ")
+    fold = choose(asked, "fold", "Fold blocks smaller than", list(FOLDS), default="4 KiB", prefix="fold below ")
+    draw_choices([*before, first, second, fold])
+    shown = [by_label[name] for name in dict.fromkeys((first.chosen, second.chosen)) if name != ALONE]
+    scale = max(item.peak_bytes for item in shown)
+    for side, place, item in zip(("left", "right"), st.columns(len(shown)), shown, strict=False):
+        with place:
+            _draw_pane(frame, item, side=side, fold_bytes=FOLDS[fold.chosen], scale_bytes=scale)
+    if len(shown) == 2:
+        _draw_difference(frame, *shown)
+
+
+@st.fragment
+def _draw_pane(frame: Frame, about: Timeline, *, side: str, fold_bytes: int, scale_bytes: int) -> None:
+    blocks = frame.load(load_columns, about.cell_id)
+    # Blocks from before an imported recording have no purpose: they are drawn as one.
+    folds_held = about.origin == "imported" and bool(blocks.arrays["born"].any())
+    parts = frame.load(load_parts_at, about.cell_id, about.peak_at_us)
+    sentence = describe_peak(about, blocks, parts)
+    with st.container(border=True, key=f"card-timeline-{side}"):
+        st.subheader(restrict(literal(about.label)), anchor=f"timeline-{side}")
+        st.markdown(restrict(sentence))
+        st.caption(restrict(describe_recording(about)))
+        _draw_findings(frame, about)
+        drawing = Drawing(
+            columns=blocks,
+            about=about,
+            fold_bytes=fold_bytes,
+            scale_bytes=scale_bytes,
+            alt=f"Memory timeline of {about.label}: {about.allocations:,} allocations, each a block from birth to "
+            f"death at its address, below the total. {sentence.replace('**', '')}",
+            folds_held=folds_held,
+        )
+        cursor = timeline(drawing, key=f"timeline-{side}-canvas", on_cursor=lambda: None)
+        is_mine = cursor is not None and cursor["timeline"] == str(about.cell_id)
+        at_us = int(cursor["at"]) if cursor and is_mine else about.peak_at_us
+        try:
+            _list_alive(frame, about, blocks, side=side, at_us=at_us, only_recorded=folds_held)
+        except DatabaseBusy:
+            st.caption("The results file is busy; move the cursor once more for what is alive there.")
+        picture_button(side)
+        for line in sweep_commands([about.cell] if about.cell else []):
+            st.code(line, language="bash", wrap_lines=True)
+
+
+def describe_peak(about: Timeline, columns: Columns, parts: Sequence[MemoryPart]) -> str:
+    """Says where the peak falls and what it is made of; imported snapshots know neither."""
+    phase = phase_at(columns, about.peak_at_us)
+    where = f" in **{literal(phase)}**" if phase else ""
+    start = f"The peak of **{format_bytes(about.peak_bytes)}** falls{where}"
+    if [part.category for part in parts] == ["unknown"]:
+        return f"{start}. A snapshot does not say what its blocks are for: the stacks say where they come from."
+    whole = max(1, about.peak_bytes)
+    shares = [f"{format_share(part.held_bytes / whole)} {part.category}" for part in parts[:3]]
+    return f"{start}: {', '.join(shares)}." if shares else f"{start}."
+
+
+def describe_recording(about: Timeline) -> str:
+    """Says the machine, the number of allocations, what was held before, and that recording slows the step down."""
+    held = f"{format_bytes(about.baseline_bytes)} held before"
+    parts = [literal(about.machine), format_count(about.allocations, "allocation"), held]
+    if about.peak_block_bytes:
+        more = about.peak_block_bytes / max(1, about.peak_bytes) - 1
+        parts.append(f"in the allocator's blocks the peak is {format_bytes(about.peak_block_bytes)} ({more:+.1%})")
+    if about.device_bytes:
+        parts.append(f"device memory {format_bytes(about.device_bytes)}")
+    parts.append(f"{about.duration_us / 1e3:,.0f} ms recorded; recording stacks makes a step several times longer")
+    return " · ".join(parts)
+
+
+def phase_at(columns: Columns, at_us: int) -> str | None:
+    """Returns the phase of the step at a moment; None before the first mark."""
+    return next((name for begins, name in reversed(columns.marks) if begins <= at_us), None)
+
+
+def _draw_findings(frame: Frame, about: Timeline) -> None:
+    """Says what the audit finds in a recording of somebody else's; those measured here are judged as memory cells."""
+    if about.origin != "imported":
+        return
+    for finding in frame.load(load_timeline_findings, about.cell_id):
+        badge = f":{COLORS[SEVERITIES[finding.severity]]}-badge[{finding.severity}]"
+        words = f"{badge} **{finding.code.replace('_', ' ')}**: {literal(finding.sentence)}"
+        st.markdown(restrict(f"{words} {literal(TIMELINE_REMEDIES[finding.code])}"))
+
+
+def _list_alive(frame: Frame, about: Timeline, columns: Columns, *, side: str, at_us: int, only_recorded: bool) -> None:
+    """Lists the largest allocations at a moment; of an imported recording, those that it saw being made."""
+    which = "recorded" if only_recorded else "all"
+    alive = frame.load(load_largest_at, about.cell_id, at_us, MAX_SHOWN, which)
+    parts = frame.load(load_parts_at, about.cell_id, at_us)
+    total, count = sum(part.held_bytes for part in parts), sum(part.allocations for part in parts)
+    when = "At the peak" if at_us == about.peak_at_us else "At the cursor"
+    phase = phase_at(columns, at_us)
+    where = f"{at_us / 1e3:,.2f} ms{f', {literal(phase)}' if phase else ''}"
+    words = f"**{when}** ({where}): {count:,} allocations hold **{format_bytes(total)}**. The {len(alive)} largest:"
+    st.markdown(restrict(words))
+    st.dataframe(
+        alive_rows(alive, total_bytes=total),
+        hide_index=True,
+        key=f"alive-{side}",
+        height=260,
+        placeholder="",
+        alt=f"The largest allocations alive at {where}.",
+        column_config={
+            "Share": st.column_config.NumberColumn(format="percent", help="Of all bytes alive at this moment."),
+            "Stack, innermost first": st.column_config.TextColumn(width="large"),
+        },
+    )
+
+
+def alive_rows(alive: Sequence[LiveAllocation], *, total_bytes: int) -> list[dict[str, Any]]:
+    """Returns the table of the largest allocations at a moment. A snapshot knows neither module nor operation."""
+    rows = [
+        {
+            "Size (MiB)": round(item.allocated_bytes / 2**20, 2),
+            "Share": item.allocated_bytes / max(1, total_bytes),
+            "For": item.category,
+            "Module": item.module,
+            "Operation": item.operation,
+            "Born in": item.phase,
+            "Born (ms)": round(item.born_us / 1e3, 2),
+            "Died (ms)": None if item.died_us is None else round(item.died_us / 1e3, 2),
+            "Stack, innermost first": _join_frames(item),
+        }
+        for item in alive
+    ]
+    known = [name for name in (rows[0] if rows else ()) if any(row[name] is not None for row in rows)]
+    return [{name: row[name] for name in known} for row in rows]
+
+
+def _join_frames(item: LiveAllocation) -> str:
+    if item.frames:
+        return " ← ".join(frames_of(item.frames))
+    return "" if item.born_us else "held before the recording"
+
+
+def _draw_difference(frame: Frame, left: Timeline, right: Timeline) -> None:
+    """Says which of two peaks is higher and lists what each is made of, at its own peak."""
+    sides = [
+        {part.category: part.held_bytes for part in frame.load(load_parts_at, item.cell_id, item.peak_at_us)}
+        for item in (left, right)
+    ]
+    names = sorted(sides[0].keys() | sides[1].keys(), key=lambda name: -max(side.get(name, 0) for side in sides))
+    high, low = sorted((left, right), key=lambda item: -item.peak_bytes)
+    gap = format_bytes(high.peak_bytes - low.peak_bytes)
+    st.markdown(restrict(f"The peak of {literal(high.label)} is **{gap}** higher than that of {literal(low.label)}."))
+    rows = [
+        {
+            "Category": name,
+            f"{left.label} (MiB)": round(sides[0].get(name, 0) / 2**20, 1),
+            f"{right.label} (MiB)": round(sides[1].get(name, 0) / 2**20, 1),
+            "Difference (MiB)": round((sides[0].get(name, 0) - sides[1].get(name, 0)) / 2**20, 1),
+        }
+        for name in names
+    ]
+    st.dataframe(rows, hide_index=True, key="difference", alt="What the two peaks are made of.")

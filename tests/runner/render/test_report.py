@@ -1,0 +1,95 @@
+"""`report` and `show` through the real command: the numbers of the answers, every form, and what is refused."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from runner.answers import QUESTIONS, ask
+from runner.formats import format_number
+from runner.render.document import COURSE, list_unanswered, order_questions
+from tests.command import ROOT, run, run_apart
+from tests.runner.answers.shipped import FOLDER, shipped
+from tests.synthetic import rows
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    of, path = rows.run(label="nightly"), tmp_path_factory.mktemp("report") / "results.duckdb"
+    return rows.store(path, of, rows.laptop(of))
+
+
+def test_every_form_has_the_numbers_of_the_answers() -> None:
+    """All steps of the shipped rows: each number of `ask` is in the Markdown, the HTML and the LaTeX."""
+    view = ask("step", shipped("steps")).views[0]
+    numbers = {format_number(value) for value in view.column("median_ms") if value is not None}
+    for form in ("markdown", "html", "latex"):
+        done = run("report", "--question", "step", "--format", form, db=FOLDER)
+        assert done.returncode == 0, done.stdout
+        assert all(number in done.stdout for number in numbers), form
+
+
+def test_show_prints_the_answer_within_80_columns_and_as_json(file: Path) -> None:
+    done = run_apart("show", "step", "--precision", "bf16", db=file, env={"COLUMNS": "80"})
+    assert done.returncode == 0, done.stdout
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("$ ")]
+    assert max(map(len, lines)) <= 160, "a pipe is wide"
+    assert f"{format_number(2 * 64**1.5 * 64 / 20_000 / 2)}" in done.stdout, (
+        "toy-64 at 64 tokens, twice as fast in bf16"
+    )
+    done = run("show", "step", "--precision=bf16", "--json", db=file)
+    answer = json.loads(done.stdout)
+    assert answer["chosen"]["precision"]["value"] == "bf16"
+    assert {column["name"] for column in answer["views"][0]["columns"]} >= {"size", "context", "median_ms"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("show", "step", "--precision", "fp8"), "precision=fp8. Expected"),
+        (("show", "step", "--colour", "red"), "has no choice “colour”"),
+        (("show", "step", "red"), "'red'"),
+        (("show", "nothing", "--json"), "There is no question 'nothing'"),
+        (("report", "--format", "pdf"), "There is no format 'pdf'. Expected markdown, html, latex."),
+        (("report", "--question", "steps"), "There is no question 'steps'."),
+        (("report", "--edition", "2024"), "There is no edition '2024'. Expected 2025 or 2026."),
+        (("report", "--machine", "mine"), "No rows were measured on 'mine'."),
+        (("report", "--out", "/proc/none/report.md"), "cannot be written"),
+    ],
+)
+def test_what_is_refused(file: Path, words: tuple[str, ...], said: str) -> None:
+    done = run(*words, db=file)
+    assert done.returncode == 2
+    assert said in re.sub(r"\s+", " ", done.stdout)
+
+
+def test_a_report_is_written_beside_and_renamed(file: Path, tmp_path: Path) -> None:
+    done = run("report", "--brief", "--out", str(tmp_path), db=file)
+    assert done.returncode == 0, done.stdout
+    assert [one.name for one in tmp_path.iterdir()] == ["report.md"]
+    assert "nightly" in (tmp_path / "report.md").read_text()
+
+
+def test_an_edition_leaves_its_sizes_and_contexts(tmp_path: Path) -> None:
+    done = run("report", "--question", "step", "--edition", "2025", db=FOLDER)
+    assert "xl@2025" in done.stdout
+    assert "xl@2026" not in done.stdout.split("Measure these rows")[0].replace("2.7B", "")
+
+
+def test_questions_of_the_handout_come_first_and_open_ones_are_listed(file: Path) -> None:
+    order = order_questions()
+    assert set(order) == set(QUESTIONS)
+    covered = {one for question in QUESTIONS.values() for one in question.course}
+    assert covered <= set(COURSE)
+    done = run("report", db=file)
+    assert "Open questions" in done.stdout
+    assert "A1: Time of single-head attention" in done.stdout, "this file has no attention cell"
+    assert list_unanswered([]) == list(COURSE)
+
+
+def test_the_shipped_report_on_the_h200_is_current() -> None:
+    done = run("report", "--whole", db=FOLDER)
+    assert done.returncode == 0, done.stdout
+    written = (ROOT / "docs/h200-report.md").read_text()
+    assert done.stdout == written, "python -m runner report --whole --db data/reference/h200 > docs/h200-report.md"
