@@ -1,13 +1,20 @@
-"""How long does a training step take, and which phase takes it?"""
+"""How long does a training step take, and which phase takes it?
 
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
+A whole step is shown as a time, as tokens per second or as MFU, by throughput unless another clock is chosen. Its
+phases are shown by GPU time, where the device was traced: the host's clock also counts what the GPU waits.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
 from runner.answers.shared import (
     CLOCKS,
     CONTEXT,
     SIZE,
     STATUS,
     about,
-    best,
     cells_of,
     clock_choice,
     ended,
@@ -18,7 +25,7 @@ from runner.answers.shared import (
     write,
 )
 from runner.formats import at_tokens, format_list, format_number, format_share
-from runner.results import StepResult
+from runner.results import Clock, Estimate, StepResult
 from runner.results.rows import Rows
 from runner.schema import Model, Phase
 from runner.schema.titles import WORDS
@@ -26,10 +33,18 @@ from runner.schema.titles import WORDS
 PHASE = Field.of("timings", "phase")
 TIME = Field.of("timings", "median_ms", "value", label="Time")
 LOW, HIGH = Field.of("timings", "low_ms", "low"), Field.of("timings", "high_ms", "high")
-SHARE = Field(name="share", label="Share of the phases", role="note")
+RATE = replace(Field.of("steps", "tokens_per_s", "value", label="Throughput"), unit="tokens/s")
+RATE_LOW, RATE_HIGH = (replace(RATE, name=f"tokens_per_s_{end}", role=end) for end in ("low", "high"))
+MFU = replace(Field.of("steps", "mfu", "value"), unit="%")
+MFU_LOW, MFU_HIGH = (replace(MFU, name=f"mfu_{end}", role=end) for end in ("low", "high"))
+SHARE = Field(name="share", label="Share of the phases", unit="%", role="note")
 ROUNDS = Field.of("steps", "round", "note", label="Processes")
 BOUND = Field.of("steps", "bound", "note")
+MEAN, STD, N = (Field.of("timings", name, "note") for name in ("mean_ms", "std_ms", "n"))
+METRICS = {"time": (TIME, LOW, HIGH), "tokens/s": (RATE, RATE_LOW, RATE_HIGH), "MFU": (MFU, MFU_LOW, MFU_HIGH)}
 _PARTS: tuple[Phase, ...] = ("forward", "loss", "backward", "optimizer")
+Keys = Mapping[UUID, tuple[str, int | None]]
+Interval = tuple[float | None, float | None, float | None]
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
@@ -37,55 +52,93 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     if not steps:
         return Answer(question="step", missing=(Missing(words="no step was measured"),))
     shown, choices = narrow(steps, asked, drawn=("size", "context"))
-    clock = clock_choice(asked, shown)
-    sizes, words = sizes_of(steps), about(shown, more=[clock.chosen] if clock.chosen else [])
-
-    def values(one: StepResult, phase: Phase) -> tuple[float | None, float | None, float | None]:
-        time = one.times[phase].by(CLOCKS[clock.chosen]) if phase in one.times else None
-        return (time.ms, time.low_ms, time.high_ms) if time else (None, None, None)
-
+    clock = clock_choice(asked, shown, default="throughput")
+    known = [name for name in METRICS if name != "MFU" or any(one.mfu for one in shown)]
+    metric = choose(asked, "metric", "Shown as", known)
+    sizes = sizes_of(steps)
     keys = {one.cell_id: (sizes[Model.of(one.cell)], one.cell.context or None) for one in shown}
+    matrix = _draw_steps(shown, keys, clock.chosen, metric.chosen)
+    traced = any(time.by("device") for one in shown for time in one.times.values())
+    phases = _draw_phases(shown, keys, "GPU time" if traced and clock.chosen != "latency" else "latency")
+    sentence, more = _say(shown, keys, matrix, phases, clock.chosen)
+    return Answer(
+        question="step",
+        sentence=sentence,
+        more=more,
+        views=(matrix, phases, _draw_statistics(shown, keys)),
+        choices=(*choices, clock, metric),
+        cells=cells_of(shown),
+    )
+
+
+def _time(one: StepResult, phase: Phase, clock: Clock) -> Estimate | None:
+    return one.times[phase].by(clock) if phase in one.times else None
+
+
+def _measure(one: StepResult, clock: Clock, metric: str) -> Interval:
+    """Returns the whole step as the metric with its interval; None where it is not known."""
+    time = _time(one, "step", clock)
+    if time is None:
+        return None, None, None
+    if metric == "time":
+        return time.ms, time.low_ms, time.high_ms
+    tokens = one.cell.batch * max(one.cell.context, 1) * 1000
+    factor = 1.0 if metric == "tokens/s" else one.mfu / one.tokens_per_s if one.mfu and one.tokens_per_s else None
+    if factor is None:
+        return None, None, None
+    rates = (factor * tokens / ms if ms else None for ms in (time.ms, time.high_ms, time.low_ms))
+    return tuple(rates)  # type: ignore[return-value]
+
+
+def _draw_steps(shown: Sequence[StepResult], keys: Keys, clock: str, metric: str) -> View:
+    by, fields = CLOCKS[clock] if clock else "step", METRICS[metric]
+    lines = [
+        Row(
+            values=(
+                *keys[one.cell_id],
+                *_measure(one, by, metric),
+                one.rounds,
+                one.bound,
+                ended(one) or "not timed by this clock",
+            ),
+            cells=(one.cell_id,),
+        )
+        for one in shown
+    ]
     gaps = [
         Row(values=(keys[one.cell_id][0], column, None, None, None, None, None, ""), wanted=(cell,))
         for one, column, cell in unmeasured(shown, across="context")
     ]
-    matrix = View(
+    value, low, high = (item.name for item in fields)
+    return View(
         name="step-by-size",
-        title="Time of a whole step",
-        about=words,
-        fields=(SIZE, CONTEXT, TIME, LOW, HIGH, ROUNDS, BOUND, STATUS),
-        rows=(
-            *(
-                Row(
-                    values=(*keys[one.cell_id], *values(one, "step"), one.rounds, one.bound, ended(one)),
-                    cells=(one.cell_id,),
-                )
-                for one in shown
-            ),
-            *gaps,
-        ),
-        draw=Draw(
-            kind="matrix", value="median_ms", low="low_ms", high="high_ms", down=("size",), across="context", log="x"
-        ),
-        note="Median over the measured steps and processes; small: the 95% interval of the next process.",
+        title={"time": "Time of a whole step", "tokens/s": "Tokens per second", "MFU": "MFU of a whole step"}[metric],
+        about=about(shown, more=[clock] if clock else []),
+        fields=(SIZE, CONTEXT, *fields, ROUNDS, BOUND, STATUS),
+        rows=(*lines, *gaps),
+        draw=Draw(kind="matrix", value=value, low=low, high=high, down=("size",), across="context", log="x"),
+        note="Median over the measured steps and processes; small: its 95% interval.",
     )
-    parts = []
+
+
+def _draw_phases(shown: Sequence[StepResult], keys: Keys, clock: str) -> View:
+    lines = []
     for one in shown:
-        found = {phase: made for phase in (*_PARTS, "step") if (made := values(one, phase))[0] is not None}
-        whole = sum(made[0] or 0 for phase, made in found.items() if phase != "step")
-        parts += [
-            Row(
-                values=(*keys[one.cell_id], phase, *made, None if phase == "step" else (made[0] or 0) / whole, ""),
-                cells=(one.cell_id,),
-            )
-            for phase, made in found.items()
-        ] or [Row(values=(*keys[one.cell_id], "step", None, None, None, None, ended(one)), cells=(one.cell_id,))]
-    phases = View(
+        times = {phase: time for phase in (*_PARTS, "step") if (time := _time(one, phase, CLOCKS[clock]))}
+        whole = sum(time.ms for phase, time in times.items() if phase != "step")
+        for phase, time in times.items():
+            share = None if phase == "step" else time.ms / whole
+            values = (*keys[one.cell_id], phase, time.ms, time.low_ms, time.high_ms, share, "")
+            lines.append(Row(values=values, cells=(one.cell_id,)))
+        if not times:
+            why = ended(one) or "not timed by this clock"
+            lines.append(Row(values=(*keys[one.cell_id], "step", None, None, None, None, why), cells=(one.cell_id,)))
+    return View(
         name="step-by-phase",
         title="Time of each phase",
-        about=words,
+        about=about(shown, more=[clock]),
         fields=(SIZE, CONTEXT, PHASE, TIME, LOW, HIGH, SHARE, STATUS),
-        rows=tuple(parts),
+        rows=tuple(lines),
         draw=Draw(
             kind="bars",
             value="median_ms",
@@ -97,31 +150,42 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         ),
         note="At the end of a bar the median of the whole step: medians of phases need not add up to it.",
     )
-    sentence, more = _say(matrix, phases)
-    return Answer(
-        question="step",
-        sentence=sentence,
-        more=more,
-        views=(matrix, phases),
-        choices=(*choices, clock),
-        cells=cells_of(shown),
+
+
+def _draw_statistics(shown: Sequence[StepResult], keys: Keys) -> View:
+    """Draws the whole statistics of each phase by latency, as the handout asks for them."""
+    lines = []
+    for one in shown:
+        for phase in (*_PARTS, "step"):
+            if phase in one.times:
+                time = one.times[phase]
+                values = (time.median_ms, time.low_ms, time.high_ms, time.mean_ms, time.std_ms, time.n)
+                lines.append(Row(values=(*keys[one.cell_id], phase, *values), cells=(one.cell_id,)))
+    return View(
+        name="step-statistics",
+        title="Median, mean and standard deviation of each phase",
+        about=about(shown, more=["latency"]),
+        fields=(SIZE, CONTEXT, PHASE, TIME, LOW, HIGH, MEAN, STD, N),
+        rows=tuple(lines),
+        draw=Draw(kind="table", value="median_ms", low="low_ms", high="high_ms", down=("size", "context", "phase")),
+        note="The standard deviation is that within a process, n over all processes.",
     )
 
 
-def _say(matrix: View, phases: View) -> tuple[str, str]:
-    top = best(matrix)
-    if top is None:
+def _say(shown: Sequence[StepResult], keys: Keys, matrix: View, phases: View, clock: str) -> tuple[str, str]:
+    timed = [(time, one) for one in shown if clock and (time := _time(one, "step", CLOCKS[clock]))]
+    if not timed:
         return "None of these cells has a time of a whole step.", ""
-    size, context, ms, low, high = top.values[:5]
-    mine = [row for row in phases.rows if row.cells == top.cells and phases.get(row, "phase") != "step"]
-    mine.sort(key=lambda row: -(phases.get(row, "median_ms") or 0))
+    time, longest = max(timed, key=lambda pair: pair[0].ms)
+    size, context = keys[longest.cell_id]
+    mine = [row for row in phases.rows if row.cells == (longest.cell_id,) and phases.get(row, "share")]
+    mine.sort(key=lambda row: -phases.get(row, "share"))
     shares = [f"{WORDS[phases.get(row, 'phase')]} {format_share(phases.get(row, 'share'))}" for row in mine]
-    known = f" (95% interval {format_number(low)}–{format_number(high)} ms)" if low else ""
-    text = f"The longest step, **{size}**{at_tokens(context or 0)}, takes **{write(ms, 'ms')}**{known}"
+    known = f" (95% interval {format_number(time.low_ms)}–{format_number(time.high_ms or 0)})" if time.low_ms else ""
+    text = f"The longest step, **{size}**{at_tokens(context or 0)}, takes **{write(time.ms, 'ms')}**{known} by {clock}"
     text += f": {format_list(shares[:2])}." if shares else "."
-    measured = [row for row in matrix.rows if not row.wanted]
-    host, lost = sum(matrix.get(row, "bound") == "host" for row in measured), len(lost_of(matrix))
-    more = f"{host} of {len(measured)} cells are CPU-bound: the GPU waits for work. " if host else ""
+    host, lost = sum(one.bound == "host" for one in shown), len(lost_of(matrix))
+    more = f"{host} of {len(shown)} cells are CPU-bound: the GPU waits for work. " if host else ""
     return text, more + (f"{lost} {'has' if lost == 1 else 'have'} no time." if lost else "")
 
 

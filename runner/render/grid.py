@@ -82,7 +82,8 @@ def interval_of(view: View, row: Row, scale: Scale) -> str:
     low, high = view.get(row, view.draw.low), view.get(row, view.draw.high)
     if not isinstance(low, int | float) or not isinstance(high, int | float):
         return ""
-    low, high = low / scale.factor, high / scale.factor
+    factor = 0.01 if scale.unit == "%" else scale.factor
+    low, high = low / factor, high / factor
     if low < high and format_number(low) == format_number(high):
         last = 10.0 ** (math.floor(math.log10(abs(high))) - 2)
         low, high = math.floor(low / last) * last, math.ceil(high / last) * last

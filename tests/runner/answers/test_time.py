@@ -23,6 +23,35 @@ def test_without_rows_the_answer_says_what_is_missing(name: str) -> None:
     assert not answer.views
 
 
+def test_a_step_is_shown_as_time_tokens_or_mfu_of_one_clock() -> None:
+    steps = {one.cell_id: one for one in shipped("steps").steps}
+    values = {}
+    for metric, name in (("time", "median_ms"), ("tokens/s", "tokens_per_s"), ("MFU", "mfu")):
+        view = ask("step", shipped("steps"), {"metric": metric, "clock": "latency"}).views[0]
+        (row,) = [row for row in view.rows if row.values[:2] == ("xl@2026", 512)]
+        values[metric] = view.get(row, name), view.get(row, view.draw.low), view.get(row, view.draw.high)
+    time = steps[row.cells[0]].times["step"]
+    assert values["time"] == (time.median_ms, time.low_ms, time.high_ms)
+    assert values["tokens/s"][0] == pytest.approx(4 * 512 / time.median_ms * 1000)
+    assert values["tokens/s"][2] == pytest.approx(4 * 512 / (time.low_ms or 0) * 1000), "the shortest time is the most"
+    assert values["MFU"][1] < values["MFU"][0] < values["MFU"][2]
+    ((mfu,),) = query(f"SELECT mfu FROM steps WHERE cell_id = '{row.cells[0]}'")
+    assert values["MFU"][0] == pytest.approx(mfu, rel=0.02)
+
+
+def test_phases_stand_with_their_mean_and_standard_deviation() -> None:
+    view = ask("step", shipped("steps")).views[2]
+    one = next(one for one in shipped("steps").steps if (one.cell_id,) == view.rows[0].cells)
+    row = view.rows[0]
+    forward = one.times["forward"]
+    assert [view.get(row, name) for name in ("phase", "mean_ms", "std_ms", "n")] == [
+        "forward",
+        forward.mean_ms,
+        forward.std_ms,
+        forward.n,
+    ]
+
+
 def early(warmup: int, *times: float) -> list[EarlyStep]:
     cell = replace(PLAIN, warmup_steps=warmup)
     return [
