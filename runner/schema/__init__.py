@@ -21,6 +21,7 @@ from runner.schema.axes import Model as Model
 from runner.schema.axes import Shape as Shape
 from runner.schema.cells import Cell as Cell
 from runner.schema.cells import Row as Row
+from runner.schema.cells import Table as Table
 from runner.schema.cells import TimedRow as TimedRow
 from runner.schema.cells import new_id as new_id
 from runner.schema.cells import utc_now as utc_now
@@ -58,13 +59,13 @@ from runner.schema.choices import TraceOrigin as TraceOrigin
 from runner.schema.choices import WeightsDtype as WeightsDtype
 from runner.schema.columns import Column as Column
 from runner.schema.columns import Flag as Flag
-from runner.schema.frontier import FrontierCell as FrontierCell
-from runner.schema.frontier import FrontierRow as FrontierRow
 from runner.schema.kernels import KernelRow as KernelRow
 from runner.schema.kernels import ProfileCell as ProfileCell
 from runner.schema.kernels import ProfileRow as ProfileRow
 from runner.schema.kernels import TraceRow as TraceRow
 from runner.schema.memory import AllocationRow as AllocationRow
+from runner.schema.memory import FrontierCell as FrontierCell
+from runner.schema.memory import FrontierRow as FrontierRow
 from runner.schema.memory import MarkRow as MarkRow
 from runner.schema.memory import MemoryCell as MemoryCell
 from runner.schema.memory import MemoryRow as MemoryRow
@@ -72,7 +73,6 @@ from runner.schema.memory import PhasePeakRow as PhasePeakRow
 from runner.schema.memory import SavedTensorRow as SavedTensorRow
 from runner.schema.memory import StackRow as StackRow
 from runner.schema.memory import TimelineRow as TimelineRow
-from runner.schema.notes import NoteRow as NoteRow
 from runner.schema.numerics import SUMS as SUMS
 from runner.schema.numerics import AccumulationCell as AccumulationCell
 from runner.schema.numerics import AccumulationRow as AccumulationRow
@@ -85,6 +85,7 @@ from runner.schema.published import PublishedFigureRow as PublishedFigureRow
 from runner.schema.published import PublishedLineRow as PublishedLineRow
 from runner.schema.published import PublishedTableRow as PublishedTableRow
 from runner.schema.runs import CeilingRow as CeilingRow
+from runner.schema.runs import NoteRow as NoteRow
 from runner.schema.runs import PlanRow as PlanRow
 from runner.schema.runs import RunRow as RunRow
 from runner.schema.runs import SampleRow as SampleRow
@@ -92,7 +93,6 @@ from runner.schema.runs import TelemetryRow as TelemetryRow
 from runner.schema.runs import TimingRow as TimingRow
 from runner.schema.steps import StepCell as StepCell
 from runner.schema.steps import StepRow as StepRow
-from runner.schema.tables import Table as Table
 
 #: A cell that measures a whole Transformer step: its time, its memory or its kernels.
 ModelCell = StepCell | MemoryCell | ProfileCell

@@ -1,22 +1,20 @@
 """The axes of plans: the flags that set columns, and the columns that several kinds of cells share.
 
     class MemoryCell(Model, Cell):
-        context: axes.Context
-        mode: axes.Mode
+        context: int = field(metadata=axes.CONTEXT)
+        mode: Mode = field(metadata=axes.MODE)
 
 `sweep --help` lists the flags in the order of this file. A flag that only one kind of cell uses may be defined beside
 that cell. Standard library only.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Annotated
 
-from runner.schema import choices
-from runner.schema.columns import Column, Flag
+from runner.schema.columns import Flag, column, describe
 
 CONTEXTS = Flag("contexts", "Tokens of each sequence.")
-BATCH = Flag("batch", "Sequences in one step.")
+BATCHES = Flag("batch", "Sequences in one step.")
 MODES = Flag("modes", "Of {choices}.")
 PRECISIONS = Flag("precisions", "Of {choices}.")
 BACKENDS = Flag("backends", "Of {choices}.")
@@ -25,9 +23,9 @@ D_HEADS = Flag("d_heads", "Head widths of single-head attention.")
 CAUSAL = Flag("causal", "Of {choices}, for single-head attention.")
 CACHE = Flag("cache", "Of {choices}: whether attention finds its tensors in the L2 cache.")
 COMPILE_CACHE = Flag("compile_cache", "Of {choices}: whether the compiler finds earlier work.")
-ATTENTION = Flag("attention", "Of {choices}.")
+ATTENTIONS = Flag("attention", "Of {choices}.")
 OPTIMIZERS = Flag("optimizers", "AdamW implementations, of {choices}.")
-WEIGHTS = Flag("weights", "Dtype the parameters are held in, of {choices}.")
+WEIGHTS_DTYPES = Flag("weights", "Dtype the parameters are held in, of {choices}.")
 CHECKPOINT = Flag("checkpoint", "Blocks recomputed together in the backward pass; 0 for none.")
 WARMUP = Flag("warmup", "Warm-up steps; several, such as 0,1,2,5, make an ablation.")
 SUMS = Flag("sums", "Sums of {choices}, in experiment numerics.")
@@ -36,41 +34,22 @@ MAX_STEPS = Flag("max_steps", "Measured steps, at most.", kind="limit", least=1)
 MAX_SECONDS = Flag("max_seconds", "Measuring time of a cell, at most.", kind="limit")
 TIMELINE = Flag("timeline", "Record every allocation of the memory cells, with its Python stack.", kind="switch")
 
-Batch = Annotated[int, Column("Batch", "sequences", "Sequences in one step.", flag=BATCH)]
-Context = Annotated[
-    int,
-    Column(
-        "Context",
-        "tokens",
-        "Tokens of each sequence; 0 for an own model of samples without a length.",
-        least=0,
-        flag=CONTEXTS,
-    ),
-]
-Mode = Annotated[
-    choices.Mode,
-    Column("Mode", "", "inference, forward with its graph, backward, or the whole training step.", flag=MODES),
-]
-Precision = Annotated[
-    choices.Precision,
-    Column("Precision", "", "fp32, tf32, or bf16 and fp16 as autocast over the weights.", flag=PRECISIONS),
-]
-Weights = Annotated[
-    choices.WeightsDtype, Column("Weights", "", "The dtype in which the parameters are held.", flag=WEIGHTS)
-]
-Backend = Annotated[
-    choices.Backend,
-    Column("Backend", "", "eager, or what torch.compile was applied to and in which mode.", flag=BACKENDS),
-]
-Attention = Annotated[
-    choices.ModelAttention,
-    Column("Attention", "", "Attention implementation by name; own, where an own model has its own.", flag=ATTENTION),
-]
-Optimizer = Annotated[choices.Optimizer, Column("Optimizer", "", "AdamW implementation.", flag=OPTIMIZERS)]
-Checkpointing = Annotated[
-    int,
-    Column("Checkpointing", "blocks", "Blocks recomputed together; 0 keeps all activations.", least=0, flag=CHECKPOINT),
-]
+# The columns that several kinds of cells share: `batch: int = field(default=4, metadata=axes.BATCH)`.
+BATCH = describe("Batch", "sequences", "Sequences in one step.", flag=BATCHES)
+_CONTEXT = "Tokens of each sequence; 0 for an own model of samples without a length."
+CONTEXT = describe("Context", "tokens", _CONTEXT, least=0, flag=CONTEXTS)
+_MODE = "inference, forward with its graph, backward, or the whole training step."
+MODE = describe("Mode", "", _MODE, flag=MODES)
+_PRECISION = "fp32, tf32, or bf16 and fp16 as autocast over the weights."
+PRECISION = describe("Precision", "", _PRECISION, flag=PRECISIONS)
+WEIGHTS = describe("Weights", "", "The dtype in which the parameters are held.", flag=WEIGHTS_DTYPES)
+_BACKEND = "eager, or what torch.compile was applied to and in which mode."
+BACKEND = describe("Backend", "", _BACKEND, flag=BACKENDS)
+_ATTENTION = "Attention implementation by name; own, where an own model has its own."
+ATTENTION = describe("Attention", "", _ATTENTION, flag=ATTENTIONS)
+OPTIMIZER = describe("Optimizer", "", "AdamW implementation.", flag=OPTIMIZERS)
+_CHECKPOINTING = "Blocks recomputed together; 0 keeps all activations."
+CHECKPOINTING = describe("Checkpointing", "blocks", _CHECKPOINTING, least=0, flag=CHECKPOINT)
 
 #: The columns that vary slowest in a plan of models.
 _MODEL_AXES = "context mode precision backend attention optimizer weights_dtype checkpoint_blocks"
@@ -98,23 +77,21 @@ class Model:
 
     AXES = tuple[str, ...](_MODEL_AXES.split())
 
-    d_model: Annotated[
-        int | None, Column("Model width", "", "Width of the residual stream; of an own model, where it is known.")
-    ]
-    d_ff: Annotated[
-        int | None, Column("Feed-forward width", "", "Inner width of the feed-forward layer; of an own model likewise.")
-    ]
-    layers: Annotated[int | None, Column("Layers", "", "Transformer blocks, or an own model's equal blocks.")]
-    heads: Annotated[int | None, Column("Heads", "", "Attention heads; each is d_model / heads wide.")]
-    vocabulary: Annotated[int | None, Column("Vocabulary", "tokens", "Size of the token vocabulary.")] = 10_000
-    model: Annotated[
-        str | None,
-        Column("Own model", "", "Where an own model comes from, as `--model` names it; unknown for the Transformer."),
-    ] = None
-    model_key: Annotated[
-        str | None,
-        Column("Own model's key", "", "Hash of an own model's source or configuration and of its options."),
-    ] = None
+    d_model: int | None = field(
+        metadata=describe("Model width", "", "Width of the residual stream; of an own model, where it is known.")
+    )
+    d_ff: int | None = field(
+        metadata=describe("Feed-forward width", "", "Inner width of the feed-forward layer; of an own model likewise.")
+    )
+    layers: int | None = field(metadata=describe("Layers", "", "Transformer blocks, or an own model's equal blocks."))
+    heads: int | None = field(metadata=describe("Heads", "", "Attention heads; each is d_model / heads wide."))
+    vocabulary: int | None = column("Vocabulary", "tokens", "Size of the token vocabulary.", default=10_000)
+    model: str | None = column(
+        "Own model", "", "Where an own model comes from, as `--model` names it; unknown for the Transformer."
+    )
+    model_key: str | None = column(
+        "Own model's key", "", "Hash of an own model's source or configuration and of its options."
+    )
 
     def unkeyed(self) -> frozenset[str]:
         """The fields that are no part of the key. An own model's key is the hash of its source, wherever that lies."""

@@ -1,22 +1,25 @@
-"""The base classes of every table of cells: a cell, its row, and the rows that belong to it.
+"""The base classes of every table of cells: a cell, its row, the rows that belong to it; and the table itself.
 
     class StepRow(StepCell, Row): ...
 
-Standard library only.
+    Table(name="steps", row=StepRow, unique=("cell_id",), doc="One end-to-end Transformer cell.", timed=True)
+
+Every file of this folder that defines `TABLES` adds its tables. Standard library only.
 """
 
 import hashlib
 import json
 import os
 import time
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Annotated, Self
+from typing import Self
 from uuid import UUID
 
-from runner.schema.choices import Bound, Status
-from runner.schema.columns import Column
+from runner.schema.choices import Bound, Phase, Status
+from runner.schema.columns import Column, Flag, column, columns_of, describe
 
 
 def utc_now() -> datetime:
@@ -95,53 +98,104 @@ class Cell:
 class Row(Cell):
     """The result of a cell, in every experiment. A failed cell keeps its whole key, the phase and the message."""
 
-    run_id: Annotated[UUID, Column("Run", "", "The sweep that measured this row.")]
-    cell_id: Annotated[UUID, Column("Cell", "", "This row's own id (UUIDv7).")]
-    cell_key: Annotated[str, Column("Cell key", "", "Hash of what was asked for; repeats and rounds share it.")]
-    round: Annotated[int, Column("Round", "", "Which of the interleaved repetitions this is, from 0.")] = 0
-    status: Annotated[Status, Column("Status", "", "ok, or the way in which the cell ended without a result.")]
-    failed_phase: Annotated[str | None, Column("Failed in", "", "What the cell was doing when it failed.")] = None
-    message: Annotated[
-        str | None, Column("Message", "", "Why the cell has no result, in one sentence or the error's own words.")
-    ] = None
-    started_at: Annotated[datetime | None, Column("Started", "", "When the cell's process was started (UTC).")] = None
-    cell_seconds: Annotated[
-        float | None, Column("Cell time", "s", "From the start of the cell's process to its row.")
-    ] = None
-    ingested_at: Annotated[datetime | None, Column("Ingested", "", "When the row reached this file (UTC).")] = None
+    run_id: UUID = field(metadata=describe("Run", "", "The sweep that measured this row."))
+    cell_id: UUID = field(metadata=describe("Cell", "", "This row's own id (UUIDv7)."))
+    cell_key: str = field(metadata=describe("Cell key", "", "Hash of what was asked for; repeats and rounds share it."))
+    round: int = column("Round", "", "Which of the interleaved repetitions this is, from 0.", default=0)
+    status: Status = field(metadata=describe("Status", "", "ok, or the way in which the cell ended without a result."))
+    failed_phase: str | None = column("Failed in", "", "What the cell was doing when it failed.")
+    message: str | None = column("Message", "", "Why the cell has no result, in one sentence or the error's own words.")
+    started_at: datetime | None = column("Started", "", "When the cell's process was started (UTC).")
+    cell_seconds: float | None = column("Cell time", "s", "From the start of the cell's process to its row.")
+    ingested_at: datetime | None = column("Ingested", "", "When the row reached this file (UTC).")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimedRow(Row):
     """A row whose cell was timed: what set its time, and what the system did meanwhile."""
 
-    bound: Annotated[
-        Bound | None,
-        Column(
-            "Bound by",
-            "",
-            "What sets the time of a step in a loop: device, where the device works for 95% of it or more, else host, "
-            "for which the device waits; CUDA only.",
-        ),
-    ] = None
-    device_share: Annotated[
-        float | None, Column("Device share", "", "Device time over the time of a step in a loop; CUDA only.")
-    ] = None
-    page_faults: Annotated[
-        float | None,
-        Column("Page faults", "", "Pages that the system gave the process in a measured step, on average."),
-    ] = None
-    context_switches: Annotated[
-        float | None,
-        Column(
-            "Context switches", "", "Times that the process lost its core to another in a measured step, on average."
-        ),
-    ] = None
+    bound: Bound | None = column(
+        "Bound by",
+        "",
+        "What sets the time of a step in a loop: device, where the device works for 95% of it or more, else host, for "
+        "which the device waits; CUDA only.",
+    )
+    device_share: float | None = column("Device share", "", "Device time over the time of a step in a loop; CUDA only.")
+    page_faults: float | None = column(
+        "Page faults", "", "Pages that the system gave the process in a measured step, on average."
+    )
+    context_switches: float | None = column(
+        "Context switches", "", "Times that the process lost its core to another in a measured step, on average."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Detail:
     """A row that belongs to a cell, such as one of its times, samples or allocations."""
 
-    run_id: Annotated[UUID, Column("Run", "", "The run of the cell that it belongs to.")]
-    cell_id: Annotated[UUID, Column("Cell", "", "The cell, or the imported timeline, that it belongs to.")]
+    run_id: UUID = field(metadata=describe("Run", "", "The run of the cell that it belongs to."))
+    cell_id: UUID = field(metadata=describe("Cell", "", "The cell, or the imported timeline, that it belongs to."))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of the file. `unique` are the columns that identify a row; `stored` is False for a table of the spool.
+
+    The rest is for tables of cells. `words` is what Explore calls the rows; it is empty where Explore does not show
+    them. `numbers` names the columns that answers rest on, by default all numbers. `timed` tables have rows in
+    `timings`, where the phase `whole` stands for a whole cell. `first` is an order in SQL where only the first of the
+    rows with equal config fields counts, instead of every round. `named` are the cells that a flag sets by name. The
+    rows of a `published` table were measured by others, and no filter of a page applies to them."""
+
+    name: str
+    row: type
+    unique: tuple[str, ...]
+    doc: str
+    stored: bool = True
+    words: str = ""
+    numbers: str = ""
+    timed: bool = False
+    whole: Phase = "step"
+    first: str = ""
+    published: bool = False
+    named: tuple[Flag, Mapping[str, Cell]] | None = field(default=None, compare=False)
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return columns_of(self.row)
+
+    @property
+    def cell(self) -> type[Cell]:
+        """The class of the cells, for a table of cells."""
+        assert issubclass(self.row, Cell)
+        return self.row.asked()
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """The names of the key's columns; empty for a table whose rows are not cells."""
+        return self.row.names() if issubclass(self.row, Cell) else ()
+
+    @cached_property
+    def effort(self) -> tuple[Column, ...]:
+        """The effort fields of the key: how long and how carefully a cell was measured."""
+        return tuple(column for column in self.columns if column.effort)
+
+    @cached_property
+    def question(self) -> tuple[str, ...]:
+        """The names of the config fields of the key: what was measured."""
+        return tuple(name for name in self.key if not self.column(name).effort)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of the columns."""
+        return frozenset(column.name for column in self.columns)
+
+    @cached_property
+    def told(self) -> tuple[str, ...]:
+        """The names of the columns that answers rest on, in the order of showing."""
+        rest = {column.name for column in columns_of(Row)} | {*self.key}
+        own = [column.name for column in self.columns if column.type in (int, float) and column.name not in rest]
+        return tuple(self.numbers.split() or own)
+
+    def column(self, name: str) -> Column:
+        return next(column for column in self.columns if column.name == name)

@@ -1,7 +1,8 @@
-"""The columns of tables, as annotations of a dataclass's fields: label, unit, meaning and roles.
+"""The columns of tables, as fields of a dataclass: label, unit, meaning and roles.
 
     class StepCell(Cell):
-        context: Annotated[int, Column("Context", "tokens", "Tokens of each sequence.", flag=CONTEXTS)]
+        context: int = field(metadata=describe("Context", "tokens", "Tokens of each sequence.", flag=CONTEXTS))
+        loss: float | None = column("Loss", "nats", "Cross-entropy of the last measured step.")
 
 Standard library only.
 """
@@ -52,9 +53,10 @@ class Flag:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table, written as the annotation of its field. `unit` is empty for names, plain counts and times
-    of day. `effort` is set for an effort field of a key, which says how long or how carefully a cell was measured.
-    `flag` sets the column in a plan. `least` is the smallest allowed number where type and unit do not say it.
+    """One column of a table, held by the metadata of the field of its dataclass. `unit` is empty for names, plain
+    counts and times of day. `effort` is set for an effort field of a key, which says how long or how carefully a cell
+    was measured. `flag` sets the column in a plan. `least` is the smallest allowed number where type and unit do not
+    say it.
 
     `columns_of` takes the rest from the field: name, type, choices; `absent`, the default, which rows older than the
     column hold; `asked`, whether the column is part of a cell's key; `nullable`, whether it may be unknown."""
@@ -106,6 +108,17 @@ class Column:
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
+def describe(label: str, unit: str, doc: str, **roles: Any) -> Mapping[str, Column]:
+    """Returns the metadata of a dataclass field for a column. `roles` are `effort`, `flag` and `least` of `Column`."""
+    return {"column": Column(label, unit, doc, **roles)}
+
+
+def column(label: str, unit: str, doc: str, *, default: Any = None, **roles: Any) -> Any:
+    """Returns the field of a column with a default. One without is a `field(metadata=describe(…))`, so that a type
+    checker refuses a row that lacks it."""
+    return field(default=default, metadata=describe(label, unit, doc, **roles))
+
+
 def columns_of(row: type) -> tuple[Column, ...]:
     """Returns the columns of a cell or a row, in the order of its fields."""
     return _read_columns(row)
@@ -113,22 +126,21 @@ def columns_of(row: type) -> tuple[Column, ...]:
 
 @cache
 def _read_columns(row: type) -> tuple[Column, ...]:
-    hints = get_type_hints(row, include_extras=True)
+    hints = get_type_hints(row)
     key: tuple[str, ...] = getattr(row, "names", tuple)()
     return tuple(_complete_column(item, hints[item.name], asked=item.name in key) for item in fields(row))
 
 
 def _complete_column(item: Field[Any], hint: Any, *, asked: bool) -> Column:
-    column: Column
-    held, column = get_args(hint)
-    kind, choices = _parse_type(held)
+    kind, choices = _parse_type(hint)
+    bare: Column = item.metadata["column"]
     return replace(
-        column,
+        bare,
         name=item.name,
         type=kind,
         choices=choices,
         asked=asked,
-        nullable=type(None) in get_args(held),
+        nullable=type(None) in get_args(hint),
         absent=None if item.default is MISSING else item.default,
     )
 

@@ -1,14 +1,22 @@
-"""The memory of a step: peaks and their parts, tensors saved for backward, and timelines."""
+"""The memory of a step: peaks and their parts, tensors saved for backward, timelines, the largest size that fits."""
 
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, field
 
 from runner.schema import axes
 from runner.schema.axes import Model
-from runner.schema.cells import Cell, Detail, Row
-from runner.schema.choices import Category, TimelineOrigin
-from runner.schema.columns import MAX_WHOLE, Column
-from runner.schema.tables import Table
+from runner.schema.cells import Cell, Detail, Row, Table
+from runner.schema.choices import (
+    Attention,
+    Category,
+    Limited,
+    Mode,
+    ModelAttention,
+    Optimizer,
+    Precision,
+    TimelineOrigin,
+    WeightsDtype,
+)
+from runner.schema.columns import MAX_WHOLE, column, describe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,120 +25,83 @@ class MemoryCell(Model, Cell):
 
     TITLE = "{context} · {mode} · {precision}"
 
-    batch: axes.Batch = 4
-    context: axes.Context
-    mode: axes.Mode
-    precision: axes.Precision
-    weights_dtype: axes.Weights = "fp32"
-    attention: axes.Attention = "naive"
-    optimizer: axes.Optimizer = "foreach"
-    checkpoint_blocks: axes.Checkpointing = 0
-    timeline: Annotated[
-        bool,
-        Column(
-            "Timeline",
-            "",
-            "Whether every allocation of the step is recorded, with its stack.",
-            effort="least",
-            flag=axes.TIMELINE,
-        ),
-    ] = False
+    batch: int = field(default=4, metadata=axes.BATCH)
+    context: int = field(metadata=axes.CONTEXT)
+    mode: Mode = field(metadata=axes.MODE)
+    precision: Precision = field(metadata=axes.PRECISION)
+    weights_dtype: WeightsDtype = field(default="fp32", metadata=axes.WEIGHTS)
+    attention: ModelAttention = field(default="naive", metadata=axes.ATTENTION)
+    optimizer: Optimizer = field(default="foreach", metadata=axes.OPTIMIZER)
+    checkpoint_blocks: int = field(default=0, metadata=axes.CHECKPOINTING)
+    timeline: bool = column(
+        "Timeline",
+        "",
+        "Whether every allocation of the step is recorded, with its stack.",
+        effort="least",
+        flag=axes.TIMELINE,
+        default=False,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryRow(MemoryCell, Row):
     """The peaks of a step and the parts of the largest. Each part is counted; none is computed as the remainder."""
 
-    peak_phase: Annotated[str | None, Column("Peak in", "", "Phase of the step in which the peak fell.")] = None
-    peak_allocated_bytes: Annotated[int | None, Column("Peak allocated", "bytes", "Peak of live tensors.")] = None
-    peak_reserved_bytes: Annotated[
-        int | None, Column("Peak reserved", "bytes", "Peak held by the caching allocator; CUDA only.")
-    ] = None
-    peak_driver_bytes: Annotated[
-        int | None, Column("Peak on the device", "bytes", "Peak by the driver, context included; CUDA only.")
-    ] = None
-    parameters_bytes: Annotated[int | None, Column("Parameters", "bytes", "Parameters alive at the peak.")] = None
-    gradients_bytes: Annotated[int | None, Column("Gradients", "bytes", "Gradients alive at the peak.")] = None
-    optimizer_state_bytes: Annotated[
-        int | None, Column("Optimizer state", "bytes", "AdamW's two moments alive at the peak.")
-    ] = None
-    activations_bytes: Annotated[
-        int | None, Column("Activations", "bytes", "Saved for backward and alive at the peak.")
-    ] = None
-    autocast_copies_bytes: Annotated[
-        int | None, Column("Autocast copies", "bytes", "Half-width weight copies alive at the peak.")
-    ] = None
-    inputs_bytes: Annotated[int | None, Column("Inputs", "bytes", "Tokens, targets and tables alive at the peak.")] = (
-        None
+    peak_phase: str | None = column("Peak in", "", "Phase of the step in which the peak fell.")
+    peak_allocated_bytes: int | None = column("Peak allocated", "bytes", "Peak of live tensors.")
+    peak_reserved_bytes: int | None = column("Peak reserved", "bytes", "Peak held by the caching allocator; CUDA only.")
+    peak_driver_bytes: int | None = column(
+        "Peak on the device", "bytes", "Peak by the driver, context included; CUDA only."
     )
-    temporaries_bytes: Annotated[
-        int | None, Column("Temporaries", "bytes", "Alive at the peak and kept for nothing.")
-    ] = None
-    workspace_bytes: Annotated[
-        int | None,
-        Column("Workspace", "bytes", "Held before the step and not the model's: scratch of libraries, step counters."),
-    ] = None
-    rounding_bytes: Annotated[
-        int | None,
-        Column(
-            "Rounding",
-            "bytes",
-            "What CUDA's allocator adds to the sizes asked for, by its own counters, at the peak.",
-            least=-MAX_WHOLE,
-        ),
-    ] = None
-    fragmentation_bytes: Annotated[
-        int | None,
-        Column("Fragmentation", "bytes", "Reserved and not allocated at the peak; CUDA only.", least=-MAX_WHOLE),
-    ] = None
-    residual_bytes: Annotated[
-        int | None, Column("Unexplained", "bytes", "Peak allocated minus the parts that are tensors.", least=-MAX_WHOLE)
-    ] = None
-    predicted_peak_bytes: Annotated[int | None, Column("Predicted peak", "bytes", "Peak by the closed formulas.")] = (
-        None
+    parameters_bytes: int | None = column("Parameters", "bytes", "Parameters alive at the peak.")
+    gradients_bytes: int | None = column("Gradients", "bytes", "Gradients alive at the peak.")
+    optimizer_state_bytes: int | None = column("Optimizer state", "bytes", "AdamW's two moments alive at the peak.")
+    activations_bytes: int | None = column("Activations", "bytes", "Saved for backward and alive at the peak.")
+    autocast_copies_bytes: int | None = column(
+        "Autocast copies", "bytes", "Half-width weight copies alive at the peak."
     )
-    residual_stream_bytes: Annotated[
-        int | None, Column("One residual stream", "bytes", "B T d_model elements, as measured.")
-    ] = None
-    saved_bytes: Annotated[
-        int | None,
-        Column(
-            "Saved for backward",
-            "bytes",
-            "Storages that autograd kept from the forward pass to the backward pass, each counted once.",
-        ),
-    ] = None
-    block_saved_bytes: Annotated[
-        int | None,
-        Column(
-            "Saved by one block",
-            "bytes",
-            "The same for the first block alone; where it is checkpointed, what it saves when backward runs it again.",
-        ),
-    ] = None
-    build_seconds: Annotated[
-        float | None, Column("Build time", "s", "Making the model, the optimizer and the data.")
-    ] = None
-    measure_seconds: Annotated[float | None, Column("Measuring time", "s", "The recorded steps.")] = None
+    inputs_bytes: int | None = column("Inputs", "bytes", "Tokens, targets and tables alive at the peak.")
+    temporaries_bytes: int | None = column("Temporaries", "bytes", "Alive at the peak and kept for nothing.")
+    workspace_bytes: int | None = column(
+        "Workspace", "bytes", "Held before the step and not the model's: scratch of libraries, step counters."
+    )
+    rounding_bytes: int | None = column(
+        "Rounding",
+        "bytes",
+        "What CUDA's allocator adds to the sizes asked for, by its own counters, at the peak.",
+        least=-MAX_WHOLE,
+    )
+    fragmentation_bytes: int | None = column(
+        "Fragmentation", "bytes", "Reserved and not allocated at the peak; CUDA only.", least=-MAX_WHOLE
+    )
+    residual_bytes: int | None = column(
+        "Unexplained", "bytes", "Peak allocated minus the parts that are tensors.", least=-MAX_WHOLE
+    )
+    predicted_peak_bytes: int | None = column("Predicted peak", "bytes", "Peak by the closed formulas.")
+    residual_stream_bytes: int | None = column("One residual stream", "bytes", "B T d_model elements, as measured.")
+    saved_bytes: int | None = column(
+        "Saved for backward",
+        "bytes",
+        "Storages that autograd kept from the forward pass to the backward pass, each counted once.",
+    )
+    block_saved_bytes: int | None = column(
+        "Saved by one block",
+        "bytes",
+        "The same for the first block alone; where it is checkpointed, what it saves when backward runs it again.",
+    )
+    build_seconds: float | None = column("Build time", "s", "Making the model, the optimizer and the data.")
+    measure_seconds: float | None = column("Measuring time", "s", "The recorded steps.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PhasePeakRow(Detail):
     """Peaks of memory within one phase of a memory cell's step."""
 
-    phase: Annotated[str, Column("Phase", "", "forward, loss, backward or optimizer.")]
-    peak_allocated_bytes: Annotated[
-        int | None, Column("Peak allocated", "bytes", "Peak of live tensors within the phase.")
-    ] = None
-    peak_reserved_bytes: Annotated[
-        int | None, Column("Peak reserved", "bytes", "Held by the caching allocator; CUDA only.")
-    ] = None
-    peak_driver_bytes: Annotated[
-        int | None, Column("On the device", "bytes", "By the driver, context included; CUDA only.")
-    ] = None
-    end_allocated_bytes: Annotated[
-        int | None, Column("Left at its end", "bytes", "Live tensors when the phase ended.")
-    ] = None
+    phase: str = field(metadata=describe("Phase", "", "forward, loss, backward or optimizer."))
+    peak_allocated_bytes: int | None = column("Peak allocated", "bytes", "Peak of live tensors within the phase.")
+    peak_reserved_bytes: int | None = column("Peak reserved", "bytes", "Held by the caching allocator; CUDA only.")
+    peak_driver_bytes: int | None = column("On the device", "bytes", "By the driver, context included; CUDA only.")
+    end_allocated_bytes: int | None = column("Left at its end", "bytes", "Live tensors when the phase ended.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,59 +109,46 @@ class SavedTensorRow(Detail):
     """One tensor that an operation of a model's first block, or of an attention cell, keeps for backward. A
     checkpointed block keeps it only during its own backward pass."""
 
-    position: Annotated[int, Column("Position", "", "Order of saving, from 0.")]
-    operation: Annotated[str, Column("Operation", "", "The operation whose backward needs it.")]
-    module: Annotated[str | None, Column("Module", "", "Path of the module that ran the operation.")] = None
-    tensor: Annotated[
-        str | None, Column("Tensor", "", "queries, keys, values or output, where it is one; attention cells only.")
-    ] = None
-    shape: Annotated[str, Column("Shape", "", "Shape of the tensor, such as 4×128×768.")]
-    dtype: Annotated[str, Column("dtype", "", "dtype of the tensor.")]
-    storage_bytes: Annotated[
-        int, Column("Size", "bytes", "Its storage; 0 where an earlier row holds the same storage.")
-    ]
+    position: int = field(metadata=describe("Position", "", "Order of saving, from 0."))
+    operation: str = field(metadata=describe("Operation", "", "The operation whose backward needs it."))
+    module: str | None = column("Module", "", "Path of the module that ran the operation.")
+    tensor: str | None = column("Tensor", "", "queries, keys, values or output, where it is one; attention cells only.")
+    shape: str = field(metadata=describe("Shape", "", "Shape of the tensor, such as 4×128×768."))
+    dtype: str = field(metadata=describe("dtype", "", "dtype of the tensor."))
+    storage_bytes: int = field(
+        metadata=describe("Size", "bytes", "Its storage; 0 where an earlier row holds the same storage.")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimelineRow(Detail):
     """One recorded memory timeline: that of a memory cell, or an imported one."""
 
-    origin: Annotated[TimelineOrigin, Column("Origin", "", "Who recorded it.")]
-    title: Annotated[str, Column("Title", "", "The cell in words, or the imported file's name.")]
-    allocations: Annotated[int, Column("Allocations", "", "Number of allocations recorded.")]
-    duration_us: Annotated[int, Column("Duration", "µs", "From the first event to the last.")]
-    baseline_bytes: Annotated[
-        int, Column("Held before", "bytes", "Live bytes when recording began, as they were asked for.")
-    ]
-    peak_bytes: Annotated[int, Column("Peak", "bytes", "Largest total of the recording, of bytes asked for.")]
-    peak_at_us: Annotated[int, Column("Peak at", "µs", "When the total was largest, since the first event.")]
-    lost_events: Annotated[
-        int, Column("Lost events", "", "Frees whose allocation was no longer in the recorder's ring.")
-    ]
-    device_bytes: Annotated[
-        int | None, Column("Device memory", "bytes", "Memory of the device, where it is known.")
-    ] = None
-    baseline_allocations: Annotated[
-        int | None, Column("Allocations held before", "", "Allocations that were there when recording began.")
-    ] = None
-    baseline_block_bytes: Annotated[
-        int | None,
-        Column(
-            "Held before in blocks",
-            "bytes",
-            "What was there when recording began, in blocks of CUDA's caching allocator.",
-        ),
-    ] = None
-    peak_block_bytes: Annotated[
-        int | None,
-        Column(
-            "Peak in blocks",
-            "bytes",
-            "Largest total of the caching allocator's blocks, as torch.cuda.max_memory_allocated counts: "
-            "sizes are rounded "
-            "up, and what is left of a block and too small to cut off counts with it.",
-        ),
-    ] = None
+    origin: TimelineOrigin = field(metadata=describe("Origin", "", "Who recorded it."))
+    title: str = field(metadata=describe("Title", "", "The cell in words, or the imported file's name."))
+    allocations: int = field(metadata=describe("Allocations", "", "Number of allocations recorded."))
+    duration_us: int = field(metadata=describe("Duration", "µs", "From the first event to the last."))
+    baseline_bytes: int = field(
+        metadata=describe("Held before", "bytes", "Live bytes when recording began, as they were asked for.")
+    )
+    peak_bytes: int = field(metadata=describe("Peak", "bytes", "Largest total of the recording, of bytes asked for."))
+    peak_at_us: int = field(metadata=describe("Peak at", "µs", "When the total was largest, since the first event."))
+    lost_events: int = field(
+        metadata=describe("Lost events", "", "Frees whose allocation was no longer in the recorder's ring.")
+    )
+    device_bytes: int | None = column("Device memory", "bytes", "Memory of the device, where it is known.")
+    baseline_allocations: int | None = column(
+        "Allocations held before", "", "Allocations that were there when recording began."
+    )
+    baseline_block_bytes: int | None = column(
+        "Held before in blocks", "bytes", "What was there when recording began, in blocks of CUDA's caching allocator."
+    )
+    peak_block_bytes: int | None = column(
+        "Peak in blocks",
+        "bytes",
+        "Largest total of the caching allocator's blocks, as torch.cuda.max_memory_allocated counts: sizes are rounded"
+        " up, and what is left of a block and too small to cut off counts with it.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,36 +156,73 @@ class AllocationRow(Detail):
     """One allocation of a timeline, from birth to death. Times are since the beginning of the timeline. Each event has
     a microsecond of its own, so that sums over rows come to the peak."""
 
-    allocation: Annotated[int, Column("Allocation", "", "Order of birth, from 0.")]
-    address: Annotated[int, Column("Address", "", "Where it lies in the device's memory.")]
-    allocated_bytes: Annotated[
-        int, Column("Size", "bytes", "Bytes asked for; CUDA's allocator rounds them up to at least 512.")
-    ]
-    born_us: Annotated[int, Column("Born", "µs", "When it was allocated; 0 for what was there before.")]
-    died_us: Annotated[
-        int | None, Column("Died", "µs", "When it was freed; unknown for what outlived the recording.")
-    ] = None
-    category: Annotated[Category, Column("Category", "", "What it is for.")]
-    phase: Annotated[str | None, Column("Phase", "", "Phase of the step it was born in.")] = None
-    operation: Annotated[str | None, Column("Operation", "", "The operation that allocated it.")] = None
-    module: Annotated[str | None, Column("Module", "", "Path of the module that ran it.")] = None
-    stack: Annotated[int | None, Column("Stack", "", "Its stack in `stacks`.")] = None
+    allocation: int = field(metadata=describe("Allocation", "", "Order of birth, from 0."))
+    address: int = field(metadata=describe("Address", "", "Where it lies in the device's memory."))
+    allocated_bytes: int = field(
+        metadata=describe("Size", "bytes", "Bytes asked for; CUDA's allocator rounds them up to at least 512.")
+    )
+    born_us: int = field(metadata=describe("Born", "µs", "When it was allocated; 0 for what was there before."))
+    died_us: int | None = column("Died", "µs", "When it was freed; unknown for what outlived the recording.")
+    category: Category = field(metadata=describe("Category", "", "What it is for."))
+    phase: str | None = column("Phase", "", "Phase of the step it was born in.")
+    operation: str | None = column("Operation", "", "The operation that allocated it.")
+    module: str | None = column("Module", "", "Path of the module that ran it.")
+    stack: int | None = column("Stack", "", "Its stack in `stacks`.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class StackRow(Detail):
     """A Python stack that allocations of a timeline share."""
 
-    stack: Annotated[int, Column("Stack", "", "Its number within the timeline.")]
-    frames: Annotated[str, Column("Frames", "", "One `file:line function` a line, innermost first.")]
+    stack: int = field(metadata=describe("Stack", "", "Its number within the timeline."))
+    frames: str = field(metadata=describe("Frames", "", "One `file:line function` a line, innermost first."))
 
 
 @dataclass(frozen=True, kw_only=True)
 class MarkRow(Detail):
     """The beginning of a phase on a timeline."""
 
-    at_us: Annotated[int, Column("At", "µs", "When it began, since the first event.")]
-    name: Annotated[str, Column("Phase", "", "The phase that begins here.")]
+    at_us: int = field(metadata=describe("At", "µs", "When it began, since the first event."))
+    name: str = field(metadata=describe("Phase", "", "The phase that begins here."))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontierCell(Cell):
+    """A search for the largest sequence in single-head attention, or the largest context or batch of a model's step,
+    that fits in memory."""
+
+    limited: Limited = field(
+        metadata=describe("What grows", "", "seq_len of single-head attention; context or batch of a model's step.")
+    )
+    implementation: Attention = field(metadata=describe("Implementation", "", "Attention implementation by name."))
+    precision: Precision = field(
+        metadata=describe("Precision", "", "dtype of the tensors, or autocast for a model's step.")
+    )
+    batch: int | None = column("Batch", "", "Sequences together; none where the batch is what grows.")
+    d_head: int | None = column("Head width", "", "Single-head attention only.")
+    causal: bool = column("Causal", "", "Whether a query sees only the keys up to its own position.", default=True)
+    d_model: int | None = column("Model width", "", "A model's step only.")
+    d_ff: int | None = column("Feed-forward width", "", "A model's step only.")
+    layers: int | None = column("Layers", "", "A model's step only.")
+    heads: int | None = column("Heads", "", "A model's step only.")
+    vocabulary: int | None = column("Vocabulary", "tokens", "A model's step only.")
+    context: int | None = column("Context", "tokens", "A model's step; none where the context is what grows.")
+    mode: Mode = column("Mode", "", "A model's step only: what has to fit.", default="train")
+    model: str | None = column("Own model", "", "Where an own model comes from; unknown for the Transformer.")
+    model_key: str | None = column("Own model's key", "", "Hash of an own model's source.")
+    limit_bytes: int = field(metadata=describe("Memory limit", "bytes", "What it has to fit in."))
+    step: int = column("Resolution", "", "Sizes tried are multiples of this.", effort="least", default=64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontierRow(FrontierCell, Row):
+    """The largest size, found by a prediction and then by bisection with real allocations."""
+
+    predicted: int | None = column("Predicted largest", "", "Largest size by the closed formula.")
+    largest: int | None = column("Largest that fits", "", "Largest size that ran.")
+    smallest_failing: int | None = column("Smallest that fails", "", "Smallest size tried that ran out of memory.")
+    largest_peak_bytes: int | None = column("Peak of the largest", "bytes", "Peak of the largest size that ran.")
+    trials: int | None = column("Trials", "", "Sizes that were run.")
 
 
 TABLES = (
@@ -269,4 +264,11 @@ TABLES = (
         doc="The Python stacks of a timeline's allocations.",
     ),
     Table(name="marks", row=MarkRow, unique=("cell_id", "at_us"), doc="Where the phases of a timeline begin."),
+    Table(
+        name="frontier",
+        row=FrontierRow,
+        unique=("cell_id",),
+        doc="The largest size that fits in memory.",
+        numbers="predicted largest smallest_failing largest_peak_bytes trials",
+    ),
 )

@@ -4,105 +4,101 @@ A published table belongs to a run with `source = 'published'`, one run a file. 
 settings open, and nothing that reads measured cells reads them. Standard library only.
 """
 
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, field
 from uuid import UUID
 
+from runner.schema.cells import Table
 from runner.schema.choices import FigureQuantity, FigureStatistic, Status, TableSubject
-from runner.schema.columns import Column
-from runner.schema.tables import Table
+from runner.schema.columns import column, describe
 
-RunId = Annotated[UUID, Column("Run", "", "The import that it belongs to: one a file and mapping.")]
+_RUN = describe("Run", "", "The import that it belongs to: one a file and mapping.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedTableRow:
     """One table that others published."""
 
-    run_id: RunId
-    table_id: Annotated[UUID, Column("Table", "", "This table's own id: a hash of its file, its mapping and place.")]
-    position: Annotated[int, Column("Position", "", "Its place in the file, from 0.", least=0)]
-    title: Annotated[str, Column("Title", "", "Its heading or caption; the file's name where there is none.")]
-    file: Annotated[str, Column("File", "", "The name of the file that it was read from.")]
-    subject: Annotated[TableSubject, Column("Subject", "", "What its rows are about.")]
-    report: Annotated[str | None, Column("Report", "", "The report that it is from, by the name of its file.")] = None
-    machine: Annotated[str | None, Column("Machine", "", "What it or its provenance says that it ran on.")] = None
-    provenance: Annotated[
-        str, Column("Provenance", "", "What is known of how it was measured, from `provenance.csv`; a JSON object.")
-    ] = "{}"
-    meanings: Annotated[str, Column("Meanings", "", "What each heading was understood to mean; a JSON object.")] = "{}"
-    remarks: Annotated[
-        str, Column("Remarks", "", "What was assumed to read it, and what was refused; a JSON list.")
-    ] = "[]"
+    run_id: UUID = field(metadata=_RUN)
+    table_id: UUID = field(
+        metadata=describe("Table", "", "This table's own id: a hash of its file, its mapping and place.")
+    )
+    position: int = field(metadata=describe("Position", "", "Its place in the file, from 0.", least=0))
+    title: str = field(metadata=describe("Title", "", "Its heading or caption; the file's name where there is none."))
+    file: str = field(metadata=describe("File", "", "The name of the file that it was read from."))
+    subject: TableSubject = field(metadata=describe("Subject", "", "What its rows are about."))
+    report: str | None = column("Report", "", "The report that it is from, by the name of its file.")
+    machine: str | None = column("Machine", "", "What it or its provenance says that it ran on.")
+    provenance: str = column(
+        "Provenance", "", "What is known of how it was measured, from `provenance.csv`; a JSON object.", default="{}"
+    )
+    meanings: str = column("Meanings", "", "What each heading was understood to mean; a JSON object.", default="{}")
+    remarks: str = column(
+        "Remarks", "", "What was assumed to read it, and what was refused; a JSON list.", default="[]"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedLineRow:
     """One row of a published table: what it says that it measured. A size has no shape but the one that is stated."""
 
-    run_id: RunId
-    row_id: Annotated[UUID, Column("Row", "", "This row's own id, from its table's id and its line.")]
-    table_id: Annotated[UUID, Column("Table", "", "The table that it belongs to.")]
-    position: Annotated[int, Column("Position", "", "Its place in the table, from 0.", least=0)]
-    line: Annotated[int, Column("Line", "", "Its line in the file, from 1.")]
-    status: Annotated[Status, Column("Status", "", "ok, or the way in which it ended without a result.")]
-    source: Annotated[
-        str | None, Column("Transcribed from", "", "File and line that the row was transcribed from, if it says so.")
-    ] = None
-    name: Annotated[str | None, Column("Size", "", "Name of the size, as it is written.")] = None
-    part: Annotated[str | None, Column("Part", "", "The kernel, range, case or component.")] = None
-    d_model: Annotated[int | None, Column("Model width", "", "Width of the residual stream.")] = None
-    d_ff: Annotated[int | None, Column("Feed-forward width", "", "Inner width of the feed-forward layer.")] = None
-    layers: Annotated[int | None, Column("Layers", "", "Number of Transformer blocks.")] = None
-    heads: Annotated[int | None, Column("Heads", "", "Attention heads.")] = None
-    vocabulary: Annotated[int | None, Column("Vocabulary", "tokens", "Size of the token vocabulary.")] = None
-    parameters: Annotated[int | None, Column("Parameters", "", "Number of parameters, rounded as it is written.")] = (
-        None
+    run_id: UUID = field(metadata=_RUN)
+    row_id: UUID = field(metadata=describe("Row", "", "This row's own id, from its table's id and its line."))
+    table_id: UUID = field(metadata=describe("Table", "", "The table that it belongs to."))
+    position: int = field(metadata=describe("Position", "", "Its place in the table, from 0.", least=0))
+    line: int = field(metadata=describe("Line", "", "Its line in the file, from 1."))
+    status: Status = field(metadata=describe("Status", "", "ok, or the way in which it ended without a result."))
+    source: str | None = column(
+        "Transcribed from", "", "File and line that the row was transcribed from, if it says so."
     )
-    batch: Annotated[int | None, Column("Batch", "sequences", "Sequences in one step.")] = None
-    context: Annotated[int | None, Column("Context", "tokens", "Tokens of each sequence of a model.")] = None
-    seq_len: Annotated[int | None, Column("Sequence length", "tokens", "Tokens of single-head attention.")] = None
-    d_head: Annotated[int | None, Column("Head width", "", "Width of a head.")] = None
-    mode: Annotated[str | None, Column("Mode", "", "What a step ran, by Stepscope's word where there is one.")] = None
-    precision: Annotated[str | None, Column("Precision", "", "dtype, by Stepscope's word where there is one.")] = None
-    backend: Annotated[str | None, Column("Backend", "", "eager, compiled, or as it is written.")] = None
-    implementation: Annotated[str | None, Column("Attention", "", "Attention implementation, as it is written.")] = None
-    warmup_steps: Annotated[int | None, Column("Warm-up steps", "steps", "Steps run before the measured ones.")] = None
-    steps: Annotated[int | None, Column("Steps", "steps", "Measured steps.")] = None
-    device: Annotated[str | None, Column("Device", "", "cuda, cpu or mps.")] = None
-    is_profiled: Annotated[bool | None, Column("Profiled", "", "Whether a profiler watched.")] = None
-    stated: Annotated[
-        str, Column("Other cells", "", "Every cell that is no figure, by heading, as it is written; a JSON object.")
-    ] = "{}"
-    remarks: Annotated[
-        str, Column("Remarks", "", "What was assumed of the row, or contradicts itself; a JSON list.")
-    ] = "[]"
+    name: str | None = column("Size", "", "Name of the size, as it is written.")
+    part: str | None = column("Part", "", "The kernel, range, case or component.")
+    d_model: int | None = column("Model width", "", "Width of the residual stream.")
+    d_ff: int | None = column("Feed-forward width", "", "Inner width of the feed-forward layer.")
+    layers: int | None = column("Layers", "", "Number of Transformer blocks.")
+    heads: int | None = column("Heads", "", "Attention heads.")
+    vocabulary: int | None = column("Vocabulary", "tokens", "Size of the token vocabulary.")
+    parameters: int | None = column("Parameters", "", "Number of parameters, rounded as it is written.")
+    batch: int | None = column("Batch", "sequences", "Sequences in one step.")
+    context: int | None = column("Context", "tokens", "Tokens of each sequence of a model.")
+    seq_len: int | None = column("Sequence length", "tokens", "Tokens of single-head attention.")
+    d_head: int | None = column("Head width", "", "Width of a head.")
+    mode: str | None = column("Mode", "", "What a step ran, by Stepscope's word where there is one.")
+    precision: str | None = column("Precision", "", "dtype, by Stepscope's word where there is one.")
+    backend: str | None = column("Backend", "", "eager, compiled, or as it is written.")
+    implementation: str | None = column("Attention", "", "Attention implementation, as it is written.")
+    warmup_steps: int | None = column("Warm-up steps", "steps", "Steps run before the measured ones.")
+    steps: int | None = column("Steps", "steps", "Measured steps.")
+    device: str | None = column("Device", "", "cuda, cpu or mps.")
+    is_profiled: bool | None = column("Profiled", "", "Whether a profiler watched.")
+    stated: str = column(
+        "Other cells", "", "Every cell that is no figure, by heading, as it is written; a JSON object.", default="{}"
+    )
+    remarks: str = column(
+        "Remarks", "", "What was assumed of the row, or contradicts itself; a JSON list.", default="[]"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedFigureRow:
     """One figure of a published row."""
 
-    run_id: RunId
-    row_id: Annotated[UUID, Column("Row", "", "The row that it belongs to.")]
-    position: Annotated[int, Column("Position", "", "Its place in the row, from 0.", least=0)]
-    heading: Annotated[str, Column("Heading", "", "Heading of its column.")]
-    text: Annotated[str, Column("Text", "", "Its cell, as it is written.")]
-    quantity: Annotated[FigureQuantity, Column("Quantity", "", "What it measures.")]
-    statistic: Annotated[FigureStatistic, Column("Statistic", "", "The mean, the std, or the only value.")]
-    value: Annotated[
-        float | None,
-        Column(
-            "Value",
-            "",
-            "Times in ms, memory in bytes, rates a second, shares of 1; unknown where the cell states none that can "
-            "be read.",
-        ),
-    ] = None
-    remark: Annotated[str | None, Column("Remark", "", "What was assumed or repaired, or why it was refused.")] = None
-    variant: Annotated[
-        str, Column("Variant", "", "Settings that the heading states for this figure alone; a JSON object.")
-    ] = "{}"
+    run_id: UUID = field(metadata=_RUN)
+    row_id: UUID = field(metadata=describe("Row", "", "The row that it belongs to."))
+    position: int = field(metadata=describe("Position", "", "Its place in the row, from 0.", least=0))
+    heading: str = field(metadata=describe("Heading", "", "Heading of its column."))
+    text: str = field(metadata=describe("Text", "", "Its cell, as it is written."))
+    quantity: FigureQuantity = field(metadata=describe("Quantity", "", "What it measures."))
+    statistic: FigureStatistic = field(metadata=describe("Statistic", "", "The mean, the std, or the only value."))
+    value: float | None = column(
+        "Value",
+        "",
+        "Times in ms, memory in bytes, rates a second, shares of 1; unknown where the cell states none that can be "
+        "read.",
+    )
+    remark: str | None = column("Remark", "", "What was assumed or repaired, or why it was refused.")
+    variant: str = column(
+        "Variant", "", "Settings that the heading states for this figure alone; a JSON object.", default="{}"
+    )
 
 
 TABLES = (

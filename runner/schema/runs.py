@@ -1,198 +1,182 @@
-"""Defines what belongs to any sweep and any cell: the run, timings and samples, ceilings, the plan, the telemetry."""
+"""Defines what belongs to any sweep and any cell: the run, timings, samples, ceilings, the plan, telemetry, notes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated
 from uuid import UUID
 
-from runner.schema.cells import Detail
-from runner.schema.choices import Ceiling, Moment, Phase, PlanState, Precision, Source, Status
-from runner.schema.columns import Column
-from runner.schema.tables import Table
+from runner.schema.cells import Detail, Table
+from runner.schema.choices import Ceiling, Moment, NoteKind, Phase, PlanState, Precision, Source, Status
+from runner.schema.columns import column, describe
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRow:
     """One sweep on one machine."""
 
-    run_id: Annotated[UUID, Column("Run", "", "This sweep (UUIDv7).")]
-    sweep_key: Annotated[
-        str, Column("Sweep key", "", "Hash of what was asked and where; a sweep started again finds its run.")
-    ]
-    source: Annotated[
-        Source, Column("Source", "", "measured here, transcribed from a published table, or imported.")
-    ] = "measured"
-    label: Annotated[str | None, Column("Label", "", "What the person who ran it called it.")] = None
-    preset: Annotated[str | None, Column("Preset", "", "The named plan it started from.")] = None
-    argv: Annotated[str | None, Column("Command", "", "The command line that ran it.")] = None
-    started_at: Annotated[datetime | None, Column("Started", "", "When the sweep began (UTC).")] = None
-    host: Annotated[str | None, Column("Host", "", "Name of the machine.")] = None
-    os: Annotated[str | None, Column("Operating system", "", "Operating system and kernel release.")] = None
-    device: Annotated[str | None, Column("Device", "", "cuda, cpu or mps.")] = None
-    device_name: Annotated[str | None, Column("Device name", "", "The GPU's or CPU's own name.")] = None
-    device_memory_bytes: Annotated[
-        int | None, Column("Device memory", "bytes", "Memory of the device; on a CPU, of the machine or its container.")
-    ] = None
-    compute_capability: Annotated[str | None, Column("Compute capability", "", "NVIDIA's, such as 9.0.")] = None
-    driver: Annotated[str | None, Column("Driver", "", "GPU driver version.")] = None
-    cuda: Annotated[str | None, Column("CUDA", "", "CUDA version that torch was built for.")] = None
-    torch: Annotated[str | None, Column("torch", "", "Version of torch.")] = None
-    python: Annotated[str | None, Column("Python", "", "Version of Python.")] = None
-    stepscope: Annotated[str | None, Column("Stepscope", "", "Version of Stepscope.")] = None
-    git_commit: Annotated[str | None, Column("Commit", "", "Commit of the Stepscope checkout that ran.")] = None
-    git_dirty: Annotated[
-        bool | None, Column("Uncommitted changes", "", "Whether that checkout had uncommitted changes.")
-    ] = None
-    cpu_name: Annotated[str | None, Column("CPU", "", "The processor's name.")] = None
-    cpu_cores: Annotated[
-        int | None,
-        Column("CPU cores", "", "Cores this process may run on, as far as its container's quota pays for them."),
-    ] = None
-    cpu_flags: Annotated[str | None, Column("CPU flags", "", "The processor's vector and matrix instruction sets.")] = (
-        None
+    run_id: UUID = field(metadata=describe("Run", "", "This sweep (UUIDv7)."))
+    sweep_key: str = field(
+        metadata=describe("Sweep key", "", "Hash of what was asked and where; a sweep started again finds its run.")
     )
-    memory_bytes: Annotated[int | None, Column("Machine memory", "bytes", "Memory of the machine.")] = None
-    compiler: Annotated[str | None, Column("C++ compiler", "", "The compiler torch.compile uses on a CPU.")] = None
-    allocator: Annotated[
-        str | None,
-        Column("Allocator settings", "", "PYTORCH_ALLOC_CONF or, on a CPU, glibc's MALLOC_ variables; read back."),
-    ] = None
-    threads: Annotated[int | None, Column("Threads", "", "Threads that torch computes with.")] = None
-    omp_wait_policy: Annotated[str | None, Column("OpenMP wait policy", "", "What idle OpenMP threads do.")] = None
-    ingested_at: Annotated[datetime | None, Column("Ingested", "", "When the row reached this file (UTC).")] = None
+    source: Source = column(
+        "Source", "", "measured here, transcribed from a published table, or imported.", default="measured"
+    )
+    label: str | None = column("Label", "", "What the person who ran it called it.")
+    preset: str | None = column("Preset", "", "The named plan it started from.")
+    argv: str | None = column("Command", "", "The command line that ran it.")
+    started_at: datetime | None = column("Started", "", "When the sweep began (UTC).")
+    host: str | None = column("Host", "", "Name of the machine.")
+    os: str | None = column("Operating system", "", "Operating system and kernel release.")
+    device: str | None = column("Device", "", "cuda, cpu or mps.")
+    device_name: str | None = column("Device name", "", "The GPU's or CPU's own name.")
+    device_memory_bytes: int | None = column(
+        "Device memory", "bytes", "Memory of the device; on a CPU, of the machine or its container."
+    )
+    compute_capability: str | None = column("Compute capability", "", "NVIDIA's, such as 9.0.")
+    driver: str | None = column("Driver", "", "GPU driver version.")
+    cuda: str | None = column("CUDA", "", "CUDA version that torch was built for.")
+    torch: str | None = column("torch", "", "Version of torch.")
+    python: str | None = column("Python", "", "Version of Python.")
+    stepscope: str | None = column("Stepscope", "", "Version of Stepscope.")
+    git_commit: str | None = column("Commit", "", "Commit of the Stepscope checkout that ran.")
+    git_dirty: bool | None = column("Uncommitted changes", "", "Whether that checkout had uncommitted changes.")
+    cpu_name: str | None = column("CPU", "", "The processor's name.")
+    cpu_cores: int | None = column(
+        "CPU cores", "", "Cores this process may run on, as far as its container's quota pays for them."
+    )
+    cpu_flags: str | None = column("CPU flags", "", "The processor's vector and matrix instruction sets.")
+    memory_bytes: int | None = column("Machine memory", "bytes", "Memory of the machine.")
+    compiler: str | None = column("C++ compiler", "", "The compiler torch.compile uses on a CPU.")
+    allocator: str | None = column(
+        "Allocator settings", "", "PYTORCH_ALLOC_CONF or, on a CPU, glibc's MALLOC_ variables; read back."
+    )
+    threads: int | None = column("Threads", "", "Threads that torch computes with.")
+    omp_wait_policy: str | None = column("OpenMP wait policy", "", "What idle OpenMP threads do.")
+    ingested_at: datetime | None = column("Ingested", "", "When the row reached this file (UTC).")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimingRow(Detail):
     """One phase of one cell, summed up over its measured steps."""
 
-    phase: Annotated[
-        Phase, Column("Phase", "", "Phase of the step; forward_backward and step are sums taken step by step.")
-    ]
-    n: Annotated[int | None, Column("Samples", "steps", "Measured steps; warm-up not counted.")] = None
-    median_ms: Annotated[float | None, Column("Median", "ms", "Median over the measured steps.")] = None
-    mean_ms: Annotated[float | None, Column("Mean", "ms", "Mean over the measured steps.")] = None
-    std_ms: Annotated[float | None, Column("Std", "ms", "Sample standard deviation (n - 1).")] = None
-    low_ms: Annotated[
-        float | None, Column("Median, low", "ms", "Lower end of the median's 95% interval, by order statistics.")
-    ] = None
-    high_ms: Annotated[
-        float | None, Column("Median, high", "ms", "Upper end of the median's 95% interval, by order statistics.")
-    ] = None
-    host_median_ms: Annotated[
-        float | None,
-        Column(
-            "Host median",
-            "ms",
-            "Median by the host's clock: for `step`, around the "
-            "synchronized step; for a phase, until the host had issued its work.",
-        ),
-    ] = None
-    clock: Annotated[str | None, Column("Clock", "", "cuda-event, mps-event or host.")] = None
-    loop_ms: Annotated[
-        float | None,
-        Column(
-            "Median in a loop",
-            "ms",
-            "Median over steps that follow each other without waiting, as in training; CUDA only. Elsewhere the call "
-            "returns when its work is done, so that a loop takes what its steps take.",
-        ),
-    ] = None
-    device_ms: Annotated[
-        float | None,
-        Column(
-            "Device time",
-            "ms",
-            "What the device needs if it never waits for the host: its kernels, traced, and the gap that a CUDA graph "
-            "leaves between two; CUDA only.",
-        ),
-    ] = None
-    undisturbed_ms: Annotated[
-        float | None,
-        Column(
-            "Undisturbed",
-            "ms",
-            "10th percentile over the measured steps; CPU only. Neighbors of a CPU only add time, so that it differs "
-            "less from process to process than the median.",
-        ),
-    ] = None
+    phase: Phase = field(
+        metadata=describe("Phase", "", "Phase of the step; forward_backward and step are sums taken step by step.")
+    )
+    n: int | None = column("Samples", "steps", "Measured steps; warm-up not counted.")
+    median_ms: float | None = column("Median", "ms", "Median over the measured steps.")
+    mean_ms: float | None = column("Mean", "ms", "Mean over the measured steps.")
+    std_ms: float | None = column("Std", "ms", "Sample standard deviation (n - 1).")
+    low_ms: float | None = column("Median, low", "ms", "Lower end of the median's 95% interval, by order statistics.")
+    high_ms: float | None = column("Median, high", "ms", "Upper end of the median's 95% interval, by order statistics.")
+    host_median_ms: float | None = column(
+        "Host median",
+        "ms",
+        "Median by the host's clock: for `step`, around the synchronized step; for a phase, until the host had issued "
+        "its work.",
+    )
+    clock: str | None = column("Clock", "", "cuda-event, mps-event or host.")
+    loop_ms: float | None = column(
+        "Median in a loop",
+        "ms",
+        "Median over steps that follow each other without waiting, as in training; CUDA only. Elsewhere the call "
+        "returns when its work is done, so that a loop takes what its steps take.",
+    )
+    device_ms: float | None = column(
+        "Device time",
+        "ms",
+        "What the device needs if it never waits for the host: its kernels, traced, and the gap that a CUDA graph "
+        "leaves between two; CUDA only.",
+    )
+    undisturbed_ms: float | None = column(
+        "Undisturbed",
+        "ms",
+        "10th percentile over the measured steps; CPU only. Neighbors of a CPU only add time, so that it differs less "
+        "from process to process than the median.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleRow(Detail):
     """One phase of one step, warm-up steps included."""
 
-    phase: Annotated[Phase, Column("Phase", "", "Phase of the step.")]
-    step: Annotated[int, Column("Step", "", "Which step since the process began, from 0; warm-up counts.")]
-    is_warmup: Annotated[bool, Column("Warm-up", "", "Whether the step was one of the warm-up steps.")]
-    duration_ms: Annotated[float, Column("Time", "ms", "Time of the phase by the clock that `timings` names.")]
-    host_ms: Annotated[float | None, Column("Host time", "ms", "Time of the phase by the host's clock.")] = None
+    phase: Phase = field(metadata=describe("Phase", "", "Phase of the step."))
+    step: int = field(metadata=describe("Step", "", "Which step since the process began, from 0; warm-up counts."))
+    is_warmup: bool = field(metadata=describe("Warm-up", "", "Whether the step was one of the warm-up steps."))
+    duration_ms: float = field(metadata=describe("Time", "ms", "Time of the phase by the clock that `timings` names."))
+    host_ms: float | None = column("Host time", "ms", "Time of the phase by the host's clock.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TelemetryRow(Detail):
     """The GPU at one moment of a cell, as the driver sees it; NVIDIA only."""
 
-    at_seconds: Annotated[float, Column("Time into the cell", "s", "Seconds since the cell's process was started.")]
-    sm_clock_mhz: Annotated[int | None, Column("SM clock", "MHz", "Clock of the multiprocessors.")] = None
-    memory_clock_mhz: Annotated[int | None, Column("Memory clock", "MHz", "Clock of the memory.")] = None
-    power_watts: Annotated[float | None, Column("Power", "W", "Power drawn by the board.")] = None
-    temperature_celsius: Annotated[int | None, Column("Temperature", "°C", "Temperature of the GPU.", least=-273)] = (
-        None
+    at_seconds: float = field(
+        metadata=describe("Time into the cell", "s", "Seconds since the cell's process was started.")
     )
-    throttle_reasons: Annotated[
-        str | None, Column("Throttled by", "", "Why the clocks were held down, comma separated; empty if not.")
-    ] = None
-    foreign_processes: Annotated[
-        int | None, Column("Foreign processes", "", "Processes on the GPU that are not this cell's.")
-    ] = None
+    sm_clock_mhz: int | None = column("SM clock", "MHz", "Clock of the multiprocessors.")
+    memory_clock_mhz: int | None = column("Memory clock", "MHz", "Clock of the memory.")
+    power_watts: float | None = column("Power", "W", "Power drawn by the board.")
+    temperature_celsius: int | None = column("Temperature", "°C", "Temperature of the GPU.", least=-273)
+    throttle_reasons: str | None = column(
+        "Throttled by", "", "Why the clocks were held down, comma separated; empty if not."
+    )
+    foreign_processes: int | None = column("Foreign processes", "", "Processes on the GPU that are not this cell's.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CeilingRow:
     """The highest measured rate of products or of copies on this machine, at the start or the end of a sweep."""
 
-    run_id: Annotated[UUID, Column("Run", "", "The sweep that measured it.")]
-    moment: Annotated[Moment, Column("Moment", "", "Before the first cell or after the last.")]
-    name: Annotated[str, Column("Ceiling", "", "matmul and its precision, or copy.")]
-    ceiling: Annotated[Ceiling, Column("What", "", "Matrix product of two n×n, or a copy within the device's memory.")]
-    precision: Annotated[Precision | None, Column("Precision", "", "dtype of the matrices; none for a copy.")] = None
-    size: Annotated[
-        int | None, Column("Size", "", "n of the n×n matrices, or bytes copied, that was fastest of those tried.")
-    ] = None
-    flops_per_s: Annotated[float | None, Column("Rate", "FLOP/s", "2 n³ over the median time.")] = None
-    bytes_per_s: Annotated[
-        float | None, Column("Bandwidth", "bytes/s", "Bytes read and bytes written over the median time.")
-    ] = None
-    interval_share: Annotated[
-        float | None, Column("Interval / median", "", "Width of the median's 95% interval over it.")
-    ] = None
-    datasheet_flops_per_s: Annotated[
-        float | None, Column("Datasheet rate", "FLOP/s", "The dense peak its document states.")
-    ] = None
-    datasheet_bytes_per_s: Annotated[
-        float | None, Column("Datasheet bandwidth", "bytes/s", "What its document states.")
-    ] = None
-    datasheet: Annotated[str | None, Column("Datasheet", "", "Title of that document.")] = None
-    ingested_at: Annotated[datetime | None, Column("Ingested", "", "When the row reached this file (UTC).")] = None
+    run_id: UUID = field(metadata=describe("Run", "", "The sweep that measured it."))
+    moment: Moment = field(metadata=describe("Moment", "", "Before the first cell or after the last."))
+    name: str = field(metadata=describe("Ceiling", "", "matmul and its precision, or copy."))
+    ceiling: Ceiling = field(
+        metadata=describe("What", "", "Matrix product of two n×n, or a copy within the device's memory.")
+    )
+    precision: Precision | None = column("Precision", "", "dtype of the matrices; none for a copy.")
+    size: int | None = column("Size", "", "n of the n×n matrices, or bytes copied, that was fastest of those tried.")
+    flops_per_s: float | None = column("Rate", "FLOP/s", "2 n³ over the median time.")
+    bytes_per_s: float | None = column("Bandwidth", "bytes/s", "Bytes read and bytes written over the median time.")
+    interval_share: float | None = column("Interval / median", "", "Width of the median's 95% interval over it.")
+    datasheet_flops_per_s: float | None = column("Datasheet rate", "FLOP/s", "The dense peak its document states.")
+    datasheet_bytes_per_s: float | None = column("Datasheet bandwidth", "bytes/s", "What its document states.")
+    datasheet: str | None = column("Datasheet", "", "Title of that document.")
+    ingested_at: datetime | None = column("Ingested", "", "When the row reached this file (UTC).")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRow:
     """One cell of a sweep that is running or was interrupted. It is stored in the spool, not in the file."""
 
-    run_id: Annotated[UUID, Column("Run", "", "The sweep that owes it.")]
-    position: Annotated[int, Column("Position", "", "Place in the order of measuring, from 0.")]
-    experiment: Annotated[str, Column("Experiment", "", "The experiment that asked for it.")]
-    cell_key: Annotated[str, Column("Cell key", "", "Hash of what is asked for.")]
-    round: Annotated[int, Column("Round", "", "Which of the interleaved repetitions.")]
-    title: Annotated[str, Column("Cell to measure", "", "The cell in words.")]
-    state: Annotated[PlanState, Column("State", "", "waiting, running or done.")]
-    status: Annotated[Status | None, Column("Status", "", "How it ended, once done.")] = None
-    seconds: Annotated[float | None, Column("Time", "s", "Measured once done, predicted before.")] = None
-    heartbeat_at: Annotated[
-        datetime | None, Column("Heartbeat", "", "When the sweep last said that it is alive (UTC).")
-    ] = None
+    run_id: UUID = field(metadata=describe("Run", "", "The sweep that owes it."))
+    position: int = field(metadata=describe("Position", "", "Place in the order of measuring, from 0."))
+    experiment: str = field(metadata=describe("Experiment", "", "The experiment that asked for it."))
+    cell_key: str = field(metadata=describe("Cell key", "", "Hash of what is asked for."))
+    round: int = field(metadata=describe("Round", "", "Which of the interleaved repetitions."))
+    title: str = field(metadata=describe("Cell to measure", "", "The cell in words."))
+    state: PlanState = field(metadata=describe("State", "", "waiting, running or done."))
+    status: Status | None = column("Status", "", "How it ended, once done.")
+    seconds: float | None = column("Time", "s", "Measured once done, predicted before.")
+    heartbeat_at: datetime | None = column("Heartbeat", "", "When the sweep last said that it is alive (UTC).")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoteRow:
+    """One note on a run or one of its cells: a note, a name, a tag, the baseline, a hidden run. Rows are only ever
+    added, so that files merge: taking back a note adds a row, too."""
+
+    note_id: UUID = field(metadata=describe("Note", "", "This note (UUIDv7)."))
+    run_id: UUID = field(metadata=describe("Run", "", "The run that it is about, or that measured the cell."))
+    noted_cell_id: UUID | None = column("Noted cell", "", "The cell that it is about; none for a run.")
+    kind: NoteKind = column(
+        "Kind",
+        "",
+        "A note, the run's name, a tag, the pinned baseline, a hidden run, or what is taken back.",
+        default="note",
+    )
+    text: str | None = column("Text", "", "What was said: the note, the name or the tag.")
+    removed_note_id: UUID | None = column("Takes back", "", "The note that a removal takes back.")
+    written_at: datetime | None = column("Written", "", "When it was said (UTC).")
+    ingested_at: datetime | None = column("Ingested", "", "When the row reached this file (UTC).")
 
 
 TABLES = (
@@ -222,5 +206,11 @@ TABLES = (
         unique=("run_id", "position"),
         stored=False,
         doc="The cells a running or interrupted sweep still owes, and its heartbeat.",
+    ),
+    Table(
+        name="notes",
+        row=NoteRow,
+        unique=("note_id",),
+        doc="What people said of runs and cells: notes, names, tags, the baseline, hidden runs; what they took back.",
     ),
 )

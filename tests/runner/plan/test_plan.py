@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import field, fields, make_dataclass, replace
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 
@@ -14,7 +14,7 @@ from runner.experiments.grid import Grid
 from runner.plan.planning import Request, plan
 from runner.plan.presets import PRESETS, QUESTIONS, preset_for
 from runner.schema import TABLES, AttentionCell, Cell, MemoryCell, StepCell, table_of
-from runner.schema.columns import Column
+from runner.schema.columns import column
 from runner.schema.sizes import SIZES, parse_shape, size_named
 from runner.schema.titles import title
 from tests.command import planned, tiny
@@ -207,8 +207,8 @@ def test_keys_are_unchanged() -> None:
 
 
 def test_a_new_field_with_a_default_does_not_change_old_keys() -> None:
-    old = [(item.name, item.type, field(default=item.default)) for item in fields(StepCell)]
-    new = ("window", Annotated[int, Column("Window", "tokens", "How far attention looks back.")], field(default=0))
+    old = [(item.name, item.type, field(default=item.default, metadata=item.metadata)) for item in fields(StepCell)]
+    new = ("window", int, column("Window", "tokens", "How far attention looks back.", default=0))
     later = make_dataclass("StepCell", [*old, new], bases=(Cell,), frozen=True, kw_only=True)
     numbers = {name: getattr(tiny(), name) for name in StepCell.names()}
     assert later(**numbers).key == tiny().key
