@@ -12,7 +12,7 @@ from uuid import UUID
 from runner.cli.lists import new_grid
 from runner.cli.terminal import Terminal
 from runner.errors import UsageError
-from runner.results.notes import Note
+from runner.results.runs import Note
 from runner.schema import NoteKind, NoteRow, new_id, utc_now
 from runner.store.database import ingest
 from runner.store.queries.notes import Subject, find_subject, load_notes

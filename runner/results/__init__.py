@@ -6,11 +6,14 @@
 The store makes them, the analysis reasons from them. Standard library and the schema only.
 """
 
+from runner.results.cells import AccumulationResult as AccumulationResult
 from runner.results.cells import AttentionResult as AttentionResult
 from runner.results.cells import CompileCost as CompileCost
 from runner.results.cells import EarlyStep as EarlyStep
 from runner.results.cells import ExploredCell as ExploredCell
+from runner.results.cells import NormalizationResult as NormalizationResult
 from runner.results.cells import PhaseSample as PhaseSample
+from runner.results.cells import PrecisionResult as PrecisionResult
 from runner.results.cells import Result as Result
 from runner.results.cells import StepResult as StepResult
 from runner.results.cells import TimedResult as TimedResult
@@ -25,9 +28,6 @@ from runner.results.memory import Peak as Peak
 from runner.results.memory import PhasePeak as PhasePeak
 from runner.results.memory import SavedOperation as SavedOperation
 from runner.results.memory import Timeline as Timeline
-from runner.results.numerics import AccumulationResult as AccumulationResult
-from runner.results.numerics import NormalizationResult as NormalizationResult
-from runner.results.numerics import PrecisionResult as PrecisionResult
 from runner.results.published import OtherQuantity as OtherQuantity
 from runner.results.published import PublishedFigure as PublishedFigure
 from runner.results.published import PublishedRow as PublishedRow
@@ -36,12 +36,12 @@ from runner.results.published import Quantity as Quantity
 from runner.results.published import Setting as Setting
 from runner.results.published import Statistic as Statistic
 from runner.results.published import Subject as Subject
-from runner.results.repeated import RepeatedCell as RepeatedCell
-from runner.results.repeated import Repetition as Repetition
 from runner.results.runs import Machine as Machine
 from runner.results.runs import RunSummary as RunSummary
 from runner.results.times import Clock as Clock
 from runner.results.times import Estimate as Estimate
 from runner.results.times import Noise as Noise
 from runner.results.times import PhaseTime as PhaseTime
+from runner.results.times import RepeatedCell as RepeatedCell
+from runner.results.times import Repetition as Repetition
 from runner.results.times import RoundTime as RoundTime

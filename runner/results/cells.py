@@ -1,4 +1,4 @@
-"""Holds cells over their rounds: times of steps and of attention, the cost of compiling, any one number.
+"""Holds cells over their rounds: times of steps and of attention, the cost of compiling, sums and their errors.
 
 The rounds of one cell are one result: the estimate of times (`times`), the median of other numbers.
 """
@@ -9,7 +9,17 @@ from typing import Any
 from uuid import UUID
 
 from runner.results.times import PhaseTime
-from runner.schema import AttentionCell, Bound, Cell, Phase, StepCell
+from runner.schema import (
+    AccumulationRow,
+    AttentionCell,
+    Bound,
+    Cell,
+    FloatName,
+    NormStatistic,
+    NumericsRow,
+    Phase,
+    StepCell,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,18 +98,6 @@ class AttentionResult(TimedResult):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExploredCell(Result):
-    """One measure of a cell. `value` is in the measure's unit, None for every `status` but ok."""
-
-    cell: Any
-    source: str | None
-    rounds: int
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class EarlyStep:
     """One whole step of a cell that was measured after other counts of warm-up steps as well."""
 
@@ -139,3 +137,44 @@ class CompileCost:
     recompiles: int | None
     compiled_gradient_error: float | None
     fallback: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccumulationResult:
+    """A sum; `on_the_way` are its partial sums as (addends so far, sum so far)."""
+
+    row: AccumulationRow
+    machine: str
+    on_the_way: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormalizationResult:
+    """A statistic in one dtype at one scale, over all blocks: the worst error and the mean shares."""
+
+    statistic: NormStatistic
+    computed_in: FloatName
+    scale: float
+    error: float | None
+    overflowed_share: float
+    underflowed_share: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrecisionResult:
+    """One precision of one model, on one machine."""
+
+    row: NumericsRow
+    machine: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExploredCell(Result):
+    """One measure of a cell. `value` is in the measure's unit, None for every `status` but ok."""
+
+    cell: Any
+    source: str | None
+    rounds: int
+    value: float | None
+    low: float | None = None
+    high: float | None = None

@@ -9,14 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from runner.results.cells import AttentionResult, EarlyStep, PhaseSample, StepResult
+from runner.results.cells import (
+    AccumulationResult,
+    AttentionResult,
+    EarlyStep,
+    NormalizationResult,
+    PhaseSample,
+    StepResult,
+)
 from runner.results.findings import AuditedRow
 from runner.results.kernels import Kernel, KernelPart, KernelTrace
 from runner.results.memory import Frontier, LiveAllocation, Peak, PhasePeak, Timeline
-from runner.results.numerics import AccumulationResult, NormalizationResult
-from runner.results.repeated import RepeatedCell
 from runner.results.runs import RunSummary
-from runner.results.times import Clock, Noise
+from runner.results.times import Clock, Noise, RepeatedCell
 from runner.schema import Bound, CeilingRow, DtypeRow, NumericsRow
 
 

@@ -1,4 +1,5 @@
-"""Holds times over rounds: the time of one process, the noise between processes, and the estimate for the next one.
+"""Holds times over rounds: the time of one process, the noise between processes, and the estimate for the next one;
+and cells that one run measured in several processes, from which noise and drift of a machine are estimated.
 
     time = estimate([RoundTime(median_ms=12.0, low_ms=11.9, high_ms=12.2, n=40)], noise)   # runner.analysis.statistics
     time.ms, time.low_ms, time.high_ms
@@ -9,7 +10,8 @@ Standard library and the schema only.
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from datetime import datetime
+from typing import Any, Literal
 from uuid import UUID
 
 from runner.schema import Bound, Phase
@@ -174,3 +176,35 @@ class TimesByPhase(Mapping[Phase, PhaseTime]):
 
     def __len__(self) -> int:
         return len(self._estimates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repetition:
+    """One process that measured a cell: when it was started (UTC), and its time of a whole step."""
+
+    cell_id: UUID
+    round: int
+    started_at: datetime | None
+    time: RoundTime
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatedCell:
+    """A cell of a table that one run measured in several processes, in their order. `bound` is what sets its time: the
+    host where it does in any round."""
+
+    table: str
+    machine: str
+    run_id: UUID
+    cell: Any
+    bound: Bound | None
+    rounds: tuple[Repetition, ...]
+
+    @property
+    def cell_id(self) -> UUID:
+        return self.rounds[0].cell_id
+
+    @property
+    def started(self) -> list[datetime]:
+        """When each of its processes was started, as far as that is known."""
+        return [one.started_at for one in self.rounds if one.started_at is not None]

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from runner.results import RunSummary
-from runner.results.notes import Notes
+from runner.results.runs import Notes
 from runner.schema import TABLES, Model, RunRow
 from runner.schema.axes import MODEL
 from runner.store.cells import EVERY_CELL
