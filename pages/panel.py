@@ -11,16 +11,15 @@ import streamlit as st
 from pages.frame import Frame
 from pages.markdown import literal, restrict
 from pages.plot import Spec, figure
-from runner.analysis.audit.findings import Grade
-from runner.analysis.audit.grades import grade
 from runner.answers import samples
 from runner.answers.answer import Answer, Row, View
 from runner.plan.commands import sweep_commands
 from runner.render.grid import interval_of, scale_of
+from runner.results.findings import Grade, grade
 from runner.schema import AttentionCell, Cell, StepCell, table_of
 from runner.schema.titles import title
+from runner.store.queries.findings import load_findings
 from runner.store.queries.raw import load_samples
-from runner.store.queries.trust import load_findings
 
 #: The cells of a row that are shown one by one; a ratio has two, a fit all of its points.
 MAX_CELLS = 4

@@ -32,7 +32,7 @@ RUNNER_MAY = {
     "analysis": {"errors", "formats", "results", "schema"},
     "models": {"analysis", "errors", "schema"},
     "measure": {"allowance", "analysis", "errors", "job", "models", "results", "schema"},
-    "experiments": {"analysis", "errors", "formats", "schema"},
+    "experiments": {"analysis", "errors", "formats", "results", "schema"},
     "engines": {"allowance", "errors", "experiments", "job", "measure", "schema", "temporary"},
     "plan": {"analysis", "errors", "experiments", "schema"},
     "store": {"allowance", "analysis", "errors", "experiments", "published", "results", "schema", "temporary"},

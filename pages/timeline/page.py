@@ -15,7 +15,6 @@ from pages.frame import ASKED, Frame
 from pages.markdown import literal, restrict
 from pages.panel import COLORS
 from pages.timeline.component import Drawing, picture_button, timeline
-from runner.analysis.audit.report import SEVERITIES
 from runner.analysis.audit.timeline_rules import TIMELINE_REMEDIES
 from runner.analysis.timeline.stacks import frames_of
 from runner.answers.answer import Choice, choose
@@ -23,7 +22,8 @@ from runner.errors import DatabaseBusy
 from runner.formats import format_bytes, format_count, format_share
 from runner.plan.commands import sweep_commands
 from runner.results import LiveAllocation, MemoryPart, Timeline
-from runner.store.queries.timeline_findings import load_timeline_findings
+from runner.results.findings import SEVERITIES
+from runner.store.queries.findings import load_timeline_findings
 from runner.store.queries.timelines import Columns, load_columns, load_largest_at, load_parts_at, load_timelines
 
 #: Sizes below which blocks are drawn as one.

@@ -1,9 +1,12 @@
-"""Classifies a kernel by its name, as PyTorch's profiler and nsys write it, or an operator by its own.
+"""Classifies a kernel by its name, as PyTorch's profiler and nsys write it, or an operator by its own; and the ranges
+inside attention by theirs: softmax, mask, and the two matrix products.
 
     >>> kernel_class("ampere_sgemm_128x64_tn")
     'matmul'
     >>> kernel_class("aten::mul_", phase="optimizer")
     'optimizer'
+    >>> role_of("attention softmax")
+    'softmax'
 
 A name says only what the kernel was written for: a kernel that a compiler made of several operations counts as the
 heaviest of them. Limits: names follow PyTorch 2.9 to 2.13 with cuBLAS, cuDNN, CUTLASS and Triton; unknown names are
@@ -11,8 +14,12 @@ heaviest of them. Limits: names follow PyTorch 2.9 to 2.13 with cuBLAS, cuDNN, C
 """
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
+from runner.analysis.costs.softmax import softmax_flops
+from runner.results import KernelPart, KernelTrace
 from runner.schema import KernelClass
 
 #: Classes whose names go with any kind of kernel, hand-written, fused by a compiler, or an operator.
@@ -98,3 +105,47 @@ def _fused_class(kind: str, operations: str) -> KernelClass:
 
 def _match(patterns: tuple[tuple[KernelClass, str], ...], text: str) -> KernelClass | None:
     return next((found for found, pattern in patterns if re.search(pattern, text)), None)
+
+
+# ------------------------------------------------------------------------------------------- ranges inside attention
+
+#: The role of a range inside attention, by its name; the first pattern that matches.
+ROLES: Mapping[str, re.Pattern[str]] = {
+    "softmax": re.compile(r"soft ?max", re.IGNORECASE),
+    "mask": re.compile(r"mask", re.IGNORECASE),
+    "scores": re.compile(r"score|\bqk", re.IGNORECASE),
+    "product with values": re.compile(r"attention product|final mat_?mul|weighted (sum|values)|\bpv\b", re.IGNORECASE),
+}
+MATMULS = ("scores", "product with values")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionRange:
+    """The time and FLOPs of one range in the chosen phases."""
+
+    role: str
+    device_ms: float
+    flops: int | None
+    calls: float
+
+
+def role_of(scope: str) -> str | None:
+    return next((role for role, pattern in ROLES.items() if pattern.search(scope)), None)
+
+
+def attention_ranges(parts: Sequence[KernelPart], trace: KernelTrace, *, phases: Sequence[str]) -> list[AttentionRange]:
+    """Returns every range inside attention that ran in these phases, in the order of computation."""
+    inside_attention = []
+    for role in ("scores", "mask", "softmax", "product with values"):
+        inside = [part for part in parts if part.phase in phases and role_of(part.scope) == role]
+        if not inside:
+            continue
+        counted = [part.flops for part in inside if part.flops is not None]
+        flops = sum(counted) if counted else None
+        if role == "softmax" and trace.cell and trace.cell.model_key is None:
+            flops = sum(softmax_flops(trace.cell, phase=phase) for phase in phases)
+        inside_attention.append(
+            AttentionRange(role=role, device_ms=sum(part.device_ms for part in inside), flops=flops,
+                  calls=sum(part.calls for part in inside))
+        )  # fmt: skip
+    return inside_attention

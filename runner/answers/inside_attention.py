@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runner.analysis.attention_ranges import MATMULS, AttentionRange, attention_ranges, role_of
+from runner.analysis.kernels import MATMULS, AttentionRange, attention_ranges, role_of
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
 from runner.answers.shared import CONTEXT, SIZE, about, best, narrow, sizes_of
 from runner.formats import at_tokens, format_percent, format_share

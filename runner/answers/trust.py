@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from runner.analysis.audit.remedies import REMEDIES
+from runner.analysis.audit.findings import REMEDIES
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
 from runner.formats import format_count
 from runner.results.findings import GRADE_WORDS, GRADES, SEVERITIES, AuditedRow, Finding, Severity, format_evidence

@@ -8,21 +8,13 @@ from uuid import UUID
 
 from rich.text import Text
 
-from runner.analysis.audit.report import (
-    GRADE_WORDS,
-    GRADES,
-    SEVERITIES,
-    FindingGroup,
-    count_grades,
-    format_evidence,
-    group_findings,
-    shorten_ids,
-)
+from runner.analysis.audit.findings import FindingGroup, count_grades, group_findings, shorten_ids
 from runner.cli.audit_published import print_published_audit
 from runner.cli.audit_timelines import print_timeline_audit
 from runner.cli.lists import find_run, new_grid, print_left_out, runs_grid
 from runner.cli.terminal import STYLES, Terminal
-from runner.store.queries.audit import MAX_ROWS, Audit, load_audit
+from runner.results.findings import GRADE_WORDS, GRADES, SEVERITIES, format_evidence
+from runner.store.queries.findings import MAX_ROWS, Audit, load_audit
 from runner.store.queries.selection import Selection
 from runner.store.queries.timelines import load_timelines
 

@@ -10,10 +10,10 @@ from rich.text import Text
 from runner.analysis.audit.published.audit import audit_published
 from runner.analysis.audit.published.findings import format_lines
 from runner.analysis.audit.published.report import PublishedGroup, count_published_grades, group_published
-from runner.analysis.audit.report import GRADE_WORDS, GRADES, SEVERITIES, format_evidence
 from runner.cli.lists import new_grid
 from runner.cli.terminal import STYLES, Terminal
 from runner.results import RunSummary
+from runner.results.findings import GRADE_WORDS, GRADES, SEVERITIES, format_evidence
 from runner.store.queries.published import list_table_ids, load_published
 
 

@@ -8,13 +8,12 @@ from pathlib import Path
 
 from rich.text import Text
 
-from runner.analysis.audit.findings import grade
-from runner.analysis.audit.report import GRADE_WORDS, SEVERITIES, format_evidence
 from runner.analysis.audit.timeline_rules import TIMELINE_REMEDIES
 from runner.cli.lists import new_grid
 from runner.cli.terminal import STYLES, Terminal
 from runner.results import Timeline
-from runner.store.queries.timeline_findings import load_timeline_findings
+from runner.results.findings import GRADE_WORDS, SEVERITIES, format_evidence, grade
+from runner.store.queries.findings import load_timeline_findings
 
 
 def print_timeline_audit(console: Terminal, timelines: Sequence[Timeline], *, db: Path) -> int:

@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from runner.analysis.audit.findings import Grade
-from runner.analysis.audit.report import GRADE_WORDS
 from runner.answers import QUESTIONS, ask
 from runner.answers.answer import Answer
 from runner.cli.lists import find_run
@@ -22,8 +20,9 @@ from runner.formats import format_bytes, format_count
 from runner.render.document import Document, order_questions, write_document
 from runner.render.markdown import HTML, LATEX, MARKDOWN, Form
 from runner.results import RunSummary
+from runner.results.findings import GRADE_WORDS, Grade
 from runner.schema.sizes import size_named
-from runner.store.queries.audit import load_audit
+from runner.store.queries.findings import load_audit
 from runner.store.queries.overview import Contents, load_contents, load_run_details
 from runner.store.queries.selection import Model, Selection
 from runner.store.read import read

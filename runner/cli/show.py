@@ -26,11 +26,11 @@ from runner.results import PublishedTable
 from runner.schema import FrontierRow, Row
 from runner.schema.titles import title
 from runner.store.queries.counted import load_settled_ids
+from runner.store.queries.findings import load_findings
 from runner.store.queries.overview import load_contents
 from runner.store.queries.published import load_published
 from runner.store.queries.raw import load_run_rows
 from runner.store.queries.selection import Selection
-from runner.store.queries.trust import load_findings
 from runner.sweep import frontier
 
 

@@ -14,7 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from runner.analysis.audit.findings import Grade
+from runner.results.findings import Grade
 from runner.visible import visible
 
 #: The color of each grade of the audit.

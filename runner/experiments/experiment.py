@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.analysis.audit.findings import Finding
 from runner.analysis.costs.activations import Device
 from runner.experiments.grid import Grid, Variants
 from runner.formats import format_bytes, format_quantity
+from runner.results.findings import Finding
 from runner.schema import Cell, Row, Table, TimingRow, table_of
 from runner.schema.own import OwnModel
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from runner.analysis.audit.findings import grade
 from runner.experiments.experiment import Kind, Lines, On, Prediction, Shown
 from runner.experiments.grid import Grid
 from runner.experiments.models import (
@@ -17,6 +16,7 @@ from runner.experiments.models import (
     order_by_size,
     predict_model,
 )
+from runner.results.findings import grade
 from runner.schema import StepCell, StepRow, TimingRow
 
 _PHASES = ("forward", "loss", "backward", "optimizer", "step")

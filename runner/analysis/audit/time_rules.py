@@ -9,8 +9,9 @@ import math
 import statistics
 from collections.abc import Callable
 
-from runner.analysis.audit.findings import Finding, RowContext, doubt, fault, note
+from runner.analysis.audit.findings import RowContext, doubt, fault, note
 from runner.formats import format_ms
+from runner.results.findings import Finding
 from runner.results.times import find_shift
 from runner.schema import AttentionRow, Phase, StepRow, TimingRow
 

@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from runner.analysis.audit.findings import Finding, doubt, fault, note
+from runner.analysis.audit.findings import doubt, fault, note
 from runner.formats import format_bytes
+from runner.results.findings import Finding
 
 #: A frame of an optimizer's step: a file of an optimizer, and the function that makes or changes its state.
 _STEP = re.compile(r"^[^\n:]*(?:optim|adam|sgd)[^\n:]*:\d+ (?:_init_group|step)\b", re.IGNORECASE | re.MULTILINE)

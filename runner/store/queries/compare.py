@@ -35,11 +35,11 @@ from runner.schema import TABLES, AttentionCell, Bound, MemoryCell, Model, RunRo
 from runner.schema.axes import SHAPE
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
+from runner.store.queries.findings import load_faults
 from runner.store.queries.raw import fetch_rows
 from runner.store.queries.selection import MACHINE, select_latest
 from runner.store.queries.sides import OF_RUNS
 from runner.store.queries.times import NoiseKind, load_noise
-from runner.store.queries.trust import load_faults
 
 _CELLS: Mapping[Compared, type[StepCell | AttentionCell | MemoryCell]] = {
     "steps": StepCell,

@@ -14,7 +14,7 @@ from runner.results import RepeatedCell, RunSummary, StepResult
 from runner.results.findings import AuditedRow
 from runner.results.rows import Rows, RunSteps, Traced
 from runner.store.queries.attention import load_attention, load_frontiers
-from runner.store.queries.audit import load_audit
+from runner.store.queries.findings import load_audit
 from runner.store.queries.memory import load_peaks
 from runner.store.queries.noise import load_repeated
 from runner.store.queries.numerics import load_accumulations

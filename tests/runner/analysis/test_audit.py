@@ -12,16 +12,13 @@ from uuid import UUID
 
 import pytest
 
-from runner.analysis.audit.attention_rules import ATTENTION_RULES
-from runner.analysis.audit.findings import Audited, Drift, RowContext, Severity, doubt, fault, note
-from runner.analysis.audit.grades import FAULT_PHASES, RULES, audit, grade, judge
-from runner.analysis.audit.memory_rules import BYTE_RULES, LOST_RULES, MEMORY_RULES
-from runner.analysis.audit.pair_rules import PAIR_RULES, judge_together
-from runner.analysis.audit.remedies import REMEDIES
-from runner.analysis.audit.step_rules import STEP_RULES
+from runner.analysis.audit.findings import REMEDIES, Drift, RowContext, doubt, fault, note
+from runner.analysis.audit.judge import FAULT_PHASES, PAIR_RULES, RULES, audit, judge, judge_together
+from runner.analysis.audit.row_rules import ATTENTION_RULES, BYTE_RULES, LOST_RULES, MEMORY_RULES, STEP_RULES
 from runner.analysis.audit.time_rules import TIME_RULES
 from runner.analysis.costs import steps
 from runner.engines.telemetry import format_throttles
+from runner.results.findings import Audited, Severity, grade
 from runner.schema import (
     AttentionRow,
     Bound,
@@ -33,7 +30,7 @@ from runner.schema import (
     TimingRow,
     new_id,
 )
-from runner.store.queries.trust import load_faults, load_findings
+from runner.store.queries.findings import load_faults, load_findings
 from tests.synthetic import memory_rows, rows
 
 GIB = 2**30
@@ -162,12 +159,12 @@ def test_one_broken_number_gives_one_finding(case: Case) -> None:
 
 def test_every_rule_is_broken_by_one_of_the_cases_above() -> None:
     rules: Sequence[Any] = (*STEP_RULES, *TIME_RULES, *ATTENTION_RULES, *BYTE_RULES, *MEMORY_RULES, *LOST_RULES)
-    assert {rule.__name__ for rule in rules} == {case[0] for case in CASES}
+    assert {rule.__name__.removesuffix("_of_attention") for rule in rules} == {case[0] for case in CASES}
 
 
 def test_every_code_of_a_rule_has_a_remedy() -> None:
     rules: Sequence[Any] = (*(rule for of_kind in RULES.values() for rule in of_kind), *LOST_RULES, *PAIR_RULES)
-    assert {rule.__name__ for rule in rules} == set(REMEDIES)
+    assert {rule.__name__.removesuffix("_of_attention") for rule in rules} == set(REMEDIES)
     assert all(text.endswith(".") for text in REMEDIES.values())
 
 

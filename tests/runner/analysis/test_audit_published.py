@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from runner.analysis.audit.findings import Audited, Finding, RowContext
-from runner.analysis.audit.grades import audit
-from runner.analysis.audit.pair_rules import judge_together
+from runner.analysis.audit.findings import RowContext
+from runner.analysis.audit.judge import audit, judge_together
 from runner.analysis.costs import attention
+from runner.results.findings import Audited, Finding
 from runner.schema import AttentionCell, AttentionRow, Phase, RunRow, StepRow, TimingRow, new_id
 from runner.schema.sizes import size_named
 

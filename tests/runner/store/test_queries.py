@@ -20,10 +20,10 @@ from runner.schema import TABLES, StepCell, utc_now
 from runner.store.database import open_reader
 from runner.store.queries import overview, progress, raw, steps, tables, times
 from runner.store.queries import rows as stored
+from runner.store.queries.findings import load_findings
 from runner.store.queries.selection import Model, Selection
 from runner.store.queries.tables import MAX_ROWS, Window
 from runner.store.queries.times import NoiseKind, load_noise
-from runner.store.queries.trust import load_findings
 from runner.store.spool import Spool
 from tests.some import some
 from tests.synthetic import rows

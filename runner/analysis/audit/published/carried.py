@@ -13,8 +13,8 @@ from statistics import median_low
 from typing import NamedTuple
 from uuid import UUID
 
-from runner.analysis.audit.memory_rules import FOREIGN, OWN_SCRATCH
 from runner.analysis.audit.published.readings import PublishedReport, Reading
+from runner.analysis.audit.row_rules import FOREIGN, OWN_SCRATCH
 from runner.results.published import Quantity
 
 #: The most squares that naive attention holds at its peak, and the most tensors of B S d.

@@ -8,8 +8,8 @@ Severities, grades and codes are those of measured rows, wherever a code means t
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from runner.analysis.audit.findings import Finding
 from runner.analysis.audit.published.readings import Reading
+from runner.results.findings import Finding
 from runner.results.published import PublishedRow, PublishedTable
 
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from itertools import combinations, pairwise
 
-from runner.analysis.audit.findings import Severity, doubt, note
-from runner.analysis.audit.pair_rules import FLAT
+from runner.analysis.audit.findings import doubt, note
+from runner.analysis.audit.judge import FLAT
 from runner.analysis.audit.published.carried import carried_rows
 from runner.analysis.audit.published.findings import Found, touching
 from runner.analysis.audit.published.limits import find_projected, limit_of
@@ -22,6 +22,7 @@ from runner.analysis.audit.published.sizes import parameters_of
 from runner.analysis.audit.published.spreads import is_cold, is_uneven
 from runner.analysis.audit.published.subtraction import is_subtracted
 from runner.formats import format_bytes, format_ms
+from runner.results.findings import Severity
 from runner.results.published import Quantity
 
 #: Times of twice the work may be lower by this share and still be set by launches.

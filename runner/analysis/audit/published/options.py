@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Literal
 
 from runner.analysis.audit.findings import doubt, fault, note
-from runner.analysis.audit.pair_rules import HALF, SAME_BYTES
+from runner.analysis.audit.judge import HALF, SAME_BYTES
 from runner.analysis.audit.published.findings import Found, touching
 from runner.analysis.audit.published.limits import find_projected, forward_flops, limit_of
 from runner.analysis.audit.published.phases import has_impossible_ratio

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from runner.analysis.audit.findings import Severity, doubt, fault
+from runner.analysis.audit.findings import doubt, fault
 from runner.analysis.audit.published.findings import Found, touching
 from runner.analysis.audit.published.limits import HIGHEST, Limit, find_projected, forward_flops, limit_of
 from runner.analysis.audit.published.phases import has_impossible_ratio
 from runner.analysis.audit.published.readings import PublishedReport, Reading, name_time
 from runner.formats import format_ms, format_quantity
+from runner.results.findings import Severity
 from runner.results.published import Quantity
 
 #: A card may run this much faster than the clock of its data sheet.

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from runner.analysis.audit.findings import Finding, Grade, Severity, grade
 from runner.analysis.audit.published.findings import PublishedFinding
 from runner.analysis.audit.published.remedies import PUBLISHED_REMEDIES
-from runner.analysis.audit.report import SEVERITIES
+from runner.results.findings import SEVERITIES, Finding, Grade, Severity, grade
 from runner.results.published import PublishedTable
 
 

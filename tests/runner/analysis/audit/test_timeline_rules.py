@@ -13,7 +13,7 @@ from runner.analysis.audit.timeline_rules import (
     judge_timeline,
 )
 from runner.importers.snapshots.importing import import_snapshot
-from runner.store.queries.timeline_findings import load_timeline_findings
+from runner.store.queries.findings import load_timeline_findings
 from runner.store.queries.timelines import load_timelines
 from tests.command import run
 from tests.synthetic.snapshots import block, event, segment, write

@@ -1,28 +1,36 @@
-"""Loads the audit's findings of chosen cells. The rules read their rows, steps, summaries and telemetry, and other rows
-of the same run for what only several rows show together.
+"""Loads the audit's findings: of chosen cells, of the rows of a selection, of imported memory timelines.
 
     findings = load_findings(path, (cell_id, other_id), "steps")  ->  {cell_id: [Finding(code="cold_step", …)],
-    other_id: []} sentences = load_faults(path, (cell_id, other_id), "steps")  ->  {}
+    other_id: []}
+    rows = load_audit(path, Selection(run=run_id)).rows
+
+The rules read a row, its steps, summaries and telemetry, and other rows of the same run for what only several rows show
+together. `load_audit` judges rows of every effort, each round on its own: where several runs on one machine measured a
+cell, the latest run counts; where a round was tried again, the last try. A filter narrows the tables that have its
+column.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from uuid import UUID
 
 import duckdb
 
-from runner.analysis.audit.findings import Audited, Finding, RowContext
-from runner.analysis.audit.grades import FAULT_PHASES, judge
-from runner.analysis.audit.pair_rules import FAULT_RULES, PAIR_RULES, judge_together
-from runner.schema import AttentionRow, MemoryRow, RunRow, StepRow, TelemetryRow, TimingRow
+from runner.analysis.audit.findings import RowContext
+from runner.analysis.audit.judge import FAULT_PHASES, FAULT_RULES, PAIR_RULES, judge, judge_together
+from runner.analysis.audit.timeline_rules import RecordedBlock, RecordedTimeline, judge_timeline
+from runner.results.findings import Audited, AuditedRow, Finding
+from runner.schema import TABLES, AttentionRow, MemoryRow, RunRow, StepRow, TelemetryRow, TimingRow
 from runner.store.database import open_reader
+from runner.store.queries.fetch import fetch
 from runner.store.queries.noise import load_drifts
 from runner.store.queries.raw import fetch_rows
+from runner.store.queries.selection import Selection, select_chosen, write_conditions
 from runner.store.queries.steps import STEP_MS
 
-R = TypeVar("R", bound=Audited)
 Depth = Literal["all", "faults"]
 
 #: The audited tables, each with its row and the columns that a cell shares with the cells beside it.
@@ -107,3 +115,81 @@ def _group_by_cell(rows: list[Any]) -> dict[UUID, list[Any]]:
 def _drop_repeated(findings: list[Finding]) -> list[Finding]:
     """Returns the findings without those that a row and its neighbor both have."""
     return list({finding.code: finding for finding in reversed(findings)}.values())[::-1]
+
+
+#: The most rows of a table that are audited, the newest, because every sample of theirs is read.
+MAX_ROWS = 2_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """The audited rows, the newest of each table first, and the number of rows beside them."""
+
+    rows: tuple[AuditedRow, ...]
+    not_read: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Counted:
+    """A row that counts, and the machine that it was measured on."""
+
+    cell_id: UUID
+    machine: str
+
+
+def load_audit(path: Path, of: Selection) -> Audit:
+    """Returns the rows of a selection with their findings."""
+    rows: list[AuditedRow] = []
+    not_read = 0
+    for table, (kind, _) in _KINDS.items():
+        counted = _find_counted(path, table, of)
+        not_read += max(0, len(counted) - MAX_ROWS)
+        rows += _load_rows(path, kind, table, counted[:MAX_ROWS])
+    return Audit(rows=tuple(rows), not_read=not_read)
+
+
+def _find_counted(path: Path, table: str, of: Selection) -> list[_Counted]:
+    """Returns the rows of a table that count and pass the filters, newest first."""
+    query, parameters = select_chosen(table, replace(of, settled=False))
+    filters, values = write_conditions((column, wanted) for column, wanted in of.asked() if column in TABLES[table].key)
+    query = f"SELECT cell_id, machine FROM ({query}) WHERE {' AND '.join(filters) or 'true'} ORDER BY cell_id DESC"
+    with open_reader(path) as reader:
+        return fetch(reader, query, [*parameters, *values], kind=_Counted)
+
+
+def _load_rows(path: Path, kind: type[Audited], table: str, counted: list[_Counted]) -> list[AuditedRow]:
+    ids = tuple(found.cell_id for found in counted)
+    if not ids:
+        return []
+    findings = load_findings(path, ids, table)
+    with open_reader(path) as reader:
+        source = f"{table} SEMI JOIN (SELECT unnest(?) AS cell_id) USING (cell_id)"
+        rows = {row.cell_id: row for row in fetch_rows(reader, kind, source, [list(ids)])}
+    return [
+        AuditedRow(row=rows[one.cell_id], machine=one.machine, findings=tuple(findings.get(one.cell_id, ())))
+        for one in counted
+        if one.cell_id in rows
+    ]
+
+
+_BLOCKS = """
+    SELECT allocated_bytes, born_us, died_us, category, coalesce(frames, '')
+    FROM (SELECT * FROM allocations WHERE cell_id = $id)
+    LEFT JOIN (SELECT stack, frames FROM stacks WHERE cell_id = $id) USING (stack)"""
+
+
+def load_timeline_findings(path: Path, cell_id: UUID) -> list[Finding]:
+    """Returns the findings of one imported timeline; none for a measured one, whose memory cell is judged, or for one
+    that the file does not have."""
+    with open_reader(path) as reader:
+        about = reader.execute(
+            "SELECT peak_bytes, peak_at_us FROM timelines WHERE cell_id = ? AND origin = 'imported'", [cell_id]
+        ).fetchone()
+        if about is None:
+            return []
+        rows = reader.execute(_BLOCKS, {"id": cell_id}).fetchall()
+    blocks = [
+        RecordedBlock(size=size, born_us=born, died_us=died, category=category, frames=frames)
+        for size, born, died, category, frames in rows
+    ]
+    return judge_timeline(RecordedTimeline(blocks=blocks, peak_bytes=about[0], peak_at_us=about[1]))

@@ -1,20 +1,59 @@
-"""Audits several rows together: time that does not grow with the work, options without effect.
+"""Audits rows, alone and together: finds the reasons not to trust them, from which their grades follow.
 
-    judge_together([(row, seen), (other, other_seen)])      ->  {row.cell_id: [Finding(code="launch_bound", …)]}
+    findings = audit(row, step_ms=[12.9, 12.1, 12.2, ...], telemetry=[...]);  grade(findings)  ->  "B"
+    judge_together([(row, seen), (other, other_seen)])  ->  {row.cell_id: [Finding(code="launch_bound", …)]}
 
-Rows are compared when they are of one run and round, have the same effort, and differ in one axis alone. Each
-rule's name is its findings' code. Limits: cells of different runs are not compared.
+Each rule is one function that says one sentence, with the numbers it rests on. A rule without its numbers (a published
+table keeps no samples) says nothing: no finding does not mean no fault. Rules about one row are in `time_rules` and
+`row_rules`; those here compare rows of one run and round that have the same effort and differ in one axis alone: time
+that does not grow with the work, options without effect. Limits: cells of different runs are not compared.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import singledispatch
 from operator import attrgetter
+from typing import Any
 from uuid import UUID
 
-from runner.analysis.audit.findings import Audited, Finding, RowContext, fault, note
+from runner.analysis.audit.findings import RowContext, fault, note
+from runner.analysis.audit.row_rules import ATTENTION_RULES, BYTE_RULES, LOST_RULES, MEMORY_RULES, STEP_RULES
+from runner.analysis.audit.time_rules import TIME_RULES, shared_gpu
 from runner.formats import format_ms, format_number
-from runner.schema import AttentionRow, MemoryRow, Phase, StepRow, TimedRow
+from runner.results.findings import Audited, Finding
+from runner.schema import AttentionRow, MemoryRow, Phase, RunRow, StepRow, TelemetryRow, TimedRow, TimingRow
+
+#: The rules for rows that are ok.
+RULES: Mapping[type[Audited], Sequence[Callable[[Any, RowContext], Finding | None]]] = {
+    StepRow: (*STEP_RULES, *TIME_RULES, *BYTE_RULES),
+    AttentionRow: (*ATTENTION_RULES, *TIME_RULES, *BYTE_RULES),
+    MemoryRow: (*MEMORY_RULES, shared_gpu, *BYTE_RULES),
+}
+#: Beside the row and its run, all that a fault rests on: what samples and telemetry show is no more than a doubt.
+FAULT_PHASES: tuple[Phase, ...] = ("forward", "backward")
+
+
+def audit(
+    row: Audited,
+    *,
+    step_ms: Sequence[float] = (),
+    telemetry: Sequence[TelemetryRow] = (),
+    timings: Sequence[TimingRow] = (),
+    run: RunRow | None = None,
+) -> list[Finding]:
+    """Returns the findings of a row. `step_ms` are its measured steps in order, without warm-up (ms); `telemetry` is
+    that of the GPU during the cell; `timings` are its summaries by phase; `run` names the machine."""
+    by_phase = {timing.phase: timing for timing in timings}
+    return judge(row, RowContext(step_ms=step_ms, telemetry=telemetry, timings=by_phase, run=run))
+
+
+def judge(row: Audited, seen: RowContext) -> list[Finding]:
+    """Returns the findings of a row whose context has been loaded."""
+    rules = {"ok": RULES[type(row)], "oom": LOST_RULES}.get(row.status, ())
+    return [finding for rule in rules if (finding := rule(row, seen))]
+
+
+# --------------------------------------------------------------------------------------------------------- several rows
 
 Known = tuple[Audited, RowContext]
 Found = Iterator[tuple[UUID, Finding]]
