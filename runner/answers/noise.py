@@ -140,7 +140,7 @@ def _say_canary(canary: Canary) -> str:
 
 QUESTION = Question(
     name="noise",
-    page="Trust",
+    page="Data",
     words="How much do equal cells differ between processes, and which differences can be resolved?",
     needs=("noise", "repeated", "runs"),
     answer=answer,

@@ -284,7 +284,7 @@ def _say_moved(limits: Limits) -> str:
 
 QUESTION = Question(
     name="roofline",
-    page="Roofline",
+    page="Kernels",
     words="How close does each step come to the limits of its machine, and what limits it?",
     needs=("steps", "traced", "ceilings", "runs"),
     answer=answer,

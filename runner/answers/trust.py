@@ -130,7 +130,7 @@ def _say(grades: View, findings: View) -> str:
 
 QUESTION = Question(
     name="trust",
-    page="Trust",
+    page="Data",
     words="Which rows can be trusted, and what would fix the others?",
     needs=("audited",),
     answer=answer,

@@ -143,7 +143,7 @@ def _explain(view: View) -> str:
 
 QUESTION = Question(
     name="variability",
-    page="Trust",
+    page="Step time",
     words="How much does the time of a step vary within a process, and what explains it?",
     needs=("steps", "spreads", "audited"),
     answer=answer,
