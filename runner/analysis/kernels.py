@@ -129,6 +129,7 @@ class AttentionRange:
     calls: float
 
 
+@lru_cache(maxsize=4096)
 def role_of(scope: str) -> str | None:
     return next((role for role, pattern in ROLES.items() if pattern.search(scope)), None)
 

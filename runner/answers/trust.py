@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from runner.analysis.audit.findings import REMEDIES
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
@@ -29,7 +30,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     groups = _group(rows.audited)
     names = {f"{code.replace('_', ' ')} ({severity})": (severity, code) for severity, code in groups}
     code = choose(asked, "finding", "Finding", list(names))
-    shown = groups[names[code.chosen]] if names else []
+    shown = sorted(groups[names[code.chosen]], key=lambda each: (each[0].table, each[0].title)) if names else []
     grades = _draw_grades(rows.audited)
     findings = View(
         name="findings",
@@ -68,7 +69,7 @@ def _cell(row: AuditedRow) -> Any:
 def _group(rows: Sequence[AuditedRow]) -> dict[tuple[Severity, str], list[tuple[AuditedRow, Finding]]]:
     """Returns the findings by severity and code, the most severe first, of those the most frequent."""
     groups: dict[tuple[Severity, str], list[tuple[AuditedRow, Finding]]] = {}
-    for row in sorted(rows, key=lambda row: (row.table, row.title)):
+    for row in rows:
         for one in row.findings:
             groups.setdefault((one.severity, one.code), []).append((row, one))
     order = sorted(groups, key=lambda key: ([*SEVERITIES].index(key[0]), -len(groups[key]), key[1]))
@@ -76,20 +77,19 @@ def _group(rows: Sequence[AuditedRow]) -> dict[tuple[Severity, str], list[tuple[
 
 
 def _draw_grades(rows: Sequence[AuditedRow]) -> View:
-    counts = Counter((row.table, row.grade or NO_GRADE) for row in rows)
+    cells: dict[tuple[str, str], list[UUID]] = {}
+    for row in rows:
+        cells.setdefault((row.table, row.grade or NO_GRADE), []).append(row.cell_id)
     return View(
         name="grades",
         title="Rows by grade",
         about=_about(rows),
         fields=(TABLE, GRADE, ROWS),
         rows=tuple(
-            Row(
-                values=(table, grade, counts[table, grade]),
-                cells=tuple(row.cell_id for row in rows if (row.table, row.grade or NO_GRADE) == (table, grade)),
-            )
-            for table in dict.fromkeys(row.table for row in rows)
+            Row(values=(table, grade, len(cells[table, grade])), cells=tuple(cells[table, grade]))
+            for table in dict.fromkeys(table for table, _ in cells)
             for grade in (*GRADES, NO_GRADE)
-            if counts[table, grade]
+            if (table, grade) in cells
         ),
         draw=Draw(kind="bars", value="rows", down=("table",), series="grade"),
         note=GRADE_WORDS,
