@@ -10,8 +10,7 @@ from rich.text import Text
 
 from runner.cli.terminal import Terminal
 from runner.errors import DatabaseMissing
-from runner.store.checking import Checked, check_file
-from runner.store.repairing import repair_file
+from runner.store.checking import Checked, check_file, repair_file
 from runner.store.spool import Spool
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from runner.cli.terminal import Terminal
 from runner.formats import format_bytes
-from runner.store.copying import copy_file
-from runner.store.packing import pack
+from runner.store.packing import copy_file, pack
 
 
 def export(console: Terminal, db: Path, out: Path, *, parquet: bool) -> None:

@@ -9,7 +9,7 @@ from runner.cli.commands import errors
 from runner.cli.terminal import Terminal
 from runner.importers.files import import_file
 from runner.importers.published import explain_tables
-from runner.store.writable import check_writable
+from runner.store.database import check_writable
 
 
 def import_into(

@@ -24,9 +24,8 @@ from runner.cli.progress import PlainLines, TerminalBar
 from runner.cli.terminal import Terminal
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
-from runner.store.database import default_path
+from runner.store.database import check_writable, default_path
 from runner.store.reference import find_file
-from runner.store.writable import check_writable
 from runner.sweep.frontier import explore
 from runner.sweep.prepare import Settings, prepare
 from runner.sweep.request import parse_duration, parse_request

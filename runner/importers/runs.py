@@ -12,7 +12,7 @@ from pathlib import Path
 
 from runner.schema import RunRow, new_id, utc_now
 from runner.store.spool import Spool, to_document
-from runner.store.staging import check_document
+from runner.store.views import check_document
 
 #: The longest that the rows wait for readers of the results file (s); after it they stay in the spool for the next
 #: command.

@@ -224,3 +224,9 @@ def _check_length(con: DuckDBPyConnection, path: Path) -> None:
     size, needed = path.stat().st_size, _HEADER_BYTES + fetch_count(con, query)
     if size < needed:
         raise foreign_error(path, f"it was cut short, to {size} of at least {needed} bytes")
+
+
+#: A query of the cells of all tables of cells, for everything that counts cells.
+EVERY_CELL = " UNION ALL ".join(
+    f"SELECT run_id, cell_id, cell_key, round, status FROM {table.name}" for table in TABLES.values() if table.key
+)

@@ -7,11 +7,33 @@
 
 A folder stands for its files that end in `.duckdb`, and for those of which there is only a spool yet. The names of a
 list stand with `:` between them, as in PATH; a file whose own name has one in it is still one file.
+
+    >>> with open_fleet(Path("results/"), patience_s=2.0) as con:
+    ...     con.execute("SELECT count(*) FROM steps").fetchone()
+
+The files are read as one: each is attached read-only, with one view a table over all of them and their spools. Nothing
+is copied or merged. A file that cannot be read is left out and named (`survey_fleet`), and so is a damaged table of one
+file. A run that several files have, as a merged file and its parts do, is taken whole from the one that has most of its
+cells. Limits: a file that another program holds for writing is left out until it or another changes.
 """
 
+import contextlib
 import os
-from collections.abc import Iterable
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import duckdb
+from duckdb import DuckDBPyConnection
+
+from runner.errors import DatabaseMissing, StoreError, UsageError
+from runner.store.attached import attach_member, busy_error, connect, foreign_error, format_reason, is_damage
+from runner.store.shared import mark_origin, spilling
+from runner.store.spool import Spool
+from runner.store.survey import Survey, survey
+from runner.store.views import Member, choose_files, make_views
 
 _ENDING, _SPOOL = ".duckdb", ".spool"
 
@@ -48,3 +70,94 @@ def absolute(path: Path) -> Path:
 
 def _is_list(path: Path) -> bool:
     return os.pathsep in str(path) and not path.exists() and not path.with_name(path.name + _SPOOL).exists()
+
+
+#: How many files are examined at once: most of an examination is waiting for DuckDB, which uses other cores.
+_AT_ONCE = 4
+
+
+@contextlib.contextmanager
+def open_fleet(
+    path: Path, *, patience_s: float, folder: Path | None = None, limits: Sequence[str] = ()
+) -> Iterator[DuckDBPyConnection]:
+    """Yields a connection as `runner.store.database.open_reader` does. Raises DatabaseMissing where there is no file,
+    and what is wrong with the first of them where none can be read."""
+    files = [file.absolute() for file in list_files(path)]
+    with contextlib.ExitStack() as held:
+        locked = [file for file in files if held.enter_context(Spool(file).lock("shared", patience_s=patience_s))]
+        surveyed, broken = _survey_all(locked, patience_s=patience_s)
+        broken |= {file: busy_error(file) for file in files if file not in locked}
+        con = held.enter_context(connect(*surveyed, folder=folder, limits=limits or spilling()))
+        members = []
+        for number, (file, found) in enumerate(surveyed.items()):
+            member = Member(path=file, survey=found.readable(), alias=f"file{number}")
+            if not file.exists() or attach_member(con, file, alias=member.alias):
+                members.append(member)
+            else:
+                broken[file] = busy_error(file)
+        _check_any(path, files, members, broken)
+        make_views(con, choose_files(con, members), {})
+        mark_origin(con, " ".join(member.survey.origin for member in members))
+        try:
+            yield con
+        except (duckdb.Error, UnicodeDecodeError) as error:
+            if is_damage(error):
+                raise foreign_error(path, format_reason(error)) from error
+            raise
+
+
+def survey_fleet(path: Path, *, patience_s: float) -> Survey:
+    """Returns what is wrong with the files together; `broken` names each that is left out, and why."""
+    files = [file.absolute() for file in list_files(path)]
+    surveyed, refused = _survey_all(files, patience_s=patience_s)
+    rows, left_out, broken = Counter[str](), Counter[str](), dict[str, str]()
+    for file, error in refused.items():
+        broken[_short(file, files)] = error.got
+    stored: dict[str, frozenset[str]] = {}
+    for file, found in surveyed.items():
+        rows.update(found.rows)
+        left_out.update(found.left_out)
+        stored |= {name: columns | stored.get(name, frozenset()) for name, columns in found.stored.items()}
+        for name, why in found.damaged.items():
+            broken[f"{_short(file, files)}, table {name}"] = why
+    return Survey(stored=stored, rows=dict(rows), left_out=dict(left_out), broken=broken)
+
+
+def _survey_all(files: Sequence[Path], *, patience_s: float) -> tuple[dict[Path, Survey], dict[Path, StoreError]]:
+    """Returns what each file holds, and for the others why they cannot be read."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = dict(zip(files, pool.map(lambda file: _survey(file, patience_s), files), strict=True))
+    surveyed = {file: one for file, one in found.items() if isinstance(one, Survey)}
+    return surveyed, {file: one for file, one in found.items() if isinstance(one, StoreError)}
+
+
+def _survey(file: Path, patience_s: float) -> Survey | StoreError:
+    try:
+        if not file.exists():
+            if Spool(file).files() or Spool(file).plans():
+                return Survey()
+            raise DatabaseMissing(f"{file} does not exist.", do="Measure something: python -m runner sweep.")
+        return survey(file, deadline=time.monotonic() + patience_s)
+    except StoreError as error:
+        return error
+
+
+def _check_any(path: Path, files: Sequence[Path], members: Sequence[Member], broken: Mapping[Path, StoreError]) -> None:
+    if not files:
+        raise DatabaseMissing(f"{path} has no results file.", expected="files *.duckdb", do="Merge or copy some there.")
+    if not members:
+        raise broken[files[0]]
+
+
+def refuse_fleet(path: Path) -> None:
+    """Raises UsageError: a fleet is for reading."""
+    raise UsageError(
+        f"{path} names several results files, to which nothing can be added.",
+        expected="one file",
+        do="Name it with --db, such as --db results.duckdb.",
+    )
+
+
+def _short(file: Path, files: Sequence[Path]) -> str:
+    """Returns the file's name; the whole path where another file has the same name."""
+    return file.name if sum(other.name == file.name for other in files) == 1 else str(file)

@@ -17,7 +17,7 @@ from runner.experiments import KINDS
 from runner.results import RunSummary
 from runner.results.times import RoundTime, find_bound
 from runner.schema import DONE, TABLES, Bound, Cell, Status
-from runner.store.cells import EVERY_CELL
+from runner.store.attached import EVERY_CELL
 from runner.store.database import open_reader
 from runner.store.queries import overview
 from runner.store.queries.fetch import fetch, select

@@ -6,27 +6,54 @@
 
 Rows are told apart by their ids, which are unique across machines. Rows that are there already stay as they are, so
 that a growing file can be merged again, and a merge that was killed goes on where it stopped: each file is one
-transaction. The other file's spool is read too, and nothing is written to it. A process of its own
-(`runner.store.extraction`) reads it, because it may come from anybody. Rows travel as Parquet files in the
+transaction. The other file's spool is read too, and nothing is written to it. Rows travel as Parquet files in the
 system's temporary folder, so that neither file is held while waiting for the other.
+
+`python -m runner.store.merging` is the process that reads the other file and can do nothing else (`extract`):
+
+    {"path": "there.duckdb", "folder": "/tmp/stepscope-merge-1"}                                     on stdin
+    {"tables": ["runs", "steps"]}                                                                    on stdout
+    {"refused": ["DatabaseForeign", "got", "expected", "do"]}                                        or this
+
+It is a process of its own because a file may come from anybody, and one of a few kilobytes can hold billions of rows
+or end the process that reads it. It can open this file and write to this folder, has PROCESS_BYTES of memory,
+PROCESS_SECONDS of computing and OUTPUT_BYTES for each table, and writes only rows that keep the contract. Limits: macOS
+does not enforce the limit of memory.
 """
 
+import contextlib
+import json
+import resource
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import duckdb
 from duckdb import DuckDBPyConnection
 
-from runner.errors import StepscopeError, UsageError
+from runner import errors
+from runner.errors import DatabaseBusy, DatabaseForeign, RowsRefused, StepscopeError, UsageError
 from runner.schema import TABLES, Table
-from runner.store.attached import insert_rows, quote
-from runner.store.database import open_writer
-from runner.store.extraction import extract
+from runner.store.attached import (
+    connect,
+    fetch_count,
+    foreign_error,
+    format_reason,
+    insert_rows,
+    quote,
+    select_stored_rows,
+)
+from runner.store.contract import check, check_unique
+from runner.store.database import PATIENCE_S, open_reader, open_writer
+from runner.store.spool import Spool
+from runner.store.survey import survey
+from runner.store.views import UNREADABLE, is_newer, load_document, stage_checked
 from runner.temporary import temporary_folder
-
-#: The longest that merging waits to be alone with the file (s).
-PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,3 +118,139 @@ def _insert(con: DuckDBPyConnection, table: Table, parquet: Path) -> int:
     same = " AND ".join(f"known.{name} = new.{name}" for name in table.unique)
     missing = f"NOT EXISTS (FROM file.main.{table.name} AS known WHERE {same})"
     return insert_rows(con, table, f"read_parquet({quote(str(parquet))}) AS new WHERE {missing}")
+
+
+#: The limits of the process: bytes, seconds of computing, seconds altogether, bytes of one table, rows of all.
+PROCESS_BYTES, PROCESS_SECONDS, MAX_SECONDS, OUTPUT_BYTES, MAX_ROWS = 4 * 2**30, 600, 600.0, 8 * 2**30, 100_000_000
+#: The memory of one connection.
+MEMORY = "SET memory_limit = '2GB'"
+_ROOT = Path(__file__).parents[2]
+_DO = "Nothing was added. Take another copy of the file, or ask whoever made it."
+
+
+def extract(source: Path, folder: Path) -> list[str]:
+    """Writes `<table>.parquet` into `folder` for each table that has rows, and returns their names. Raises
+    DatabaseForeign, DatabaseDamaged, RowsRefused, DatabaseBusy, DatabaseMissing, UsageError."""
+    request = json.dumps({"path": str(source), "folder": str(folder)})
+    command = [sys.executable, "-X", "utf8", "-m", "runner.store.merging"]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=_ROOT,
+            env={},
+            input=request,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            encoding="utf-8",
+            timeout=MAX_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise DatabaseForeign(f"{source} takes more than {MAX_SECONDS:.0f} s to read.", do=_DO) from None
+    if done.returncode or not done.stdout:
+        how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+        raise DatabaseForeign(
+            f"{source} cannot be read: the process that tried ended with {how}.",
+            expected=f"a results file that is whole and needs less than {PROCESS_BYTES // 2**30} GiB",
+            do=_DO,
+        )
+    answer = json.loads(done.stdout)
+    if "refused" in answer:
+        kind, got, expected, do = answer["refused"]
+        raise getattr(errors, kind)(got, expected=expected, do=do)
+    tables: list[str] = answer["tables"]
+    return tables
+
+
+def answer(source: Path, folder: Path) -> dict[str, Any]:
+    """Returns the reply of this process: the tables that it wrote, or why it wrote none."""
+    try:
+        _check_spool(Spool(source))
+        return {"tables": _write_tables(source, folder)}
+    except StepscopeError as error:
+        do = error.do if isinstance(error, DatabaseBusy | UsageError) else _DO
+        return {"refused": [type(error).__name__, error.got, error.expected, do]}
+    except (duckdb.Error, MemoryError, OSError, UnicodeDecodeError) as error:
+        got = f"{source} cannot be read: {format_reason(error)}."
+        return {"refused": ["DatabaseForeign", got, "a results file", _DO]}
+
+
+def main() -> None:
+    """Reads one request and writes one answer."""
+    limit()
+    request = json.load(sys.stdin)
+    json.dump(answer(Path(request["path"]), Path(request["folder"])), sys.stdout)
+    sys.stdout.flush()
+
+
+def limit() -> None:
+    """Sets the limits of this process, for good."""
+    for kind, value in (
+        (resource.RLIMIT_DATA, PROCESS_BYTES),
+        (resource.RLIMIT_CPU, PROCESS_SECONDS),
+        (resource.RLIMIT_FSIZE, OUTPUT_BYTES),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        with contextlib.suppress(ValueError, OSError):  # macOS; or a lower limit is set already
+            resource.setrlimit(kind, (value, value))
+
+
+def _write_tables(source: Path, folder: Path) -> list[str]:
+    """Writes the rows that a reader of the file sees, and refuses a file of which a reader would leave some out."""
+    with open_reader(source, folder=folder, limits=(MEMORY,)) as con:
+        _refuse_newer(con, source)
+        if source.exists():
+            _check_file(con, source)
+        stored = [name for name, table in TABLES.items() if table.stored]
+        counts = {name: fetch_count(con, f"SELECT count(*) FROM {name}") for name in stored}
+        if sum(counts.values()) > MAX_ROWS:
+            raise foreign_error(source, f"it has {sum(counts.values()):,} rows, more than {MAX_ROWS:,}")
+        names = [name for name, rows in counts.items() if rows]
+        for name in names:
+            check_unique(con, TABLES[name], name, where=source)
+            con.execute(f"COPY {name} TO {quote(str(folder / name) + '.parquet')} (FORMAT parquet)")
+    return names
+
+
+def _check_file(con: DuckDBPyConnection, source: Path) -> None:
+    surveyed = survey(source, deadline=time.monotonic())
+    for name in surveyed.left_out:
+        rows = select_stored_rows(TABLES[name], surveyed.stored[name])
+        check(con, TABLES[name], f"({rows})", where=source, published=surveyed.published)
+
+
+def _check_spool(spool: Spool) -> None:
+    """Raises RowsRefused for a file of the spool that a reader would leave out, UsageError for a newer one."""
+    with connect() as con:
+        for file in spool.files():
+            with contextlib.suppress(FileNotFoundError):
+                _check_document(con, file)
+
+
+def _check_document(con: DuckDBPyConnection, file: Path) -> None:
+    try:
+        document = load_document(file)
+        if is_newer(document):
+            raise UsageError(f"{file} has columns that this Stepscope does not know.", do="Update Stepscope here.")
+        stage_checked(con, [document], list(TABLES.values()), present={}, where=file)
+    except RowsRefused:
+        raise
+    except UNREADABLE as error:
+        got = f"{file} is no finished cell: {format_reason(error)}."
+        raise RowsRefused(got, expected="JSON as a sweep writes") from error
+
+
+def _refuse_newer(con: DuckDBPyConnection, source: Path) -> None:
+    query = "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = 'file' AND NOT internal"
+    known = {(table.name, name) for table in TABLES.values() for name in table.names}
+    unknown = [f"{table}.{column}" for table, column in con.execute(query).fetchall() if (table, column) not in known]
+    if unknown:
+        raise UsageError(
+            f"{source} has columns that this Stepscope does not know: {', '.join(sorted(unknown)[:3])}.",
+            expected="a file that this version or an older one wrote",
+            do="Update Stepscope here; merging would lose them.",
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""The rows of a results file as Parquet files, small enough for git, and a results file made of them.
+"""A results file written elsewhere: its rows as Parquet files, small enough for git, and back; a whole copy of it.
 
     >>> pack(Path("h200.duckdb"), Path("data/reference/h200"))          # bytes by table
     {'runs': 9120, 'steps': 31003, 'timings': 40211, 'samples': 812204}
@@ -7,21 +7,40 @@
 One file a table, for each table that has rows. Equal rows give equal bytes with one version of DuckDB. Rows are checked
 on both ways as those of any foreign file: names, types, the contract, ids. Limits: rows are sorted in memory, at most
 2 GB of them.
+
+    >>> copy_file(Path("data/results.duckdb"), Path("backup.duckdb"))
+
+A copy is whole at any moment, also while a sweep adds to the file. A plain copy of a file in use may be unusable:
+DuckDB writes blocks and its log in an order that a copying program does not know, and the latest cells are in the
+spool. Here DuckDB reads the file as it was at one moment, and adds the cells of the spool at that moment.
 """
 
 import shutil
+import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
 from duckdb import DuckDBPyConnection
 
-from runner.errors import DatabaseForeign, StoreError, UsageError
+from runner.errors import DatabaseForeign, DatabaseMissing, StoreError, UsageError
 from runner.schema import TABLES, Table
-from runner.store.attached import connect, fetch_count, foreign_error, format_reason, quote, select_known
+from runner.store.attached import (
+    attach,
+    busy_error,
+    connect,
+    fetch_count,
+    foreign_error,
+    format_reason,
+    is_damage,
+    quote,
+    select_known,
+)
 from runner.store.contract import check, check_unique
-from runner.store.database import open_writer
-from runner.store.extraction import MEMORY, extract
+from runner.store.database import PATIENCE_S, ingest, open_writer
+from runner.store.merging import MEMORY, extract
+from runner.store.spool import Spool, sync_folder
 from runner.store.survey import select_runs
 from runner.temporary import temporary_folder
 
@@ -29,7 +48,6 @@ ENDING = ".parquet"
 #: One thread writes groups of rows in one order. The second version of the format halves columns of times.
 _ONE_THREAD = "SET threads = 1"
 _FORMAT = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 19, PARQUET_VERSION v2"
-_PATIENCE_S = 10.0
 _DO = "Take the folder from git again, or pack it again: python -m runner export FOLDER --parquet."
 
 
@@ -38,7 +56,7 @@ def pack(source: Path, folder: Path) -> dict[str, int]:
     returns the bytes by table, the most first.
 
     Raises UsageError for a folder with anything else in it, StoreError where it cannot be written, and what
-    `runner.store.extraction.extract` raises; then the folder is as it was."""
+    `runner.store.merging.extract` raises; then the folder is as it was."""
     folder = folder.absolute()
     before = _list_before(folder)
     with temporary_folder("pack") as temporary:
@@ -71,7 +89,7 @@ def unpack(folder: Path, path: Path) -> None:
     """Makes the results file `path` of a packed folder. Raises DatabaseForeign for a file of the folder that cannot be
     read or is of no table, RowsRefused for rows that break the contract, StoreError; then the new file is of no use."""
     files = sorted(folder.absolute().glob(f"*{ENDING}"))
-    with open_writer(path.absolute(), patience_s=_PATIENCE_S, folder=folder.absolute()) as con:
+    with open_writer(path.absolute(), patience_s=PATIENCE_S, folder=folder.absolute()) as con:
         published = select_runs(_find_published(con, files))
         con.begin()
         for file in files:
@@ -130,3 +148,63 @@ def _insert(con: DuckDBPyConnection, table: Table, file: Path, *, published: str
 
 def _unreadable(file: Path, error: duckdb.Error) -> DatabaseForeign:
     return DatabaseForeign(f"{file} cannot be read: {format_reason(error)}.", expected="a packed table", do=_DO)
+
+
+def copy_file(path: Path, out: Path) -> int:
+    """Writes `out`, with all that the file and its spool hold, and returns how many cells came from the spool.
+
+    Raises UsageError where `out` is there already, DatabaseMissing, DatabaseBusy, DatabaseForeign for a file that
+    cannot be read to its end, StoreError where there is no room; then there is no `out`."""
+    path, out, spool = path.absolute(), out.absolute(), Spool(path)
+    if out.exists():
+        raise UsageError(f"{out} is there already.", expected="the name of a new file")
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix=".stepscope-copy-", dir=out.parent) as name,
+            spool.lock("shared", patience_s=PATIENCE_S) as locked,
+        ):
+            if not locked:
+                raise busy_error(path)
+            if not path.exists() and not spool.files():
+                raise DatabaseMissing(f"{path} does not exist.", do="Name a results file with --db.")
+            copy = Path(name, "copy.duckdb")
+            if path.exists():
+                _copy_database(path, copy)
+            waiting = _copy_spool(spool, Spool(copy))
+            while ingest(copy, patience_s=PATIENCE_S):
+                pass
+            copy.rename(out)
+            sync_folder(out.parent)
+    except OSError as error:
+        do = "Name a place with room for the whole file, where you may write."
+        raise StoreError(f"{out} cannot be written: {error.strerror}.", do=do) from error
+    return waiting
+
+
+def _copy_database(path: Path, copy: Path) -> None:
+    """Copies every table of the file, those of others included, as they are at this moment."""
+    try:
+        with (
+            connect(path, copy) as con,
+            attach(con, path, access="READ_ONLY", deadline=time.monotonic() + PATIENCE_S),
+        ):
+            con.execute(f"ATTACH {quote(str(copy))} AS copy (TYPE duckdb, STORAGE_VERSION 'v1.2.0')")
+            con.execute("COPY FROM DATABASE file TO copy")
+            con.execute("DETACH copy")
+    except (duckdb.Error, UnicodeDecodeError) as error:
+        if isinstance(error, duckdb.TransactionException):
+            raise StoreError(
+                f"{copy.parent.parent} has no room for a copy of {path}.", do="Name another place."
+            ) from error
+        if is_damage(error):
+            raise foreign_error(path, format_reason(error)) from error
+        raise
+
+
+def _copy_spool(spool: Spool, to: Spool) -> int:
+    files = spool.files()
+    if files:
+        to.folder.mkdir(parents=True)
+    for file in files:
+        shutil.copy2(file, to.folder / file.name)
+    return len(files)

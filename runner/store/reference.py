@@ -23,7 +23,7 @@ from pathlib import Path
 
 from runner.errors import DatabaseMissing, StoreError
 from runner.schema import TABLES
-from runner.store.cells import EVERY_CELL
+from runner.store.attached import EVERY_CELL
 from runner.store.database import default_path, fingerprint, open_reader
 from runner.store.fleet import join, split
 from runner.store.packing import ENDING, is_packed, unpack

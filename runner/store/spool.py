@@ -30,9 +30,6 @@ from runner.schema import TABLES
 RETRY_S = 0.002
 #: A write takes milliseconds, so a temporary file of this age is left over from a process that was killed (s).
 LEFTOVER_AGE_S = 60.0
-#: More files than these wait only where readers leave a sweep no gap. Every reader reads them all.
-MAX_WAITING, ACTIVE_S = 50, 2.0
-
 _TEMPORARY, _PLAN, _BAD, _TURN = ".tmp", "plan-", ".bad", ".turn"
 
 
@@ -63,14 +60,6 @@ class Spool:
     def files(self) -> list[Path]:
         """Returns the finished cells' files, oldest name first."""
         return [path for path in self._json() if not path.name.startswith(_PLAN)]
-
-    def is_behind(self) -> bool:
-        """Returns whether many cells wait to get into the file and others are coming just now."""
-        try:
-            changed = self.folder.stat().st_mtime
-        except OSError:
-            return False
-        return abs(time.time() - changed) < ACTIVE_S and len(self.files()) > MAX_WAITING
 
     def write_plan(self, rows: Sequence[object], run_id: UUID) -> None:
         """Replaces the `plan` rows of one sweep. Readers see the old rows or the new ones, never half of them."""

@@ -5,7 +5,7 @@ code = sweep(Request(), Settings(db=Path("data/results.duckdb")), watcher=PlainL
 
 from runner.engines.engine import open_engine
 from runner.plan.planning import Request
-from runner.store.writable import check_writable
+from runner.store.database import check_writable
 from runner.sweep.loop import Watcher, run_sweep
 from runner.sweep.machine_lock import lock_machine
 from runner.sweep.prepare import Settings, prepare

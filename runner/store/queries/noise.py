@@ -25,7 +25,7 @@ from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import MACHINE
 from runner.store.queries.times import NoiseKind, load_noise
-from runner.store.remembered import remember
+from runner.store.shared import remember
 
 #: The tables of timed cells, and the phase that stands for a whole cell.
 TIMED = tuple(name for name, table in TABLES.items() if table.timed)

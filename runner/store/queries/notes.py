@@ -12,7 +12,7 @@ from uuid import UUID
 
 from runner.errors import UsageError
 from runner.results.runs import Note, Notes, gather_notes
-from runner.store.cells import EVERY_CELL
+from runner.store.attached import EVERY_CELL
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
 

@@ -14,7 +14,7 @@ from runner.results import RunSummary
 from runner.results.runs import Notes
 from runner.schema import TABLES, Model, RunRow
 from runner.schema.axes import MODEL
-from runner.store.cells import EVERY_CELL
+from runner.store.attached import EVERY_CELL
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch

@@ -28,7 +28,7 @@ from runner.schema import Bound, Phase
 from runner.store.attached import quote
 from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import MACHINE
-from runner.store.remembered import remember, remember_runs
+from runner.store.shared import remember, remember_runs
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,8 @@ import pytest
 
 from runner.errors import DatabaseForeign
 from runner.schema import new_id
-from runner.store.checking import check_file
+from runner.store.checking import check_file, repair_file
 from runner.store.database import ingest, open_reader
-from runner.store.repairing import repair_file
 from runner.store.spool import LEFTOVER_AGE_S, Spool
 from tests.command import TINY, run
 from tests.runner.store.test_damage import damage

@@ -9,8 +9,8 @@ import pytest
 from runner.errors import UsageError
 from runner.schema import new_id
 from runner.store.checking import check_file
-from runner.store.copying import copy_file
 from runner.store.database import ingest
+from runner.store.packing import copy_file
 from runner.store.spool import Spool
 from tests.command import run
 from tests.runner.store.test_merge import content

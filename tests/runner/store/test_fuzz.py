@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from runner.errors import StepscopeError
 from runner.schema import Mode, Precision, Status, new_id
-from runner.store import extraction
+from runner.store import merging
 from runner.store.database import ingest, open_reader
 from runner.store.spool import Spool
 from tests.fuzz import SOAK_EXAMPLES, Reader
@@ -44,10 +44,10 @@ ALL_THE_WAY, FILES = 3, 20
 _READER = """
 import json, sys
 from pathlib import Path
-from runner.store import extraction
-extraction.limit()
+from runner.store import merging
+merging.limit()
 for line in sys.stdin:
-    print(json.dumps({"of": line, **extraction.answer(*map(Path, json.loads(line)))}), flush=True)
+    print(json.dumps({"of": line, **merging.answer(*map(Path, json.loads(line)))}), flush=True)
 """
 
 
@@ -140,7 +140,7 @@ def test_a_results_file_with_flipped_bits(whole: bytes, examples: int) -> None:
 def _extracted(file: Path, folder: Path) -> str:
     """Returns how an import of the file ends, in its own process."""
     try:
-        return _kept(folder, extraction.extract(file, folder))
+        return _kept(folder, merging.extract(file, folder))
     except StepscopeError:
         return "refused"
 

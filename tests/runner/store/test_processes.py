@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from runner.errors import DatabaseBusy, StoreError
-from runner.store import database, turns
+from runner.store import database, shared
 from runner.store.database import ingest, open_reader
 from runner.store.spool import Spool
 from tests.bench.store import trial
@@ -74,7 +74,7 @@ def test_a_reader_waits_for_a_writer_that_ends_soon(db: Path, monkeypatch: pytes
 
 
 def test_readers_of_one_process_do_not_release_each_others_lock(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "_free", threading.BoundedSemaphore(2))  # on few cores one reads at a time
+    monkeypatch.setattr(shared, "_turns", threading.BoundedSemaphore(2))  # on few cores one reads at a time
     made(db)
     write_cell(db)
     with open_reader(db) as con:
@@ -86,6 +86,24 @@ def test_readers_of_one_process_do_not_release_each_others_lock(db: Path, monkey
         writer.communicate()
         assert con.execute("SELECT count(*) FROM steps").fetchone() == (4,)
     assert ingest(db) == 1
+
+
+def test_an_ingest_waits_for_a_reader_where_many_cells_wait(db: Path) -> None:
+    made(db)
+    write_cell(db)
+    code = "with open_reader(sys.argv[1]): print('open', flush=True); time.sleep(0.4)"
+    reader = python(f"from runner.store.database import open_reader\n{code}", db)
+    try:
+        assert read_line(reader) == "open"
+        assert ingest(db, patience_s=0.0) == 0, "one cell can wait"
+        for _ in range(database.MAX_WAITING):
+            write_cell(db)
+        began = time.monotonic()
+        while not (ingested := ingest(db, patience_s=0.0)):
+            assert time.monotonic() - began < 60
+        assert ingested > 1
+    finally:
+        end(reader)
 
 
 def test_four_continuous_readers_see_every_cell_and_no_error(db: Path) -> None:

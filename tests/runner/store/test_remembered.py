@@ -15,11 +15,11 @@ import pytest
 
 from runner.results import Noise
 from runner.schema import RunRow
-from runner.store import remembered
+from runner.store import shared
 from runner.store.database import look_through, open_reader
 from runner.store.queries import times
 from runner.store.queries.times import NoiseKind, load_noise
-from runner.store.remembered import KEPT, mark_state, remember, remember_runs
+from runner.store.shared import KEPT_RESULTS, mark_state, remember, remember_runs
 from tests.synthetic import rows
 
 
@@ -38,8 +38,8 @@ def test_new_rows_are_counted_and_old_ones_once(tmp_path: Path, monkeypatch: pyt
     of, path = rows.run(), tmp_path / "r.duckdb"
     rows.store(path, of, [rows.ok(of, rows.asked())])
     assert count_cells(path) == 1
-    (known,) = (key for key in remembered._known if key[1] == "cells")
-    monkeypatch.setitem(remembered._known, known, 5)
+    (known,) = (key for key in shared._known if key[1] == "cells")
+    monkeypatch.setitem(shared._known, known, 5)
     assert count_cells(path) == 5, "the file has not changed"
     rows.store(path, of, [rows.ok(of, rows.asked(context=256))])
     assert count_cells(path) == 2
@@ -58,25 +58,6 @@ def test_without_a_state_nothing_is_remembered(tmp_path: Path) -> None:
         reader.execute("RESET VARIABLE rows_state")
         found = iter((1, 2))
         assert [remember(reader, "numbers", lambda: next(found)) for _ in range(2)] == [1, 2]
-
-
-def test_readers_at_the_same_moment_compute_once(tmp_path: Path) -> None:
-    of, path, computed = rows.run(), tmp_path / "r.duckdb", list[int]()
-    rows.store(path, of, [rows.ok(of, rows.asked())])
-
-    def compute() -> int:
-        time.sleep(0.2)
-        computed.append(1)
-        return len(computed)
-
-    def read(_: int) -> int:
-        with open_reader(path) as reader:
-            return remember(reader, "slow", compute)
-
-    with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(read, range(2))) == [1, 1]
-    assert computed == [1]
-    assert not remembered._computing
 
 
 def test_who_waits_computes_what_another_failed_to(tmp_path: Path) -> None:
@@ -102,12 +83,12 @@ def test_who_waits_computes_what_another_failed_to(tmp_path: Path) -> None:
 
 
 def test_only_the_latest_results_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "_known", {})
+    monkeypatch.setattr(shared, "_known", {})
     with open_reader(rows.store(tmp_path / "r.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])) as reader:
-        for number in range(KEPT + 5):
+        for number in range(KEPT_RESULTS + 5):
             mark_state(reader, f"state {number}")
             assert remember(reader, "number", partial(int, number)) == number
-    assert list(remembered._known.values()) == list(range(5, KEPT + 5))
+    assert list(shared._known.values()) == list(range(5, KEPT_RESULTS + 5))
 
 
 def test_noise_is_loaded_for_the_requested_machines(tmp_path: Path) -> None:
@@ -132,7 +113,7 @@ def find_noise(path: Path) -> Mapping[NoiseKind, Noise]:
 def find_noise_anew(path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[NoiseKind, Noise]:
     """Returns the same as a process that has not read the file before."""
     with monkeypatch.context() as patched:
-        patched.setattr(remembered, "_known", {})
+        patched.setattr(shared, "_known", {})
         return find_noise(path)
 
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
@@ -176,3 +177,31 @@ def test_a_report_after_a_reader_opens_no_connection(tmp_path: Path) -> None:
     with patch.object(duckdb, "connect", side_effect=duckdb.connect) as connect:
         assert read_rows(file, Selection(), QUESTIONS["step"].needs).steps
     assert connect.call_count == 0
+
+
+@pytest.mark.parametrize("path", ["0.duckdb", "."], ids=["a file", "a folder"])
+def test_few_read_at_once_and_nested_readers_count_once(tmp_path: Path, path: str) -> None:
+    for number in range(2):
+        rows.store(tmp_path / f"{number}.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])
+    enough, end = threading.Barrier(shared.AT_ONCE + 1), threading.Event()
+    reading, most = set[int](), list[int]()
+
+    def read() -> None:
+        with open_reader(tmp_path / path), open_reader(tmp_path / path):
+            reading.add(threading.get_ident())
+            most.append(len(reading))
+            if not end.is_set():
+                enough.wait()
+                end.wait()
+            reading.remove(threading.get_ident())
+
+    readers = [threading.Thread(target=read) for _ in range(shared.AT_ONCE + 3)]
+    for reader in readers:
+        reader.start()
+    enough.wait()
+    assert len(reading) == shared.AT_ONCE
+    end.set()
+    for reader in readers:
+        reader.join()
+    assert max(most) == shared.AT_ONCE
+    assert len(most) == shared.AT_ONCE + 3

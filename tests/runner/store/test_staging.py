@@ -8,7 +8,7 @@ import pytest
 
 from runner.schema import TABLES, new_id
 from runner.store.shared import take_connection
-from runner.store.staging import UNREADABLE, drop, load_document, stage
+from runner.store.views import UNREADABLE, drop, load_document, stage
 
 #: A column of each type.
 COLUMNS = ("run_id", "message", "round", "cell_seconds", "compiler_fallback", "started_at")
