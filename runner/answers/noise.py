@@ -8,6 +8,7 @@ from runner.analysis.statistics import resolvable
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
 from runner.answers.shared import CLOCKS, cells_of
 from runner.formats import format_list, format_number
+from runner.results import RepeatedCell
 from runner.results.rows import MachineNoise, Rows
 from runner.schema.titles import title
 
@@ -46,9 +47,9 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         words = "no cell was measured in several processes by one run, so what varies between processes is not known"
         return Answer(question="noise", missing=(Missing(words=words),))
     kinds = _draw_kinds(known, machine.chosen)
-    canaries = _find_canaries(rows, machine.chosen)
-    run = choose(asked, "canary", "Canary of run", list(canaries))
-    canary = canaries.get(run.chosen)
+    by_run = _group_by_run(rows, machine.chosen)
+    run = choose(asked, "canary", "Canary of run", list(by_run))
+    canary = judge_canary(by_run[run.chosen]) if by_run else None
     return Answer(
         question="noise",
         sentence=_say(kinds),
@@ -79,15 +80,15 @@ def _draw_kinds(known: Sequence[MachineNoise], machine: str) -> View:
     )
 
 
-def _find_canaries(rows: Rows, machine: str) -> dict[str, Canary]:
-    """Returns the cell that each run measured most often, with the changes of the machine that it shows, by the name of
-    the run, the newest first."""
-    canaries: dict[str, Canary] = {}
-    for run in rows.runs:
-        cells = [one for one in rows.repeated if one.run_id == run.run_id and one.machine == machine]
-        if cells and (canary := judge_canary(cells)):
-            canaries[run.name] = canary
-    return canaries
+def _group_by_run(rows: Rows, machine: str) -> dict[str, list[RepeatedCell]]:
+    """Returns the cells with known starts that each run of a machine repeated, by the name of the run, the newest
+    first."""
+    names = {run.run_id: run.name for run in rows.runs}
+    groups: dict[str, list[RepeatedCell]] = {name: [] for name in names.values()}
+    for one in rows.repeated:
+        if one.machine == machine and one.run_id in names and len(one.started) == len(one.rounds):
+            groups[names[one.run_id]].append(one)
+    return {name: cells for name, cells in groups.items() if cells}
 
 
 def _draw_canary(canary: Canary) -> View:

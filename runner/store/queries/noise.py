@@ -1,7 +1,7 @@
 """Loads the cells that were measured in several processes, and the noise of a machine that they show, for Trust.
 
     for known in load_known_noise(path): print(known.table, known.kind.machine, known.noise.std)
-    for cell in load_repeated(path): print(cell.cell, [found.time.median_ms for found in cell.rounds])
+    for cell in load_repeated(path, Selection()): print(cell.cell, [found.time.median_ms for found in cell.rounds])
 
 Times are those of whole steps. The rounds of a cell are those of one run.
 """
@@ -23,7 +23,7 @@ from runner.schema import TABLES, Cell, Phase
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
-from runner.store.queries.selection import MACHINE
+from runner.store.queries.selection import MACHINE, Selection
 from runner.store.queries.times import NoiseKind, load_noise
 from runner.store.shared import remember
 
@@ -79,11 +79,23 @@ def load_known_noise(path: Path) -> list[KnownNoise]:
     ]
 
 
-def load_repeated(path: Path) -> list[RepeatedCell]:
-    """Returns every cell that a run measured in several processes, by the order of the runs. Leaves out damaged
-    tables."""
+#: How many runs are read whole, the newest of those that repeated a cell: one has up to thousands of repeated cells.
+MAX_RUNS = 8
+_REPEATING = f"""
+    SELECT DISTINCT run_id FROM (
+        SELECT run_id, cell_key FROM {{table}} s LEFT JOIN runs r USING (run_id)
+        WHERE status = 'ok' AND coalesce({MACHINE} = $machine, true) AND coalesce(run_id = $run, true)
+        GROUP BY ALL HAVING count(DISTINCT round) > 1) ORDER BY run_id DESC LIMIT {MAX_RUNS}"""
+
+
+def load_repeated(path: Path, of: Selection) -> list[RepeatedCell]:
+    """Returns every cell that the newest runs of a selection measured in several processes, by the order of the runs.
+    Leaves out damaged tables."""
     with open_reader(path, damaged="empty") as reader:
-        return _load_repeated(reader, chosen="true")
+        given = {"machine": of.machine, "run": of.run}
+        found = [reader.execute(_REPEATING.format(table=table), given).fetchall() for table in TIMED]
+        runs = sorted({run for rows in found for (run,) in rows})[-MAX_RUNS:]
+        return _load_repeated(reader, chosen="list_contains($runs, run_id)", runs=runs)
 
 
 def load_drifts(path: Path, runs: Iterable[UUID]) -> Mapping[UUID, Sequence[Drift]]:

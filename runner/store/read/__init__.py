@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runner.results import RepeatedCell, RunSummary, StepResult
+from runner.results import RunSummary, StepResult
 from runner.results.findings import AuditedRow
 from runner.results.rows import Rows, RunSteps, Traced
 from runner.store.queries.attention import load_attention, load_frontiers
@@ -39,10 +39,6 @@ def _load_every_run(path: Path, of: Selection) -> list[RunSummary]:
     return load_runs(path)
 
 
-def _load_repeated_cells(path: Path, of: Selection) -> list[RepeatedCell]:
-    return [one for one in load_repeated(path) if of.machine in (None, one.machine)]
-
-
 def _load_audited(path: Path, of: Selection) -> Sequence[AuditedRow]:
     return load_audit(path, of).rows
 
@@ -65,7 +61,7 @@ LOADERS: dict[str, Callable[[Path, Selection], Iterable[Any]]] = {
     "early": load_early_steps,
     "spreads": load_spreads,
     "noise": load_machine_noise,
-    "repeated": _load_repeated_cells,
+    "repeated": load_repeated,
     "ceilings": load_ceilings,
     "audited": _load_audited,
 }
