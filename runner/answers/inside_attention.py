@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runner.analysis.kernels import MATMULS, AttentionRange, attention_ranges, role_of
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
-from runner.answers.shared import CONTEXT, SIZE, about, best, narrow, sizes_of
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
+from runner.answers.shared import CONTEXT, SIZE, about, best, lacks, narrow, sizes_of
 from runner.formats import at_tokens, format_percent, format_share
 from runner.results.kernels import KernelTrace
 from runner.results.rows import Rows, Traced
@@ -45,7 +45,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     }
     if not traced:
         words = "no profiled step has named ranges inside attention (naive attention, eager)"
-        return Answer(question="inside_attention", missing=(Missing(words=words),))
+        return Answer(question="inside_attention", missing=lacks(words, ProfileCell))
     traces = [one.trace for one in traced.values()]
     shown, choices = narrow(traces, asked, drawn=("size", "context"))
     picked, rest = narrow(shown, asked, drawn=())

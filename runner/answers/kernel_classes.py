@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
-from runner.answers.shared import SIZE, about, narrow, sizes_of
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
+from runner.answers.shared import SIZE, about, lacks, narrow, sizes_of
 from runner.formats import at_tokens, format_list, format_share
 from runner.results.kernels import CLASS_WORDS, KernelTrace
 from runner.results.rows import Rows, Traced
@@ -31,7 +31,10 @@ _PHASES = ("forward", "loss", "backward", "optimizer")
 def answer(rows: Rows, asked: Asked) -> Answer:
     traced = {one.trace.cell_id: one for one in rows.traced if one.trace.status == "ok" and one.parts}
     if not traced:
-        return Answer(question="kernel_classes", missing=(Missing(words="no step was profiled"),))
+        return Answer(
+            question="kernel_classes",
+            missing=lacks("no step was profiled", ProfileCell, "inference", "train"),
+        )
     traces = sorted((one.trace for one in traced.values()), key=lambda one: _MODES.index(_cell(one).mode))
     sizes = sizes_of([one.trace for one in traced.values()])
     shown, choices = narrow(traces, asked, drawn=("size", "mode"))

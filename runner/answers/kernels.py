@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
-from runner.answers.shared import CONTEXT, SIZE, STATUS, about, narrow, sizes_of
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
+from runner.answers.shared import CONTEXT, SIZE, STATUS, about, lacks, narrow, sizes_of
 from runner.formats import at_tokens, cut_text, format_calls, format_number, format_share
 from runner.results import StepResult
 from runner.results.kernels import CLASS_WORDS, KernelTrace
@@ -49,7 +49,10 @@ TOTAL = "total"
 def answer(rows: Rows, asked: Asked) -> Answer:
     traced = {one.trace.cell_id: one for one in rows.traced if one.trace.status == "ok" and one.kernels}
     if not traced:
-        return Answer(question="kernels", missing=(Missing(words="no step was profiled"),))
+        return Answer(
+            question="kernels",
+            missing=lacks("no step was profiled", ProfileCell, "inference", "train"),
+        )
     traces = [one.trace for one in traced.values()]
     shown, choices = narrow(traces, asked, drawn=("size",))
     sizes = sizes_of(traces)

@@ -13,12 +13,23 @@ from runner.analysis.compare.counterfactuals import AXES, PLAIN, is_plain
 from runner.analysis.compare.pairs import describe_effort_difference, describe_unusual_effort
 from runner.analysis.compare.speedups import compute_ratio
 from runner.analysis.statistics import Ratio
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
-from runner.answers.shared import CLOCKS, SIZE, STATUS, about, cells_of, clock_choice, ended, narrow, sizes_of
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
+from runner.answers.shared import (
+    CLOCKS,
+    SIZE,
+    STATUS,
+    about,
+    cells_of,
+    clock_choice,
+    ended,
+    lacks,
+    narrow,
+    sizes_of,
+)
 from runner.formats import format_number, format_share
 from runner.results import StepResult
 from runner.results.rows import Rows
-from runner.schema import Model
+from runner.schema import Model, StepCell
 
 RATE = Field(name="tokens_per_s", label="Tokens per second", unit="tokens/s", role="value")
 MFU = Field(
@@ -49,7 +60,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     tried = [one for one in tried if one.status != "skipped"]
     shown, choices = narrow(tried, asked, drawn=("size", *AXES))
     if not any(one.status == "ok" for one in shown):
-        return Answer(question="overview", missing=(Missing(words="no training step was measured"),))
+        return Answer(question="overview", missing=lacks("no training step was measured", StepCell))
     clock = clock_choice(asked, shown, default="throughput")
     by, sizes = CLOCKS[clock.chosen], sizes_of(tried)
     groups: dict[Model, list[StepResult]] = {}

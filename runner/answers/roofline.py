@@ -32,13 +32,14 @@ from runner.answers.shared import (
     cells_of,
     clock_choice,
     ended,
+    lacks,
     narrow,
     sizes_of,
 )
 from runner.formats import at_tokens, format_list, format_quantity, format_share
 from runner.results import StepResult
 from runner.results.rows import Rows, Traced
-from runner.schema import TABLES, CeilingRow, Model
+from runner.schema import TABLES, CeilingRow, Model, StepCell
 from runner.schema.axes import MODEL
 
 SHARE = Field(
@@ -91,7 +92,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     steps = [one for one in rows.steps if one.status != "skipped" and one.cell.model_key is None and one.cell.context]
     shown, choices = narrow(steps, asked, drawn=("size", "context"))
     if not any("step" in one.times for one in shown):
-        return Answer(question="roofline", missing=(Missing(words="no step was measured"),))
+        return Answer(question="roofline", missing=lacks("no step was measured", StepCell))
     clock = clock_choice(asked, shown, default="throughput")
     limits, sizes = _find_limits(rows, shown[0].machine), sizes_of(steps)
     words = about(shown, more=[clock.chosen])
@@ -227,9 +228,7 @@ def _draw_ceilings(limits: Limits) -> View:
     lines = []
     for row in limits.rows:
         rate = row.flops_per_s or row.bytes_per_s or 0.0
-        sheet = (
-            hardware.peak_flops(limits.name, row.precision) if row.precision else hardware.peak_bandwidth(limits.name)
-        )
+        sheet = row.datasheet_flops_per_s or row.datasheet_bytes_per_s
         half = None if row.interval_share is None else 100 * row.interval_share / 2
         name = f"{row.name} ({'TFLOP/s' if row.precision else 'GB/s'})"
         values = (name, _MOMENTS[row.moment], rate / (_TERA if row.precision else _GIGA), half)

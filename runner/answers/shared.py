@@ -13,11 +13,12 @@ from uuid import UUID
 
 from runner.analysis.statistics import Ratio
 from runner.analysis.student import student_quantile
-from runner.answers.answer import Asked, Choice, Field, Power, Row, View, choose
+from runner.answers.answer import Asked, Choice, Field, Missing, Power, Row, View, choose
 from runner.answers.keys import make_keys
+from runner.experiments.grid import Grid
 from runner.formats import format_bytes, format_count, format_number, format_tokens, join_parts
 from runner.results import Clock, Result, RunSummary, TimedResult
-from runner.schema import Model, NumericsCell, Phase, table_of
+from runner.schema import Cell, Model, NumericsCell, Phase, table_of
 from runner.schema.axes import MODEL
 from runner.schema.sizes import model_name, name_models
 from runner.schema.titles import WORDS, describe_status
@@ -226,3 +227,17 @@ def spread_of(ratios: Sequence[Ratio]) -> str:
         f"**{format_number(geometric_mean(values))}×** in the geometric mean of {len(ratios)} pairs, "
         f"{format_number(min(values))}× to {format_number(max(values))}×; {counts}"
     )
+
+
+C = TypeVar("C", bound=Cell)
+
+
+def plain_cells(kind: type[C], *modes: str) -> list[C]:
+    """Returns what a file without any such row lacks first: the smallest plain model, in these modes or in training."""
+    grid = Grid.of(kind, sizes=("small",), contexts=(512,), modes=modes or ("train",), precisions=("fp32",))
+    return [cell for cell in grid.cells() if isinstance(cell, kind)]
+
+
+def lacks(words: str, kind: type[Cell], *modes: str) -> tuple[Missing]:
+    """Returns that no such row was measured, with the plain cells to begin with."""
+    return (Missing(words=words, cells=tuple(plain_cells(kind, *modes))),)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.shared import (
     CLOCKS,
     CONTEXT,
@@ -18,6 +18,7 @@ from runner.answers.shared import (
     cells_of,
     clock_choice,
     ended,
+    lacks,
     lost_of,
     narrow,
     sizes_of,
@@ -27,7 +28,7 @@ from runner.answers.shared import (
 from runner.formats import at_tokens, format_list, format_number, format_share
 from runner.results import Clock, Estimate, StepResult
 from runner.results.rows import Rows
-from runner.schema import Model, Phase
+from runner.schema import Model, Phase, StepCell
 from runner.schema.titles import WORDS
 
 PHASE = Field.of("timings", "phase")
@@ -50,7 +51,7 @@ Interval = tuple[float | None, float | None, float | None]
 def answer(rows: Rows, asked: Asked) -> Answer:
     steps = [one for one in rows.steps if one.status != "skipped"]
     if not steps:
-        return Answer(question="step", missing=(Missing(words="no step was measured"),))
+        return Answer(question="step", missing=lacks("no step was measured", StepCell))
     shown, choices = narrow(steps, asked, drawn=("size", "context"))
     clock = clock_choice(asked, shown, default="throughput")
     known = [name for name in METRICS if name != "MFU" or any(one.mfu for one in shown)]

@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
-from runner.answers.shared import CONTEXT, SIZE, STATUS, about, best, cells_of, ended, narrow, sizes_of
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
+from runner.answers.shared import CONTEXT, SIZE, STATUS, about, best, cells_of, ended, lacks, narrow, sizes_of
 from runner.formats import at_tokens, format_count, format_list, format_number
 from runner.results import StepResult
 from runner.results.rows import Rows, StepSpread
-from runner.schema import Model
+from runner.schema import Model, StepCell
 
 #: A standard deviation above this share of the mean is large.
 LARGE = 5.0
@@ -47,7 +47,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         return Answer(
             question="variability",
             choices=tuple(choices),
-            missing=(Missing(words="no step has a standard deviation", cells=tuple(one.cell for one in shown)),),
+            missing=lacks("no step has a standard deviation", StepCell),
         )
     sizes, reasons = sizes_of(steps), _find_reasons(rows)
     spreads = {one.cell_id: one for one in rows.spreads}

@@ -6,13 +6,15 @@ from dataclasses import replace
 from statistics import fmean, median, stdev
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
-from runner.answers.shared import about, best, cells_of, narrow, sizes_of
+from runner.answers.shared import about, best, cells_of, narrow, plain_cells, sizes_of
 from runner.formats import format_count, format_number
 from runner.results import EarlyStep
 from runner.results.rows import Rows
 from runner.schema import Model, StepCell
 
 COUNTS = (0, 1, 2, 5)
+#: The number of warm-up steps that is no part of a title.
+_USUAL = 5
 AFTER = Field.of("steps", "warmup_steps", label="Warm-up steps")
 STEP = Field(name="step", label="Step", doc="Since the start of the process; the first is 1.")
 TIME = Field.of("samples", "duration_ms", "value", label="Time of a whole step")
@@ -41,12 +43,13 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     for one in shown:  # cells that also differ in how long they are measured
         families.setdefault(replace(one.cell, warmup_steps=0), []).append(one)
     if not families:
-        cells = tuple(replace(PLAIN, warmup_steps=count) for count in COUNTS)
+        (plain,) = plain_cells(StepCell)
+        cells = tuple(replace(plain, min_steps=10, max_steps=10, warmup_steps=count) for count in COUNTS)
         missing = Missing(words="no cell was measured after several of 0, 1, 2 and 5 warm-up steps", cells=cells)
         return Answer(question="warmup", missing=(missing,))
     family = max(families.values(), key=len)
     family = sorted(family, key=lambda one: (one.cell.warmup_steps, one.step))
-    usual = replace(family[0], cell=replace(family[0].cell, warmup_steps=PLAIN.warmup_steps))
+    usual = replace(family[0], cell=replace(family[0].cell, warmup_steps=_USUAL))
     size, words = sizes_of(rows.early)[Model.of(family[0].cell)], about([usual], more=["latency"])
     every = View(
         name="warmup-steps",
@@ -131,20 +134,6 @@ def _explain(view: View) -> str:
     )
 
 
-#: The smallest plain training step of the handout, ten steps long.
-PLAIN = StepCell(
-    d_model=768,
-    d_ff=3072,
-    layers=12,
-    heads=12,
-    vocabulary=10_000,
-    batch=4,
-    context=512,
-    mode="train",
-    precision="fp32",
-    min_steps=10,
-    max_steps=10,
-)
 QUESTION = Question(
     name="warmup",
     page="Step time",

@@ -7,9 +7,10 @@ from uuid import UUID
 import pytest
 
 from runner.answers import ask
-from runner.answers.warmup import PLAIN
+from runner.answers.shared import plain_cells
 from runner.results import EarlyStep, Noise
 from runner.results.rows import MachineNoise, Rows
+from runner.schema import StepCell
 from tests.runner.answers.shipped import query, shipped
 
 
@@ -21,6 +22,8 @@ def test_without_rows_the_answer_says_what_is_missing(name: str) -> None:
     answer = ask(name, Rows())
     assert answer.missing
     assert not answer.views
+    wanted = [cell for one in answer.missing for cell in one.cells]
+    assert bool(wanted) == (name not in ("noise", "trust", "runs")), "the cells that would answer it"
 
 
 def test_a_step_is_shown_as_time_tokens_or_mfu_of_one_clock() -> None:
@@ -53,7 +56,7 @@ def test_phases_stand_with_their_mean_and_standard_deviation() -> None:
 
 
 def early(warmup: int, *times: float) -> list[EarlyStep]:
-    cell = replace(PLAIN, warmup_steps=warmup)
+    cell = replace(plain_cells(StepCell)[0], warmup_steps=warmup)
     return [
         EarlyStep(cell_id=UUID(int=warmup), machine="GPU", cell=cell, step=step, is_warmup=step < warmup, step_ms=ms)
         for step, ms in enumerate(times)
