@@ -8,7 +8,7 @@ from typing import Any
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
 from runner.answers.shared import CONTEXT, SIZE, STATUS, about, lacks, narrow, sizes_of
-from runner.formats import at_tokens, cut_text, format_calls, format_number, format_share
+from runner.formats import at_tokens, format_calls, format_number, format_share
 from runner.results import StepResult
 from runner.results.kernels import CLASS_WORDS, KernelTrace
 from runner.results.rows import Rows, Traced
@@ -26,7 +26,6 @@ KERNEL = Field(
 RANK = Field(name="rank", label="#")
 WHOLE = Field(name="whole_name", label="Whole name", role="note")
 PASSES = Field(name="passes", label="Phases")
-LEADER = Field(name="kernel", label="Kernel", role="note")
 PART = Field(name="share", label="Share", unit="%", role="value")
 TOOK = Field(name="device_ms", label="GPU time", unit="ms", role="note", doc="Per step.")
 MATCH = Field(
@@ -182,25 +181,24 @@ def _draw_leaders(traced: Sequence[Traced], sizes: dict[Any, str], words: str) -
             if whole := sum(took for took, _ in sums.values()):
                 longest = max(sums, key=lambda name: sums[name][0])
                 took, calls = sums[longest]
-                values = (
-                    sizes[Model.of(_cell(one.trace))],
-                    name,
-                    took / whole,
-                    cut_text(names[longest], longest=40),
-                    took,
-                    calls,
-                    longest,
+                key = (sizes[Model.of(_cell(one.trace))], name, _cut(names[longest]))
+                lines.append(
+                    Row(values=(*key, took / whole, calls, took, longest), cells=(one.trace.cell_id,)),
                 )
-                lines.append(Row(values=values, cells=(one.trace.cell_id,)))
     return View(
         name="kernels-leading",
         title="The kernel with the most time",
         about=words,
-        fields=(SIZE, PASSES, PART, LEADER, TOOK, CALLS, WHOLE),
+        fields=(SIZE, PASSES, KERNEL, PART, CALLS, TOOK, WHOLE),
         rows=tuple(lines),
-        draw=Draw(kind="bars", value="share", down=("size", "passes"), beside=("calls",), caption="kernel"),
+        draw=Draw(kind="table", value="share", down=("size", "passes", "kernel")),
         note="Share of the time of all kernels of these phases; calls and times per step.",
     )
+
+
+def _cut(name: str) -> str:
+    """Returns both ends of a name that has more than 36 letters: its tile stands at the end."""
+    return name if len(name) <= 36 else f"{name[:14]}…{name[-21:]}"
 
 
 def _draw_clock(
@@ -247,7 +245,7 @@ def _say_leaders(view: View, size: str) -> str:
     if both is None:
         return f"{text}."
     calls, share = format_calls(view.get(both, "calls")), format_share(view.get(both, "share"))
-    which = "the same kernel" if view.get(both, "whole_name") == view.get(forward, "whole_name") else both.values[3]
+    which = "the same kernel" if view.get(both, "whole_name") == view.get(forward, "whole_name") else both.values[2]
     return f"{text}; in forward and backward together it is {which}: {share} in {calls} calls."
 
 

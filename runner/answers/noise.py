@@ -19,18 +19,18 @@ CLOCK = Field(name="clock", label="Clock")
 STD = Field(
     name="std_percent",
     label="Standard deviation",
-    unit="% of the time",
+    unit="percent",
     role="value",
     doc="Of ln(median) of a whole step from one process to the next, over cells that one run repeated.",
 )
 ONE = Field(
     name="one_percent",
     label="One process each resolves",
-    unit="% of the time",
+    unit="percent",
     role="note",
     doc="The smallest difference that one pair of cells decides.",
 )
-FIVE = Field(name="five_percent", label=f"{ROUNDS} processes each resolve", unit="% of the time", role="note")
+FIVE = Field(name="five_percent", label=f"{ROUNDS} processes each resolve", unit="percent", role="note")
 CELLS = Field(name="repeated", label="Repeated cells", role="note")
 PROCESS = Field(name="process", label="Process", doc="In the order of their starts.")
 MEDIAN = Field.of("timings", "median_ms", "value")

@@ -21,7 +21,7 @@ from runner.analysis.roofline import (
     shares,
     utilization,
 )
-from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Missing, Power, Question, Row, View
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
 from runner.answers.shared import (
     CLOCKS,
     CONTEXT,
@@ -58,6 +58,8 @@ MFU = Field(name="mfu", label="MFU", unit="%", role="note", doc="Of the roof's r
 CAUSAL = Field(name="causal_mfu", label="Causal MFU", unit="%", role="note", doc="Half of attention's square counted.")
 HFU = Field(name="hfu", label="HFU", unit="%", role="note", doc="With what checkpointing computes again.")
 LIMIT = Field(name="limit", label="Limit")
+TOTAL = "whole step"
+UNPROFILED = Field.of("profiles", "unprofiled_step_ms", "note")
 TIME_SHARE = Field(name="share", label="Share of the time", unit="%", role="value")
 CEILING = Field(name="ceiling", label="Ceiling")
 MOMENT = Field(name="moment", label="When")
@@ -174,11 +176,13 @@ def _draw_shares(shown: Sequence[StepResult], limits: Limits, sizes: Mapping[Any
 
 
 def _draw_roof(matrix: View, roof: Roof, words: str) -> View:
-    """Draws every step under the roof: rate over operations per byte."""
+    """Draws every step under the roof, which rises with memory's bandwidth to the peak: rate over operations per
+    byte."""
     known = [row for row in matrix.rows if matrix.get(row, "roof_share") is not None]
     names = ("size", "context", "intensity", "tflops", "roof_share")
-    start = min((matrix.get(row, "intensity") for row in known), default=roof.ridge / 10)
-    slope = Power(exponent=1.0, factor=roof.bytes_per_s / _TERA, start=min(start, roof.ridge), end=roof.ridge, points=2)
+    reached = [matrix.get(row, "intensity") for row in known]
+    ends = sorted({min(*reached, roof.ridge / 2), roof.ridge, max(*reached, 2 * roof.ridge)})
+    above = [Row(values=("roof", None, x, roof.attainable(x) / _TERA, 1.0)) for x in ends]
     rate = Field(name="tflops", label="Rate", unit="TFLOP/s", role="value", doc=RATE.doc)
     across = Field(name="intensity", label="Operations per byte", unit="FLOP/B", doc=INTENSITY.doc)
     context = Field(name="context", label=CONTEXT.label, unit=CONTEXT.unit, role="note", doc=CONTEXT.doc)
@@ -188,18 +192,11 @@ def _draw_roof(matrix: View, roof: Roof, words: str) -> View:
         title="Steps under the roof",
         about=words,
         fields=(SIZE, context, across, rate, share),
-        rows=tuple(Row(values=tuple(matrix.get(row, name) for name in names), cells=row.cells) for row in known),
-        draw=Draw(
-            kind="lines",
-            value="tflops",
-            across="intensity",
-            series="size",
-            log="xy",
-            guides=(
-                Guide(words="peak of matrix products", at=roof.flops_per_s / _TERA, is_limit=True),
-                Guide(words=f"memory: {format_quantity(roof.bytes_per_s, 'B/s')}", power=slope),
-            ),
+        rows=(
+            *(Row(values=tuple(matrix.get(row, name) for name in names), cells=row.cells) for row in known),
+            *above,
         ),
+        draw=Draw(kind="lines", value="tflops", across="intensity", series="size", log="xy"),
         note="A step's bytes are the fewest that it has to move, so its real place is further left.",
     )
 
@@ -210,15 +207,29 @@ def _draw_bounds(traced: Sequence[Traced], roof: Roof | None, sizes: Mapping[Any
         assert one.trace.cell
         size = sizes.get(Model.of(one.trace.cell)) or sizes_of([one.trace])[Model.of(one.trace.cell)]
         split = shares(one.trace, one.kernels, ridge=roof.ridge if roof else None)
-        values = [(size, one.trace.cell.context, words, split.get(name)) for name, words in _LIMITS.items()]  # type: ignore[call-overload]
-        lines += [Row(values=each, cells=(one.trace.cell_id,)) for each in values if each[-1]]
+        by_words = {words: split.get(name) for name, words in _LIMITS.items()} | {TOTAL: 1.0}  # type: ignore[call-overload]
+        lines += [
+            Row(
+                values=(size, one.trace.cell.context, words, share, one.trace.unprofiled_step_ms),
+                cells=(one.trace.cell_id,),
+            )
+            for words, share in by_words.items()
+            if share
+        ]
     return View(
         name="bounds",
         title="What limits the time of a step",
         about=about([one.trace for one in traced], more=["GPU time, and its gaps"]),
-        fields=(SIZE, CONTEXT, LIMIT, TIME_SHARE),
+        fields=(SIZE, CONTEXT, LIMIT, TIME_SHARE, UNPROFILED),
         rows=tuple(lines),
-        draw=Draw(kind="bars", value="share", down=("size", "context"), series="limit"),
+        draw=Draw(
+            kind="bars",
+            value="share",
+            down=("size", "context"),
+            series="limit",
+            total=TOTAL,
+            beside=("unprofiled_step_ms",),
+        ),
         note="A kernel is compute-bound where its operations per byte reach the ridge of the roof, memory-bound below; "
         "where they are not known, kernels of few operations a number count as memory-bound, others as not known.",
     )
@@ -266,7 +277,7 @@ def _say_bounds(view: View) -> str:
         by_step.setdefault(row.values[:2], []).append(row)
     parts = []
     for key in dict.fromkeys([next(iter(by_step)), next(reversed(by_step))]):
-        row = max(by_step[key], key=lambda row: view.get(row, "share"))
+        row = max((row for row in by_step[key] if row.values[2] != TOTAL), key=lambda row: view.get(row, "share"))
         limit = row.values[2] if row.values[2].startswith("waits") else f"is {row.values[2]}"
         parts.append(f"{key[0]}{at_tokens(key[1])} {limit} for {format_share(view.get(row, 'share'))} of its time")
     return f"{'; '.join(parts)}."

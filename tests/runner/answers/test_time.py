@@ -181,8 +181,8 @@ def test_the_share_of_the_roof_is_the_rate_over_what_peak_and_memory_allow() -> 
     assert view.get(row, "roof_share") == pytest.approx(rate / peak), "far above the ridge the peak is the roof"
     assert view.get(row, "mfu") == pytest.approx(view.get(row, "roof_share"))
     for place in {row.values[:2] for row in bounds.rows}:
-        mine = [bounds.get(row, "share") for row in bounds.rows if row.values[:2] == place]
-        assert sum(mine) == pytest.approx(1)
+        *parts, total = [bounds.get(row, "share") for row in bounds.rows if row.values[:2] == place]
+        assert sum(parts) == pytest.approx(total) == 1
 
 
 def test_grades_count_every_row_once() -> None:
