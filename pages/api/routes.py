@@ -221,7 +221,7 @@ def _answer(request: Request) -> Response:
     selection = replace(selection, hidden=tuple(sorted(contents.notes.hidden)))
     if not QUESTIONS[name].of_file and selection.machine is None:
         selection = replace(selection, machine=next(iter(contents.machines), None))
-    answer = ask(name, read(path, selection, QUESTIONS[name].needs), asked)
+    answer = ask(name, read(path, selection, {*QUESTIONS[name].needs, "audited"}), asked)
     check_chosen(answer, {key: value for key, value in asked.items() if key not in ("machine", "run", "data")})
     headers = {"X-Stepscope-Data": contents.edition, "Cache-Control": "no-store"}
     return Response(dump(answer), media_type="application/json", headers=headers)

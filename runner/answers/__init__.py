@@ -10,6 +10,7 @@ from pkgutil import iter_modules
 from types import MappingProxyType
 
 from runner.answers.answer import Answer, Asked, Question
+from runner.answers.doubts import find_doubts
 from runner.errors import UsageError
 from runner.results.rows import Rows
 
@@ -19,9 +20,12 @@ QUESTIONS: Mapping[str, Question] = {file.QUESTION.name: file.QUESTION for file 
 
 
 def ask(name: str, rows: Rows, asked: Asked = MappingProxyType({})) -> Answer:
-    """Returns the answer without views that have no row."""
-    answer = QUESTIONS[name].answer(rows, asked)
-    return replace(answer, views=tuple(view for view in answer.views if view.rows))
+    """Returns the answer without views that have no row, with its doubts where `rows` has audited rows and the question
+    is not about them."""
+    question = QUESTIONS[name]
+    answer = question.answer(rows, asked)
+    answer = replace(answer, views=tuple(view for view in answer.views if view.rows))
+    return answer if "audited" in question.needs else replace(answer, doubts=find_doubts(answer, rows.audited))
 
 
 def check_chosen(answer: Answer, asked: Asked) -> None:

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, Literal
 from uuid import UUID
 
+from runner.results.findings import Severity
 from runner.schema import TABLES, Cell
 
 #: A raw value: float, int, str, bool or None. Its field says which, with the unit.
@@ -26,7 +27,8 @@ Role = Literal["key", "value", "low", "high", "status", "note"]
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """One column of a view. Its numbers are written with so many significant digits."""
+    """One column of a view. Its numbers are written with so many significant digits. One that is long is in files and
+    in the panel of a row, but in no printed table."""
 
     name: str
     label: str
@@ -34,6 +36,7 @@ class Field:
     role: Role = "key"
     doc: str = ""
     digits: int = 3
+    is_long: bool = False
 
     @classmethod
     def of(cls, table: str, name: str, role: Role = "key", *, label: str = "") -> "Field":
@@ -186,6 +189,18 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Doubt:
+    """A finding of the audit that puts rows in doubt: a footnote of every row that rests on one of `cells`. `words` are
+    what was found of the first of them."""
+
+    code: str
+    severity: Severity
+    words: str
+    remedy: str
+    cells: frozenset[UUID]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Missing:
     """What a whole answer lacks, and the cells that would give it."""
 
@@ -197,7 +212,8 @@ class Missing:
 class Answer:
     """An answer from the rows. The sentence has at most 30 words and the number that answers the question; `more` are
     the sentences that follow it where there is room. `**` marks what is bold; there is no other markup. `cells` are
-    the cells of all rows by id, for the commands that measure them again."""
+    the cells of all rows by id, for the commands that measure them again. `doubts` are set by `ask`, where the rows
+    have been audited."""
 
     question: str
     sentence: str = ""
@@ -206,6 +222,7 @@ class Answer:
     choices: tuple[Choice, ...] = ()
     cells: Mapping[UUID, Cell] = field(default_factory=dict)
     missing: tuple[Missing, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

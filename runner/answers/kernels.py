@@ -24,7 +24,7 @@ KERNEL = Field(
     name="kernel", label="Kernel", doc="Shortened where all of its kind are alike; the last column is whole."
 )
 RANK = Field(name="rank", label="#")
-WHOLE = Field(name="whole_name", label="Whole name", role="note")
+WHOLE = Field(name="whole_name", label="Whole name", role="note", is_long=True)
 PASSES = Field(name="passes", label="Phases")
 PART = Field(name="share", label="Share", unit="%", role="value")
 TOOK = Field(name="device_ms", label="GPU time", unit="ms", role="note", doc="Per step.")

@@ -79,8 +79,8 @@ def write_report(options: ReportOptions, *, db: Path) -> str:
 def answer_for(name: str, db: Path, of: Selection, asked: dict[str, str] | None = None) -> Answer:
     """Returns the answer to a question from the rows of a selection; one over the whole file takes all machines."""
     question = QUESTIONS[name]
-    rows = read(db, replace(of, machine=None, run=None) if question.of_file else of, question.needs)
-    return ask(name, rows, asked or {})
+    of = replace(of, machine=None, run=None) if question.of_file else of
+    return ask(name, read(db, of, {*question.needs, "audited"}), asked or {})
 
 
 def _choose_questions(options: ReportOptions) -> Sequence[str]:

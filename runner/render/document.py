@@ -38,10 +38,12 @@ COURSE = {
     "C1": "Attention compiled against eager",
     "C2": "The whole model compiled against eager",
 }
+#: Answers that the head of a document gives in short.
+IN_HEAD = ("runs",)
 #: The parts of the handout that lie outside of what is measured here.
 OUTSIDE = "writing FlashAttention or a distributed training step of one's own"
-#: The most lines of a table.
-MAX_LINES = 24
+#: The most lines of a table, and the most views of a question that the handout does not ask.
+MAX_LINES, VIEWS_BESIDE = 12, 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,30 +78,17 @@ def write_document(document: Document, form: Form, *, brief: bool = False) -> st
         form.paragraph(form.bold(form.escape(f"{name}.")) + " " + form.escape(text)) for name, text in document.facts
     ]
     for answer in document.answers:
-        if answer.views:
+        if answer.views and answer.question not in IN_HEAD:
             question = QUESTIONS[answer.question]
             ids = f" ({', '.join(question.course)})" if question.course else ""
-            shown = cut(replace(answer, views=answer.views[:1], more="") if brief else answer)
-            parts.append(write(shown, form, words=f"{question.words}{ids}", commands=not brief).rstrip())
+            most = 1 if brief else None if question.course else VIEWS_BESIDE
+            shown = replace(answer, views=answer.views[:most], more="" if brief else answer.more)
+            words = f"{question.words}{ids}"
+            parts.append(write(shown, form, words=words, commands=not brief, max_lines=MAX_LINES).rstrip())
     if not brief:
         parts += _write_open(document, form)
     body = "\n\n".join(parts) + "\n"
     return _wrap(document.title, body, form)
-
-
-def cut(answer: Answer) -> Answer:
-    """Returns the answer with no view longer than MAX_LINES; its note says how much was left out."""
-    views = tuple(
-        replace(
-            view,
-            rows=view.rows[:MAX_LINES],
-            note=f"The first {MAX_LINES} of {len(view.rows):,} rows. {view.note}".strip(),
-        )
-        if len(view.rows) > MAX_LINES and view.draw.kind in ("table", "strip", "lines")
-        else view
-        for view in answer.views
-    )
-    return replace(answer, views=views)
 
 
 def _write_open(document: Document, form: Form) -> list[str]:

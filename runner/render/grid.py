@@ -11,32 +11,37 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.answers.answer import Row, Value, View
-from runner.formats import format_number, format_share, unit_for
+from runner.answers.answer import Doubt, Row, Value, View
+from runner.formats import format_count, format_number, format_share, unit_for
 from runner.schema.titles import WORDS
 
 NONE = "–"
 #: Columns of a pivoted grid beside its keys.
-MOST = 8
+MOST = 9
+#: The marks of footnotes, one a doubt.
+MARKS = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖ"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A number in words with its interval, or how it ended (`lost`)."""
+    """A number in words with its interval and the marks of its doubts, or how it ended (`lost`)."""
 
     words: str
     interval: str = ""
     lost: bool = False
+    marks: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextGrid:
-    """A table of words. The first `keys` columns are keys; the others are aligned right."""
+    """A table of words. The first `keys` columns are keys; `left` are the columns of words, the others are aligned
+    right."""
 
     caption: str
     headings: tuple[str, ...]
     lines: tuple[tuple[Entry, ...], ...]
     keys: int
+    left: frozenset[int]
     note: str = ""
 
 
@@ -90,9 +95,20 @@ def interval_of(view: View, row: Row, scale: Scale) -> str:
     return f"{format_number(low)}–{format_number(high)}"
 
 
-def make_grid(view: View, *, most: int = MOST, turned: bool = False) -> TextGrid:
+def list_footnotes(views: Sequence[View], doubts: Sequence[Doubt]) -> list[str]:
+    """Returns the footnotes of an answer, one a doubt about rows of these views, each with its mark."""
+    shown = {cell for view in views for row in view.rows for cell in row.cells}
+    notes = []
+    for mark, doubt in zip(MARKS, doubts, strict=False):
+        if cells := doubt.cells & shown:
+            about = f"{doubt.code.replace('_', ' ')} ({doubt.severity}, {format_count(len(cells), 'cell')})"
+            notes.append(f"{mark} {about}. For one: {doubt.words}")
+    return notes
+
+
+def make_grid(view: View, doubts: Sequence[Doubt] = (), *, most: int = MOST, turned: bool = False) -> TextGrid:
     """Returns the pivoted grid, or the plain one where the axis has too many values. `turned` swaps the sides of a
-    matrix."""
+    matrix. Rows in doubt are marked."""
     axis = view.draw.across if view.draw.kind == "matrix" else view.draw.series
     axis = view.draw.down[-1] if turned and view.draw.kind == "matrix" else axis
     keys = [name for name in view.places if name != axis]
@@ -104,14 +120,14 @@ def make_grid(view: View, *, most: int = MOST, turned: bool = False) -> TextGrid
     for row in view.rows:
         by_line.setdefault(tuple(view.get(row, name) for name in keys), {})[view.get(row, axis)] = row
     if not axis or len(columns) > most or len(columns) < 2:
-        return _make_plain(view, scale, caption)
+        return _make_plain(view, doubts, scale, caption)
     lines = [
         (
             *_write_keys(view, keys, key),
             *(
-                _write(view, found[column], scale)
+                _write(view, found[column], doubts, scale)
                 if column in found
-                else _write(view, found[None], scale)
+                else _write(view, found[None], doubts, scale)
                 if None in found and column == columns[0]
                 else Entry(words="")
                 for column in columns
@@ -128,23 +144,36 @@ def make_grid(view: View, *, most: int = MOST, turned: bool = False) -> TextGrid
         headings=(*heading, *words),
         lines=tuple(lines),
         keys=len(keys),
+        left=_list_words(view, keys),
         note=view.note,
     )
 
 
-def _make_plain(view: View, scale: Scale, caption: str) -> TextGrid:
+def _list_words(view: View, names: Sequence[str]) -> frozenset[int]:
+    """Returns the places of the columns that hold words, and of keys."""
+    return frozenset(
+        place
+        for place, name in enumerate(names)
+        if name in view.places or all(isinstance(value, str | bool | None) for value in view.column(name))
+    )
+
+
+def _make_plain(view: View, doubts: Sequence[Doubt], scale: Scale, caption: str) -> TextGrid:
     """Returns one line a row: where it stands, the number with its interval, and the notes that differ."""
     keys = view.places
     notes = [
         item
         for item in view.fields
-        if item.role == "note" and item.name not in keys and len({*view.column(item.name)}) > 1
+        if item.role == "note"
+        and item.name not in keys
+        and not item.is_long
+        and len({*view.column(item.name)}) > 1
     ]
     scales = {item.name: scale_of(view, item.name) for item in notes}
     lines = [
         (
             *_write_keys(view, keys, tuple(view.get(row, name) for name in keys)),
-            _write(view, row, scale),
+            _write(view, row, doubts, scale),
             *(Entry(words=scales[item.name].write(view.get(row, item.name))) for item in notes),
         )
         for row in view.rows
@@ -154,16 +183,26 @@ def _make_plain(view: View, scale: Scale, caption: str) -> TextGrid:
         view.field(view.draw.value).label,
         *(f"{item.label}{f' ({scales[item.name].unit})' if scales[item.name].unit else ''}" for item in notes),
     ]
-    return TextGrid(caption=caption, headings=tuple(headings), lines=tuple(lines), keys=len(keys), note=view.note)
+    names = [*keys, view.draw.value, *(item.name for item in notes)]
+    return TextGrid(
+        caption=caption,
+        headings=tuple(headings),
+        lines=tuple(lines),
+        keys=len(keys),
+        left=_list_words(view, names),
+        note=view.note,
+    )
 
 
 def _write_keys(view: View, names: Sequence[str], values: Sequence[Value]) -> list[Entry]:
     return [Entry(words=scale_of(view, name).write(value)) for name, value in zip(names, values, strict=True)]
 
 
-def _write(view: View, row: Row, scale: Scale) -> Entry:
+def _write(view: View, row: Row, doubts: Sequence[Doubt], scale: Scale) -> Entry:
     if row.wanted and view.get(row, view.draw.value) is None:
         return Entry(words=NONE)
     if why := view.ended(row):
         return Entry(words=why, lost=True)
-    return Entry(words=scale.write(view.get(row, view.draw.value)), interval=interval_of(view, row, scale))
+    marks = "".join(mark for mark, doubt in zip(MARKS, doubts, strict=False) if not doubt.cells.isdisjoint(row.cells))
+    words = scale.write(view.get(row, view.draw.value))
+    return Entry(words=words, interval=interval_of(view, row, scale), marks=marks)

@@ -22,6 +22,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "more": answer.more.replace("**", ""),
         "chosen": {one.name: {"value": one.chosen, "options": one.options} for one in answer.choices},
         "views": [_view(view) for view in answer.views],
+        "doubts": [{**vars(one), "cells": sorted(map(str, one.cells))} for one in answer.doubts],
         "missing": [one.words for one in answer.missing],
         "commands": sweep_commands(answer.cells.values()),
     }

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from runner.answers.answer import Answer, View
+from runner.answers.answer import Answer, Doubt, View
 from runner.plan.commands import sweep_commands
-from runner.render.grid import Entry, make_grid
+from runner.render.grid import MARKS, Entry, TextGrid, list_footnotes, make_grid
 
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
 _SPECIAL = re.compile(r"[\\`*_{}\[\]<>#~$|!&@]")
@@ -31,7 +31,10 @@ _LATEX = {
     "·": r"$\cdot$",
     "✕": r"$\times$",
     "²": r"\textsuperscript{2}",
+    **{mark: rf"\textsuperscript{{{letter}}}" for mark, letter in zip(MARKS, "abcdefghijklmnop", strict=True)},
 }
+#: The most commands below an answer.
+_MAX_COMMANDS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,22 +45,30 @@ class Form:
     bold: Callable[[str], str]
     heading: Callable[[str, int], str]
     paragraph: Callable[[str], str]
-    table: Callable[[Sequence[str], Sequence[Sequence[str]], int], str]
+    table: Callable[[Sequence[str], Sequence[Sequence[str]], frozenset[int]], str]
     code: Callable[[Sequence[str]], str]
 
 
-def write(answer: Answer, form: Form, *, words: str = "", commands: bool = True) -> str:
-    """Returns a whole answer, under `words` as its heading; without `commands` only what it says."""
+def write(
+    answer: Answer, form: Form, *, words: str = "", commands: bool = True, max_lines: int | None = None
+) -> str:
+    """Returns a whole answer, under `words` as its heading; without `commands` only what it says. Tables end after
+    `max_lines`, and say so."""
     parts = [form.heading(form.escape(words), 2)] if words else []
     parts += [form.paragraph(write_sentence(said, form)) for said in (answer.sentence, answer.more) if said]
     for view in answer.views:
-        grid = make_grid(view)
+        grid = make_grid(view, answer.doubts)
         parts.append(form.paragraph(form.bold(form.escape(grid.caption))))
-        parts.append(write_view(view, form))
-        parts += [form.paragraph(form.escape(grid.note))] if grid.note else []
+        parts.append(_write_table(grid, form, max_lines))
+        is_cut = max_lines is not None and len(grid.lines) > max_lines
+        note = f"The first {max_lines} of {len(grid.lines):,} lines. {grid.note}".strip() if is_cut else grid.note
+        parts += [form.paragraph(form.escape(note))] if note else []
+    parts += [form.paragraph(form.escape(note)) for note in list_footnotes(answer.views, answer.doubts)]
     parts += [form.paragraph(form.escape(f"Missing: {missing.words}.")) for missing in answer.missing]
     if commands and (again := sweep_commands(answer.cells.values())):
-        parts += [form.paragraph(form.escape("Measure these rows again:")), form.code(again)]
+        more = len(again) - _MAX_COMMANDS
+        last = f" The last {more} of {len(again)} commands are left out; `show` prints them." if more > 0 else ""
+        parts += [form.paragraph(form.escape(f"Measure these rows again:{last}")), form.code(again[:_MAX_COMMANDS])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -66,39 +77,43 @@ def write_sentence(sentence: str, form: Form) -> str:
     return "".join(form.bold(part) if place % 2 else part for place, part in enumerate(parts))
 
 
-def write_view(view: View, form: Form) -> str:
+def write_view(view: View, form: Form, doubts: Sequence[Doubt] = ()) -> str:
     """Returns the table of a view, without its caption."""
-    grid = make_grid(view)
+    return _write_table(make_grid(view, doubts), form, None)
+
+
+def _write_table(grid: TextGrid, form: Form, max_lines: int | None) -> str:
     return form.table(
         [form.escape(one) for one in grid.headings],
-        [[form.escape(_write_cell(cell)) for cell in line] for line in grid.lines],
-        grid.keys,
+        [[form.escape(_write_cell(cell)) for cell in line] for line in grid.lines[:max_lines]],
+        grid.left,
     )
 
 
 def _write_cell(cell: Entry) -> str:
-    return f"{cell.words} ({cell.interval})" if cell.interval else cell.words
+    number = f"{cell.words}{cell.marks}"
+    return f"{number} ({cell.interval})" if cell.interval else number
 
 
-def _pipe(headings: Sequence[str], lines: Sequence[Sequence[str]], keys: int) -> str:
-    rules = ["---" if place < keys else "---:" for place in range(len(headings))]
+def _pipe(headings: Sequence[str], lines: Sequence[Sequence[str]], left: frozenset[int]) -> str:
+    rules = ["---" if place in left else "---:" for place in range(len(headings))]
     return "\n".join(f"| {' | '.join(line)} |" for line in (headings, rules, *lines))
 
 
-def _html(headings: Sequence[str], lines: Sequence[Sequence[str]], keys: int) -> str:
+def _html(headings: Sequence[str], lines: Sequence[Sequence[str]], left: frozenset[int]) -> str:
     def row(tag: str, line: Sequence[str]) -> str:
         return (
             "<tr>"
-            + "".join(f"<{tag}{'' if place < keys else ' class=n'}>{one}</{tag}>" for place, one in enumerate(line))
+            + "".join(f"<{tag}{'' if place in left else ' class=n'}>{one}</{tag}>" for place, one in enumerate(line))
             + "</tr>"
         )
 
     return "<table>\n" + "\n".join([row("th", headings), *(row("td", line) for line in lines)]) + "\n</table>"
 
 
-def _tabular(headings: Sequence[str], lines: Sequence[Sequence[str]], keys: int) -> str:
+def _tabular(headings: Sequence[str], lines: Sequence[Sequence[str]], left: frozenset[int]) -> str:
     rows = [f"{' & '.join(line)} \\\\" for line in (headings, *lines)]
-    spec = "l" * keys + "r" * (len(headings) - keys)
+    spec = "".join("l" if place in left else "r" for place in range(len(headings)))
     return "\n".join(
         [
             rf"\begin{{tabular}}{{{spec}}}",

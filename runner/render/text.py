@@ -1,6 +1,7 @@
 """An answer for the terminal, in 80 columns: `print_answer(console, answer)`."""
 
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 from rich.console import Console, Group
@@ -8,9 +9,9 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from runner.answers.answer import Answer, View
+from runner.answers.answer import Answer, Doubt, View
 from runner.plan.commands import sweep_commands
-from runner.render.grid import Entry, TextGrid, make_grid
+from runner.render.grid import Entry, TextGrid, list_footnotes, make_grid
 
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
 #: Where an interval stands: after its number or in a line of its own.
@@ -23,7 +24,9 @@ def print_answer(console: Console, answer: Answer, *, command: bool = True) -> N
     if answer.sentence:
         console.print(style_sentence(f"{answer.sentence} {answer.more}".strip()), "")
     for view in answer.views:
-        console.print(*_make_view(console, view), "", sep="\n")
+        console.print(*_make_view(console, view, answer.doubts), "", sep="\n")
+    for note in list_footnotes(answer.views, answer.doubts):
+        console.print(Text(note, "dim"))
     for missing in answer.missing:
         console.print(Text(f"Missing: {missing.words}.", "yellow"))
     chosen = [f"--{one.name} {'|'.join(one.options)}" for one in answer.choices if len(one.options) > 1]
@@ -40,11 +43,11 @@ def style_sentence(sentence: str) -> Text:
     return made
 
 
-def _make_view(console: Console, view: View) -> list[Text | Table | Group]:
+def _make_view(console: Console, view: View, doubts: Sequence[Doubt]) -> list[Text | Table | Group]:
     """Returns the caption and the richest form of the table that fits: pivoted with intervals beside or below the
     numbers, else a line a row with as many notes as there is room for, the first ones first."""
-    pivoted, plain = make_grid(view), make_grid(view, most=0)
-    turned = make_grid(view, turned=True)
+    pivoted, plain = make_grid(view, doubts), make_grid(view, doubts, most=0)
+    turned = make_grid(view, doubts, turned=True)
     tries: list[tuple[TextGrid, Where, int]] = [(pivoted, "beside", 0), (pivoted, "below", 0), (turned, "below", 0)]
     notes = len(plain.headings) - plain.keys - 1
     tries += [(plain, "beside", left_out) for left_out in range(notes + 1)]
@@ -64,7 +67,7 @@ def _make_table(grid: TextGrid, where: Where, left_out: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1 if where == "beside" else 2, 0, 0), header_style="dim")
     keep = range(len(grid.headings) - left_out)
     for place in keep:
-        table.add_column(grid.headings[place], justify="left" if place < grid.keys else "right")
+        table.add_column(grid.headings[place], justify="left" if place in grid.left else "right")
     for line in grid.lines[:MAX_LINES]:
         table.add_row(*(_make_cell(line[place], below=where == "below") for place in keep))
     if len(grid.lines) > MAX_LINES:
@@ -80,7 +83,7 @@ def _make_cell(cell: Entry, *, below: bool) -> Text:
             .replace(", ", "\n" if below else ", "),
             "red",
         )
-    made = Text(cell.words)
+    made = Text(f"{cell.words}{cell.marks}")
     if cell.interval:
         made.append(f"{chr(10) if below else ' '}{cell.interval}", "dim")
     return made
