@@ -126,7 +126,6 @@ def test_the_readme_names_every_command_and_preset() -> None:
                 "sweep",
                 "list",
                 "show",
-                "audit",
                 "report",
                 "replay",
                 "frontier",

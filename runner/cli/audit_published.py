@@ -1,6 +1,6 @@
-"""The audit of an imported published file in the terminal, in the form of `runner.cli.audit`.
+"""The audit of an imported published file in the terminal, in the form of `runner.cli.findings`.
 
-python -m runner audit "1.1.3 Part a"
+python -m runner show "1.1.3 Part a" --findings
 """
 
 from pathlib import Path

@@ -12,7 +12,7 @@ from rich.table import Table as Grid
 from runner.analysis.costs import steps
 from runner.cli.terminal import Terminal
 from runner.errors import UsageError
-from runner.formats import format_bytes, format_duration, format_quantity
+from runner.formats import format_bytes, format_count, format_duration, format_quantity
 from runner.plan.presets import PRESETS, QUESTIONS
 from runner.results import RunSummary
 from runner.schema import TABLES, StepCell
@@ -172,6 +172,19 @@ def runs_grid(runs: list[RunSummary]) -> Grid:
             str(run.failed + run.skipped),
         )
     return grid
+
+
+def print_title(console: Terminal, run: RunSummary) -> None:
+    """Prints what one run is: its id, when it began, its label, what measured it and how many cells."""
+    started = f"{run.started_at:%Y-%m-%d %H:%M} UTC" if run.started_at else ""
+    named = " ".join([run.given or run.label or "", *(f"#{tag}" for tag in run.tags)]).strip()
+    preset = run.preset or ("" if run.source in (None, "measured") else run.source)
+    torch = f"torch {run.torch}" if run.torch else ""
+    failed = run.failed + run.skipped
+    cells = f"{format_count(run.cells, 'cell')}{f', {failed} not ok' if failed else ''}"
+    console.print(f"run {run.run_id}", style="bold")
+    words = (started, named, preset or "", run.device_name or "", torch, cells)
+    console.print(" · ".join(word for word in words if word), "")
 
 
 #: Headings of columns of words, which are aligned left; the others hold numbers.

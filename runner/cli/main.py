@@ -1,13 +1,14 @@
 """The commands: parse, call, print. Only they and their group exit.
 
-    python -m runner sweep | frontier | import | merge | export | check | list | show | audit | report | replay |
+    python -m runner sweep | frontier | import | merge | export | check | list | show | report | replay |
     compare | note | model | doctor
 
-Exit codes: 0 all cells ended ok, oom or skipped; 1 some did not, the budget ran out, `audit` graded a row D, `replay`
-landed outside, `check` found something wrong, or `compare --fail-on-regression` found a regression; 2 wrong usage or a
-bad file; 130 interrupted.
+Exit codes: 0 all cells ended ok, oom or skipped; 1 some did not, the budget ran out, `show --strict` found a row of
+grade D, `replay` landed outside, `check` found something wrong, or `compare --fail-on-regression` found a regression; 2
+wrong usage or a bad file; 130 interrupted.
 """
 
+import os
 import signal
 import sys
 from contextlib import closing
@@ -17,7 +18,21 @@ from typing import Annotated, Any
 import typer
 
 from runner.answers import QUESTIONS
-from runner.cli import audit, check, compare, doctor, export, imports, lists, merge, model, notes, replay, report, show
+from runner.cli import (
+    check,
+    compare,
+    doctor,
+    export,
+    findings,
+    imports,
+    lists,
+    merge,
+    model,
+    notes,
+    replay,
+    report,
+    show,
+)
 from runner.cli.commands import Commands
 from runner.cli.options import FRONTIER, Db, Run, sweep_options, where, with_options
 from runner.cli.progress import PlainLines, TerminalBar
@@ -31,12 +46,12 @@ from runner.sweep.prepare import Settings, prepare
 from runner.sweep.request import parse_duration, parse_request
 from runner.sweep.start import sweep
 
-#: The width of output to a pipe or a file, in characters.
+#: The width of output to a pipe or a file, in characters, unless COLUMNS says another.
 PIPED_WIDTH = 160
 
 _WHAT = f"A question ({', '.join(QUESTIONS)}), or a run by its id, its beginning or its label."
 
-console = Terminal(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+console = Terminal(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH)
 
 app = typer.Typer(
     name="runner",
@@ -111,11 +126,21 @@ def show_command(
     what: Annotated[str, typer.Argument(help=_WHAT, metavar="[QUESTION|RUN]", show_default=False)] = "",
     db: Db = None,
     as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON, as the API gives it.")] = False,
+    with_findings: Annotated[
+        bool, typer.Option("--findings", help="What the audit found in the run, and what to do about it.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="The same, and exit code 1 if a row is graded D.")] = False,
 ) -> None:
     """Show the answer to a question, or the rows of a run as a table; without a name, of the latest run.
 
-    An answer has choices, which it lists: give them as options, such as --precision bf16.
+    An answer has choices, which it lists: give them as options, such as --precision bf16. Grades: A, nothing against a
+    row; B, a note; C, in doubt; D, it does not mean what it says.
     """
+    if with_findings or strict:
+        if what in QUESTIONS or context.args or as_json:
+            raise UsageError("--findings and --strict are about a run.", expected="a run, or no name for the latest")
+        code = findings.print_findings(console, what, db=find_file(db))
+        raise typer.Exit(code if strict else 0)
     if what in QUESTIONS:
         show.print_question(console, what, context.args, db=find_file(db), as_json=as_json)
         return
@@ -124,14 +149,11 @@ def show_command(
     show.print_run(console, what, db=find_file(db))
 
 
-@app.command(name="audit", epilog="Example: python -m runner audit nightly")
+@app.command(name="audit", hidden=True, epilog="Example: python -m runner show nightly --findings --strict")
 def audit_command(run: Run = "", db: Db = None) -> None:
-    """Say how far the rows of a run can be trusted: grades by table, then every finding and what to do about it.
-
-    A: nothing against it. B: a note. C: in doubt. D: it does not mean what it says. Exit codes: 0 no row is graded D,
-    1 some row is, 2 there is no such run.
-    """
-    raise typer.Exit(audit.print_audit(console, run, db=find_file(db)))
+    """The old name of `show RUN --findings --strict`."""
+    print("audit is now: python -m runner show --findings --strict", file=sys.stderr)
+    raise typer.Exit(findings.print_findings(console, run, db=find_file(db)))
 
 
 @app.command(name="report", epilog="Example: python -m runner report --format html --out report.html")

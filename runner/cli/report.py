@@ -34,7 +34,7 @@ FORMATS: dict[str, tuple[Form, str]] = {"markdown": (MARKDOWN, "md"), "html": (H
 #: The answers of a brief report.
 BRIEF = ("overview", "step", "precision", "compile", "memory", "attention")
 #: The most runs that are listed with their commands.
-_MAX_RUNS = 8
+_MAX_RUNS = 3
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -114,6 +114,7 @@ ATTENTION = Kind(
             row.cell_id,
         ),
         caption="Medians in ms; rate and error are of the forward pass and of the worst of output and gradients.",
+        spared=("n", "error", "predicted", "before backward", "rate"),
     ),
 )
 

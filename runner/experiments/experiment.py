@@ -54,13 +54,14 @@ class Shown:
 @dataclass(frozen=True, kw_only=True)
 class Lines:
     """The table of `show`: its headings after cell and status, the texts of a line, and the order of the lines.
-    `settled` lists only rows that count, `audited` looks for findings, and `explained` explains failures below the
-    tables."""
+    `spared` are the columns that a narrow terminal leaves out first, by default the last ones. `settled` lists only
+    rows that count, `audited` looks for findings, and `explained` explains failures below the tables."""
 
     headings: tuple[str, ...]
     line: Callable[[Shown], Sequence[str]]
     order: Callable[[Any], tuple[object, ...]]
     caption: str = ""
+    spared: tuple[str, ...] = ()
     settled: bool = False
     audited: bool = False
     explained: bool = True

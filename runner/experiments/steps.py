@@ -88,6 +88,7 @@ STEPS = Kind(
         line=_format_line,
         order=lambda row: (*order_by_size(row), row.mode, row.backend, row.precision, row.warmup_steps, row.cell_id),
         caption="Medians in ms; ± is half the 95% interval of the median step, n the measured steps.",
+        spared=("findings", "n", "loss", "optimizer", "backward", "forward"),
         audited=True,
     ),
 )

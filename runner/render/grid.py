@@ -164,10 +164,7 @@ def _make_plain(view: View, doubts: Sequence[Doubt], scale: Scale, caption: str)
     notes = [
         item
         for item in view.fields
-        if item.role == "note"
-        and item.name not in keys
-        and not item.is_long
-        and len({*view.column(item.name)}) > 1
+        if item.role == "note" and item.name not in keys and not item.is_long and len({*view.column(item.name)}) > 1
     ]
     scales = {item.name: scale_of(view, item.name) for item in notes}
     lines = [

@@ -49,9 +49,7 @@ class Form:
     code: Callable[[Sequence[str]], str]
 
 
-def write(
-    answer: Answer, form: Form, *, words: str = "", commands: bool = True, max_lines: int | None = None
-) -> str:
+def write(answer: Answer, form: Form, *, words: str = "", commands: bool = True, max_lines: int | None = None) -> str:
     """Returns a whole answer, under `words` as its heading; without `commands` only what it says. Tables end after
     `max_lines`, and say so."""
     parts = [form.heading(form.escape(words), 2)] if words else []

@@ -100,7 +100,7 @@ def _explain_missing(reader: duckdb.DuckDBPyConnection, cell: str, beginning: st
     return UsageError(
         f"No cell has an id that begins with {cell}.",
         expected="the id of a row of steps or attention, or its beginning",
-        do="`runner audit` prints those of a run, and tables on pages list them.",
+        do="`runner show --findings` prints those of a run, and tables on pages list them.",
     )
 
 

@@ -1,4 +1,4 @@
-"""`python -m runner audit`: grades by table, every finding with its cell and its remedy, and the exit code."""
+"""`python -m runner show --findings`: grades by table, every finding with its cell and its remedy, and `--strict`."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +50,7 @@ def line(text: str, beginning: str) -> list[str]:
 
 
 def test_grades_by_table_and_every_finding_most_severe_first(filled: Path) -> None:
-    done = run("audit", "mixed", db=filled)
+    done = run("show", "mixed", "--strict", db=filled)
     assert done.returncode == 1, "one row is graded D"
     text = done.stdout
     assert line(text, "table") == ["table", "A", "B", "C", "D", "no", "result"]
@@ -74,7 +74,7 @@ def test_grades_by_table_and_every_finding_most_severe_first(filled: Path) -> No
 def test_a_finding_names_its_cell_by_a_unique_prefix_of_its_id(filled: Path) -> None:
     audit = load_audit(filled, Selection(run=SECOND.run_id))
     (worst,) = (row for row in audit.rows if any(finding.code == "recompiled" for finding in row.findings))
-    text = run("audit", "mixed", db=filled).stdout
+    text = run("show", "mixed", "--strict", db=filled).stdout
     found = text[text.index("recompiled (fault)") : text.index("busy_machine")].splitlines()
     (named,) = (words.split()[0] for words in found if words.endswith("toy-256 · 128 · train · fp32 · eager"))
     assert [row.cell_id for row in audit.rows if str(row.cell_id).startswith(named)] == [worst.cell_id]
@@ -84,17 +84,21 @@ def test_a_finding_names_its_cell_by_a_unique_prefix_of_its_id(filled: Path) -> 
 
 
 def test_a_run_without_a_fault_is_exit_0(filled: Path) -> None:
-    done = run("audit", str(FIRST.run_id)[:30], db=filled)
+    done = run("show", str(FIRST.run_id)[:30], "--strict", db=filled)
     assert done.returncode == 0
     assert line(done.stdout, "steps") == ["steps", "1", "0", "0", "0", "0"]
     assert "The audit found nothing against any of these rows." in done.stdout
 
 
 def test_the_latest_run_is_audited_unless_one_is_named_and_no_run_is_an_error(filled: Path, tmp_path: Path) -> None:
-    assert "mixed" in run("audit", db=filled).stdout
-    done = run("audit", "nobody", db=filled)
+    latest = run("show", "--findings", db=filled)
+    assert (latest.returncode, "mixed" in latest.stdout) == (0, True), "only --strict judges"
+    old = run("audit", db=filled)
+    assert (old.returncode, "audit is now: python -m runner show" in old.stdout) == (1, True)
+    assert latest.stdout in old.stdout
+    done = run("show", "nobody", "--findings", db=filled)
     assert (done.returncode, "No run is called 'nobody'. Expected an id" in done.stdout) == (2, True)
-    done = run("audit", db=tmp_path / "none.duckdb")
+    done = run("show", "--strict", db=tmp_path / "none.duckdb")
     assert (done.returncode, "python -m runner sweep" in done.stdout) == (2, True)
 
 

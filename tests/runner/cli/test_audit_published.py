@@ -21,7 +21,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_findings_of_a_published_file(imported: Path) -> None:
-    done = run("audit", COMPILED, db=imported)
+    done = run("show", COMPILED, "--strict", db=imported)
     assert done.returncode == 1, "one row is graded D"
     lines = done.stdout.splitlines()
     assert [words for words in lines if words.endswith((" row", " rows"))] == [
@@ -38,6 +38,6 @@ def test_findings_of_a_published_file(imported: Path) -> None:
 
 
 def test_a_clean_table_has_no_findings(imported: Path) -> None:
-    done = run("audit", "1.1.4 nsys forward", db=imported)
+    done = run("show", "1.1.4 nsys forward", "--strict", db=imported)
     assert done.returncode == 0
     assert "The audit found nothing against any of these rows." in done.stdout

@@ -20,11 +20,12 @@ from runner.cli.main import app
 from runner.plan.presets import PRESETS, QUESTIONS
 from runner.schema import RunRow
 from runner.schema.sizes import SIZES
-from tests.command import PATIENCE_S, ROOT, TINY, run
+from tests.command import PATIENCE_S, ROOT, TINY, run, run_apart
+from tests.runner.answers.shipped import FOLDER, query
 from tests.synthetic.rows import asked, failed, ok, store
 from tests.synthetic.rows import run as a_run
 
-COMMANDS = ("sweep", "list", "show", "audit", "replay", "frontier", "compare", "import", "doctor")
+COMMANDS = ("sweep", "list", "show", "report", "replay", "frontier", "compare", "import", "doctor")
 
 
 def runner(*words: str) -> subprocess.CompletedProcess[str]:
@@ -100,12 +101,23 @@ def test_show_has_a_line_for_each_cell_with_its_medians_or_its_error(filled: Pat
     # In tests.synthetic.rows a toy-64 step takes 2 * 64**1.5 * 128 / 20,000 ms, all of it forward in inference.
     inference = next(line for line in lines if "inference" in line)
     assert inference.split().count("6.55") == 2
-    train = next(line for line in lines if "· train · fp32" in line and " ok " in line)
+    train = next(line for line in lines if "train" in line and " ok " in line)
     assert f"{6.5536 * 0.56:.2f}" in train
     assert f"{4 * 128 / 6.5536 * 1e3:,.0f}" in train
     assert "[enforce fail at alloc.cpp:1] [/no] you tried to allocate 12 bytes" in text
     assert "oom during backward" in text
     assert "odd [/name]" in text
+
+
+def test_the_rows_of_a_shipped_run_fit_80_columns() -> None:
+    """What has no room is named, and step, certainty and grade of steps always have it."""
+    runs = [str(run_id) for (run_id,) in query("SELECT run_id FROM runs WHERE run_id IN (SELECT run_id FROM steps)")]
+    for run_id in (runs[0], runs[len(runs) // 2], runs[-1]):
+        found = run_apart("show", run_id, db=FOLDER, env={"COLUMNS": "80"}).stdout.splitlines()
+        tables = [line for line in found if "For one: " not in line and not re.match(r"[^ ].* · .*: (oom|error)", line)]
+        assert max(map(len, tables)) <= 80
+        heading = "\n".join(found).split(" steps rows")[1].split("\n", 4)[:4]
+        assert {"step", "±", "grade"} <= {*" ".join(heading).split()}, run_id
 
 
 def test_show_finds_a_run_by_label_and_by_a_prefix_of_its_id(filled: Path) -> None:
