@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from runner.analysis.audit.findings import REMEDIES
+from runner.analysis.audit.findings import group_findings
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
 from runner.formats import format_count
-from runner.results.findings import GRADE_WORDS, GRADES, SEVERITIES, AuditedRow, Finding, Severity, format_evidence
+from runner.results.findings import GRADE_WORDS, GRADES, AuditedRow, Finding, format_evidence
 from runner.results.rows import Rows
 
 TABLE = Field(name="table", label="Table")
@@ -27,10 +27,10 @@ NO_GRADE = "no result"
 def answer(rows: Rows, asked: Asked) -> Answer:
     if not rows.audited:
         return Answer(question="trust", missing=(Missing(words="no row of steps, attention or memory"),))
-    groups = _group(rows.audited)
-    names = {f"{code.replace('_', ' ')} ({severity})": (severity, code) for severity, code in groups}
-    code = choose(asked, "finding", "Finding", list(names))
-    shown = sorted(groups[names[code.chosen]], key=lambda each: (each[0].table, each[0].title)) if names else []
+    groups = {f"{one.code.replace('_', ' ')} ({one.severity})": one for one in group_findings(rows.audited)}
+    name = choose(asked, "finding", "Finding", list(groups))
+    group = groups.get(name.chosen)
+    shown = group.by_title if group else []
     grades = _draw_grades(rows.audited)
     findings = View(
         name="findings",
@@ -39,10 +39,10 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         fields=(SEVERITY, CODE, ROWS, REMEDY),
         rows=tuple(
             Row(
-                values=(severity, code.replace("_", " "), len(each), REMEDIES[code]),
-                cells=tuple(row.cell_id for row, _ in each),
+                values=(one.severity, one.code.replace("_", " "), len(one.found), one.remedy),
+                cells=tuple(row.cell_id for row, _ in one.found),
             )
-            for (severity, code), each in groups.items()
+            for one in groups.values()
         ),
         draw=Draw(kind="bars", value="rows", down=("severity", "code")),
         note="The most severe first; a row may have several.",
@@ -50,9 +50,9 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     return Answer(
         question="trust",
         sentence=_say(grades, findings),
-        more=f"{code.chosen}: {REMEDIES[names[code.chosen][1]]}" if names else "",
-        views=(grades, findings, *([_draw_rows(shown, code.chosen)] if shown else [])),
-        choices=(code,) if names else (),
+        more=f"{name.chosen}: {group.remedy}" if group else "",
+        views=(grades, findings, *([_draw_rows(shown, name.chosen)] if shown else [])),
+        choices=(name,) if group else (),
         cells={row.cell_id: _cell(row) for row, _ in shown},
     )
 
@@ -64,16 +64,6 @@ def _about(rows: Sequence[AuditedRow]) -> str:
 def _cell(row: AuditedRow) -> Any:
     kind = row.row.asked()
     return kind(**{name: getattr(row.row, name) for name in kind.names()})
-
-
-def _group(rows: Sequence[AuditedRow]) -> dict[tuple[Severity, str], list[tuple[AuditedRow, Finding]]]:
-    """Returns the findings by severity and code, the most severe first, of those the most frequent."""
-    groups: dict[tuple[Severity, str], list[tuple[AuditedRow, Finding]]] = {}
-    for row in rows:
-        for one in row.findings:
-            groups.setdefault((one.severity, one.code), []).append((row, one))
-    order = sorted(groups, key=lambda key: ([*SEVERITIES].index(key[0]), -len(groups[key]), key[1]))
-    return {key: groups[key] for key in order}
 
 
 def _draw_grades(rows: Sequence[AuditedRow]) -> View:

@@ -64,7 +64,7 @@ def _print_group(console: Terminal, group: FindingGroup, short: dict[UUID, str])
     number = "1 cell" if count == 1 else f"{count:,} cells"
     console.say(Text.assemble((group.code, f"bold {style}"), f" ({group.severity}), {number}"))
     console.say(f"  What to do: {group.remedy}")
-    for row, finding in group.found:
+    for row, finding in group.by_title:
         console.say(f"  {short[row.cell_id]}  {row.table}: {row.title}")
         console.say(f"    {finding.sentence}")
         if finding.evidence:

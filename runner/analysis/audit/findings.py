@@ -147,6 +147,12 @@ class FindingGroup:
     def remedy(self) -> str:
         return REMEDIES[self.code]
 
+    @property
+    def by_title(self) -> list[tuple[AuditedRow, Finding]]:
+        """The findings in the order of their tables, sorted by the title of their row."""
+        tables = list(dict.fromkeys(row.table for row, _ in self.found))
+        return sorted(self.found, key=lambda each: (tables.index(each[0].table), each[0].title))
+
 
 def count_grades(
     rows: Sequence[AuditedRow], by: Callable[[AuditedRow], str] = lambda row: row.table
@@ -160,11 +166,9 @@ def count_grades(
 
 
 def group_findings(rows: Sequence[AuditedRow]) -> list[FindingGroup]:
-    """Returns the findings by severity and code: the most severe first, of those the most frequent. Within a group the
-    rows keep the order of their tables and are sorted by title."""
-    tables = list(dict.fromkeys(row.table for row in rows))
+    """Returns the findings by severity and code: the most severe first, of those the most frequent."""
     groups: dict[tuple[Severity, str], list[tuple[AuditedRow, Finding]]] = defaultdict(list)
-    for row in sorted(rows, key=lambda row: (tables.index(row.table), row.title)):
+    for row in rows:
         for finding in row.findings:
             groups[finding.severity, finding.code].append((row, finding))
     order = sorted(groups, key=lambda key: ([*SEVERITIES].index(key[0]), -len(groups[key]), key[1]))
