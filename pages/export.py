@@ -22,6 +22,7 @@ from pages.plot.ink import ink_rules
 from runner.answers import QUESTIONS, ask
 from runner.answers.answer import Answer, View
 from runner.errors import StepscopeError, UsageError
+from runner.places import write_text
 from runner.render.markdown import HTML, write_sentence, write_view
 from runner.store.queries.overview import Contents, load_contents
 from runner.store.queries.selection import Selection
@@ -48,9 +49,7 @@ def export(out: Path, names: list[str], *, db: Path | None) -> list[Path]:
         links = {other: pages[other].title for other in pages}
         text = _write(page.title, address, answers, contents=contents, links=links, file=path.name)
         file = out / f"{address}.html"
-        beside = file.with_suffix(".html.part")
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(file)
+        write_text(file, text)
         written.append(file)
     return written
 

@@ -8,6 +8,7 @@
     │   ├── DatabaseForeign       it is not DuckDB's, or not Stepscope's, or from a newer Stepscope
     │   ├── DatabaseDamaged       some of its tables can no longer be read
     │   └── RowsRefused           it holds what its columns may not hold
+    │       └── RowsDiffer        it holds rows that are there with other values; exit code 1
     └── Skipped                   a cell that this machine cannot measure; becomes a row, never a failure
 
 Every message says what was got, what was expected and what to do, in this order.
@@ -64,6 +65,12 @@ class DatabaseDamaged(StoreError):
 
 class RowsRefused(StoreError):
     """Rows hold what the schema does not allow; none of them was added."""
+
+
+class RowsDiffer(RowsRefused):
+    """Rows have the ids of rows that are there, and other values; none of them was added."""
+
+    exit_code = 1
 
 
 class Skipped(StepscopeError):

@@ -3,6 +3,7 @@
 python -m runner check --repair
 """
 
+import os
 from pathlib import Path
 
 from rich.table import Table as Grid
@@ -17,7 +18,7 @@ from runner.store.spool import Spool
 def check(console: Terminal, db: Path, *, repair: bool) -> int:
     """Prints what is wrong with the file and, with `repair`, repairs it and prints what is left. Returns the exit code:
     0 if nothing is wrong, 1 if something is."""
-    if not db.exists() and not Spool(db).folder.exists():
+    if not os.path.lexists(db) and not os.path.exists(Spool(db).folder):
         raise DatabaseMissing(f"{db} does not exist.", do="Name a results file with --db.")
     found = check_file(db)
     _print(console, db, found)

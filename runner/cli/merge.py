@@ -3,12 +3,14 @@
 python -m runner merge h200.duckdb a100.duckdb results/ --db all.duckdb
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from runner.cli.terminal import Terminal
 from runner.errors import UsageError
 from runner.importers.files import describe_added
+from runner.store.database import check_writable
 from runner.store.fleet import list_files
 from runner.store.merging import merge_files
 
@@ -19,6 +21,7 @@ def merge(console: Terminal, named: Sequence[Path], db: Path) -> int:
     files = [file for path in named for file in list_files(path) if not (path.is_dir() and _is_same(file, db))]
     if not files:
         raise UsageError(f"There is no results file in {', '.join(map(str, named))}.", expected="files *.duckdb")
+    check_writable(db)
     refused, rows = 0, 0
     for merged in merge_files(list(dict.fromkeys(files)), into=db):
         if merged.refused is not None:
@@ -33,4 +36,4 @@ def merge(console: Terminal, named: Sequence[Path], db: Path) -> int:
 
 
 def _is_same(file: Path, db: Path) -> bool:
-    return file.resolve() == db.resolve()
+    return os.path.realpath(file) == os.path.realpath(db)

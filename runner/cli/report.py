@@ -17,6 +17,7 @@ from runner.cli.lists import find_run
 from runner.errors import UsageError
 from runner.experiments.models import EDITIONS
 from runner.formats import format_bytes, format_count
+from runner.places import write_text
 from runner.render.document import Document, order_questions, write_document
 from runner.render.markdown import HTML, LATEX, MARKDOWN, Form
 from runner.results import RunSummary
@@ -65,14 +66,7 @@ def write_report(options: ReportOptions, *, db: Path) -> str:
     if options.out is None:
         return text
     file = options.out / f"report.{ending}" if options.out.is_dir() else options.out
-    beside = file.with_name(f"{file.name}.part")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(file)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise UsageError(f"{file} cannot be written: {error.strerror}.", do="Name another file with --out.") from None
+    write_text(file, text)
     return f"{file}  {file.stat().st_size / 1e3:,.0f} kB\n"
 
 

@@ -8,6 +8,7 @@ export of an Nsight Systems report, what `nsys stats` prints, or a table that so
 executed. Of a folder, the published tables of its files are added.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from runner.importers.nsys import importing as nsys
 from runner.importers.nsys.stats import TOTAL, is_stats
 from runner.importers.published import ENDINGS, ImportedTables, describe_table, import_folder, import_tables
 from runner.importers.snapshots.importing import import_snapshot
+from runner.places import explain_place
 from runner.schema import TABLES, TimelineRow
 from runner.store.merging import merge
 
@@ -40,7 +42,7 @@ class ImportReport:
 def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None) -> ImportReport:
     """Adds what the file holds to `db`; `mapping` says what the columns of published tables mean. Raises UsageError for
     a file of another kind; then nothing was added."""
-    if path.is_dir():
+    if os.path.isdir(path):
         return _import_folder(path, db=db, label=label, mapping=mapping)
     start = _read_beginning(path)
     is_table = path.suffix.lower() in ENDINGS and not is_stats(path, start)
@@ -84,8 +86,8 @@ def _report_tables(imported: ImportedTables) -> ImportReport:
 
 def _read_beginning(path: Path) -> bytes:
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise UsageError(f"{path} is no file but a pipe or a device.", do="Name a file to import.")
+        if why := explain_place(path):
+            raise UsageError(f"{path} cannot be read: {why}.", do="Name a file to import.")
         with path.open("rb") as file:
             return file.read(_BEGINNING_BYTES)
     except OSError as error:

@@ -22,6 +22,7 @@ from runner.errors import BadModel
 from runner.models.blocks import find_blocks
 from runner.models.wanted import Built, Wanted, default_loss, place_parameters
 from runner.models.workload import SEED, Workload
+from runner.places import explain_place
 from runner.schema.own import OwnSpec
 
 #: The names of our attention implementations in `transformers`; fused kernels are its sdpa with one backend allowed.
@@ -49,6 +50,8 @@ def load_configuration(spec: OwnSpec) -> tuple[str, Callable[[Wanted], Built]]:
     os.environ["HF_HUB_OFFLINE"] = "1"
     file = Path(spec.where) / "config.json" if Path(spec.where).is_dir() else Path(spec.where)
     try:
+        if why := explain_place(file):
+            raise ValueError(why)
         fields = json.loads(file.read_text())
     except (OSError, ValueError) as error:
         raise BadModel(

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from runner.errors import UsageError
+from runner.places import explain_place
 from runner.published.headings import TIME, Meaning, Role
 from runner.published.rows import SETTINGS
 from runner.published.settings import WHOLE, parse_setting
@@ -62,6 +63,8 @@ class TableMapping:
 
 def load_mapping(path: Path) -> TableMapping:
     """Returns what the mapping file says. Raises UsageError for a file that is no mapping."""
+    if why := explain_place(path):
+        raise UsageError(f"{path} cannot be read: {why}.", do=_DO)
     try:
         content = path.read_bytes()[: _BYTES + 1]
         document = tomllib.loads(content.decode("utf-8"))

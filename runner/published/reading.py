@@ -16,6 +16,7 @@ from typing import NamedTuple
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from runner.errors import UsageError
+from runner.places import explain_place
 from runner.published.columns import PublishedColumns, understand_columns
 from runner.published.formats import parse_tables
 from runner.published.mapping import TableMapping
@@ -101,6 +102,8 @@ class _Origin(NamedTuple):
 def read_content(path: Path) -> bytes:
     """Returns the bytes of the file. Raises UsageError for one that cannot be read or is too large."""
     try:
+        if why := explain_place(path):
+            raise UsageError(f"{path} cannot be read: {why}.", do="Name a file with tables.")
         size = path.stat().st_size
         if size > FILE_BYTES:
             raise UsageError(

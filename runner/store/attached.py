@@ -9,6 +9,8 @@ that was cut short is noticed at once, one whose inside was overwritten only whe
 """
 
 import contextlib
+import errno
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
@@ -18,7 +20,8 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner.allowance import count_cpus
-from runner.errors import DatabaseBusy, DatabaseForeign
+from runner.errors import DatabaseBusy, DatabaseForeign, StoreError
+from runner.places import explain_place
 from runner.schema import STORED, TABLES, Column, Table, utc_now
 from runner.store.spool import RETRY_S
 
@@ -34,6 +37,8 @@ _BUSY = ("Could not set lock on file", "Unique file handle conflict")
 
 #: DuckDB's errors for a block that is not as it was written. Some of them end the connection.
 _DAMAGE = (duckdb.IOException, duckdb.SerializationException, duckdb.InternalException, duckdb.FatalException)
+#: The system's errors that say nothing about the content of a file.
+_REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.EMFILE)
 #: The tables of a file, with the type of each column.
 _STORED = {table.name: {c.name: c.sql_type for c in table.columns} for table in STORED}
 #: The endings of files that DuckDB keeps beside a database.
@@ -54,11 +59,15 @@ def connect(*files: Path, folder: Path | None = None, limits: Sequence[str] = ()
     """Yields a connection with nothing attached, which can open `files`, what is in `folder`, and nothing else.
 
     `limits` are further settings as SQL; after them no setting can be changed. Opening and closing take 15 ms, which a
-    reader spends outside the lock."""
+    reader spends outside the lock. Raises StoreError where the first is no file (`check_place`)."""
+    if files:
+        check_place(files[0])
     con = duckdb.connect(config=CONFIG)
     try:
         # DuckDB follows a link, and asks for what lies beside the file itself.
-        paths = [f"{path}{ending}" for file in files for path in (file, file.resolve()) for ending in ("", *_LOGS)]
+        paths = [
+            f"{path}{ending}" for file in files for path in (file, os.path.realpath(file)) for ending in ("", *_LOGS)
+        ]
         con.execute(f"SET allowed_paths = [{', '.join(map(quote, paths))}]")
         con.execute(f"SET allowed_directories = [{quote(str(folder) + '/') if folder else ''}]")
         for setting in (*limits, *_CONFINED):
@@ -73,6 +82,7 @@ def attach(con: DuckDBPyConnection, path: Path, *, access: str, deadline: float)
     """Attaches the file as `file`. Raises DatabaseBusy when others hold it past the deadline (of `time.monotonic`),
     DatabaseForeign when it is not DuckDB's or was cut short."""
     try:
+        check_place(path)
         while not _try_attach(con, path, access=access):
             if time.monotonic() >= deadline:
                 raise busy_error(path)
@@ -88,6 +98,16 @@ def attach(con: DuckDBPyConnection, path: Path, *, access: str, deadline: float)
 def attach_member(con: DuckDBPyConnection, path: Path, *, alias: str) -> bool:
     """Attaches one of several files for reading under a name of its own; returns False while another program writes."""
     return _try_attach(con, path, access="READ_ONLY", alias=alias)
+
+
+def check_place(path: Path) -> None:
+    """Raises StoreError for whatever is neither a file nor a place where one can be, before DuckDB opens it."""
+    if why := explain_place(path):
+        raise StoreError(
+            f"{path} cannot be opened: {why}.",
+            expected="a file that `python -m runner sweep` made",
+            do="Name another with --db or STEPSCOPE_DB.",
+        )
 
 
 def load_columns(con: DuckDBPyConnection, path: Path) -> dict[str, set[str]]:
@@ -154,6 +174,19 @@ def foreign_error(path: Path, reason: str) -> DatabaseForeign:
     )
 
 
+def is_refused(error: Exception) -> bool:
+    """Returns whether the system refused what DuckDB asked for: a full disk, or a missing right."""
+    return any(os.strerror(number) in str(error) for number in _REFUSED)
+
+
+def full_error(path: Path, error: Exception) -> StoreError:
+    return StoreError(
+        f"{path} cannot be used here: {format_reason(error)}.",
+        expected="room on the disk, and the right to read and write there",
+        do="Make room, or ask whoever owns the file.",
+    )
+
+
 def is_damage(error: Exception) -> bool:
     """Returns whether DuckDB's error means that the file is not as it was written. A wrong checksum is a plain
     duckdb.Error."""
@@ -210,6 +243,8 @@ def _try_attach(con: DuckDBPyConnection, path: Path, *, access: str, alias: str 
     except duckdb.Error as error:
         if any(words in str(error) for words in _BUSY):
             return False
+        if is_refused(error):
+            raise full_error(path, error) from error
         raise foreign_error(path, format_reason(error)) from error
     return True
 

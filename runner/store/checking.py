@@ -31,6 +31,7 @@ from runner.schema import DONE, STORED, TABLES, Table
 from runner.store.attached import (
     attach,
     busy_error,
+    check_place,
     connect,
     default_value,
     fetch_count,
@@ -47,7 +48,7 @@ from runner.store.contract import find_problems, valid
 from runner.store.database import PATIENCE_S, READER_PATIENCE_S, ingest, open_writer
 from runner.store.spool import Spool, sync_folder
 from runner.store.survey import Survey, survey
-from runner.store.views import UNREADABLE, is_newer, load_document
+from runner.store.views import UNREADABLE, check_document, is_newer, load_document
 
 #: The kinds of problems, the worst first. Of `incomplete` and `doubled` ones the rows are kept.
 Kind = Literal["damaged", "impossible", "duplicate", "orphan", "incomplete", "doubled", "spool"]
@@ -84,6 +85,7 @@ class Checked:
 def check_file(path: Path) -> Checked:
     """Reads the whole file and its spool. Raises DatabaseBusy when a writer holds the file, DatabaseForeign when it is
     no results file or cannot be opened at all."""
+    check_place(path)
     spool, surveyed, problems, notes = Spool(path), Survey(), list[Problem](), list[str]()
     with spool.lock("shared", patience_s=READER_PATIENCE_S) as locked:
         if not locked:
@@ -202,10 +204,13 @@ def _find_torn_cells(con: DuckDBPyConnection, readable: Columns) -> Iterator[Pro
 
 def _check_spool(path: Path, spool: Spool) -> Iterator[Problem]:
     """Yields what is left over in the spool, which an ingest would set aside or has."""
-    broken = [file.name for file in spool.files() if not _is_readable(file)]
+    broken = [file.name for file in spool.files() if not _is_usable(file)]
     if broken:
         sentence = f"{len(broken)} files of {spool.folder.name} are no finished cells: {_name(broken)}."
         yield Problem(kind="spool", sentence=sentence, repair="They are set aside as *.bad.")
+    for name, why in spool.find_unreadable().items():
+        if name not in broken:
+            yield Problem(kind="spool", sentence=f"{name} of {spool.folder.name} cannot be read: {why}")
     aside = spool.set_aside_files()
     if aside:
         names = _name([file.name for file in aside])
@@ -220,11 +225,14 @@ def _name(names: Sequence[str]) -> str:
     return ", ".join(names[:_MAX_NAMED])
 
 
-def _is_readable(file: Path) -> bool:
+def _is_usable(file: Path) -> bool:
+    """Returns whether a file of the spool holds rows that keep the contract, or is gone or not for this user."""
     try:
-        load_document(file)
-    except FileNotFoundError:
-        return True  # it has just been ingested
+        document = load_document(file)
+        if not is_newer(document):
+            check_document(document, where=file)
+    except (FileNotFoundError, PermissionError):
+        return True
     except UNREADABLE:
         return False
     return True
@@ -237,7 +245,8 @@ def _find_notes(spool: Spool, surveyed: Survey) -> Iterator[str]:
         yield f"An older Stepscope made it: it gains {columns} columns and {tables} tables with the next sweep."
     if unknown := list_unknown(surveyed.stored):
         yield f"A newer Stepscope wrote it ({_name(unknown)}): nothing is added to it here. Update Stepscope."
-    waiting = [file for file in spool.files() if _is_readable(file)]
+    unread = spool.find_unreadable()
+    waiting = [file for file in spool.files() if file.name not in unread and _is_usable(file)]
     if waiting:
         newer = sum(is_newer(load_document(file)) for file in waiting)
         later = f", {newer} of them for a newer Stepscope" if newer else ""

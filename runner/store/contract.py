@@ -21,7 +21,9 @@ from runner.schema.axes import SHAPE
 from runner.store.attached import fetch_count, quote
 
 #: The longest text that a row may hold.
-MAX_TEXT_BYTES = 1_000_000
+MAX_TEXT_BYTES = 100_000
+#: The smallest measured number but 0, in its unit: the inverse of a smaller one may not fit into 64 bits.
+MIN_MEASURED = 1e-12
 #: How many problems a message names.
 _MAX_NAMED = 3
 #: Sizes that are multiplied to count operations and bytes, in a step and in single-head attention. Such counts are 64
@@ -51,12 +53,13 @@ def valid(table: Table, *, published: str) -> str:
     if table.key:
         conditions.append(f"({is_stated(table)} OR run_id IN ({published}))")
     conditions += [_fits(product) for product in _products(table)]
+    conditions.append(_is_short(table))
     return " AND ".join(condition for condition in conditions if condition) or "true"
 
 
 def count_invalid(con: DuckDBPyConnection, table: Table, relation: str, *, published: str) -> int:
     """Returns how many rows of `relation` may not enter `table`."""
-    good = f"({valid(table, published=published)}) AND {_is_short(table)}"
+    good = valid(table, published=published)
     return fetch_count(con, f"SELECT count(*) - count(*) FILTER ({good}) FROM {relation}")
 
 
@@ -118,7 +121,16 @@ def _all_inside(columns: Sequence[Column]) -> str:
     assert columns[0].bounds is not None
     low, high = (_number(columns[0], bound) for bound in columns[0].bounds)
     names = ", ".join(column.name for column in columns)
-    return f"coalesce(least({names}) >= {low} AND greatest({names}) <= {high}, true)"
+    inside = f"coalesce(least({names}) >= {low} AND greatest({names}) <= {high}, true)"
+    if not _is_measured(columns[0]):
+        return inside
+    sizes = ", ".join(f"nullif({column.name}, 0)" for column in columns)
+    return f"{inside} AND coalesce(least({sizes}) >= {MIN_MEASURED!r}, true)"
+
+
+def _is_measured(column: Column) -> bool:
+    """Returns whether the column holds sizes with a unit, of which none is negative."""
+    return column.type is float and bool(column.unit) and column.bounds is not None and column.bounds[0] == 0
 
 
 def _may_be_null(column: Column) -> bool:
@@ -140,6 +152,8 @@ def _inside(column: Column) -> str:
         return f"TRY_CAST({column.name} AS ENUM ({', '.join(map(quote, column.choices))})) IS NOT NULL"
     if column.bounds is not None:
         low, high = (_number(column, bound) for bound in column.bounds)
+        if _is_measured(column):
+            return f"({column.name} = 0 OR {column.name} BETWEEN {MIN_MEASURED!r} AND {high})"
         return f"{column.name} BETWEEN {low} AND {high}"
     if column.sql_type == "TIMESTAMP":
         return f"{column.name} BETWEEN TIMESTAMP '1970-01-01' AND TIMESTAMP '9999-12-31'"
@@ -169,7 +183,7 @@ def is_stated(table: Table, *, prefix: str = "") -> str:
 def _is_short(table: Table) -> str:
     """Returns the SQL condition of a row whose texts are at most MAX_TEXT_BYTES long."""
     texts = [f"strlen({c.name})" for c in table.columns if c.type is str and not c.choices]
-    return f"coalesce(greatest({', '.join(texts)}) <= {MAX_TEXT_BYTES}, true)" if texts else "true"
+    return f"coalesce(greatest({', '.join(texts)}) <= {MAX_TEXT_BYTES}, true)" if texts else ""
 
 
 def _short_column(column: Column) -> str:

@@ -18,6 +18,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -29,11 +30,14 @@ from runner.schema import STORED, TABLES, Table
 from runner.store.attached import (
     attach,
     busy_error,
+    check_place,
     default_value,
     foreign_error,
     format_reason,
+    full_error,
     insert_rows,
     is_damage,
+    is_refused,
     is_stepscope,
     list_unknown,
     load_columns,
@@ -89,7 +93,7 @@ def plan_fingerprint(db_path: Path | str) -> str:
 def _fingerprint(paths: Sequence[Path]) -> str:
     states = []
     for path in paths:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        with contextlib.suppress(OSError):
             state = path.stat()
             states.append((path.name, state.st_ino, state.st_size, state.st_mtime_ns))
     return hashlib.sha256(json.dumps(states).encode()).hexdigest()[:16]
@@ -134,6 +138,7 @@ def open_writer(path: Path, *, patience_s: float, folder: Path | None = None) ->
     when others hold the file for longer than `patience_s`, DatabaseForeign, StoreError."""
     if is_fleet(path):
         refuse_fleet(path)
+    check_place(path)
     spool, deadline = Spool(path), time.monotonic() + patience_s
     try:
         with spool.lock("exclusive", patience_s=patience_s) as locked:
@@ -226,6 +231,7 @@ def open_reader(
             yield con
         return
     spool = Spool(path := Path(db_path).absolute())
+    check_place(path)
     if not spool.files() and not spool.plans() and not path.exists():  # in this order: rows go from spool to file
         raise _missing_error(path)
     # Nothing can leave the spool while its lock is shared, so no row is missed between the file and the spool.
@@ -291,21 +297,25 @@ def _explain_errors(path: Path, surveyed: Survey) -> Iterator[None]:
     except (duckdb.Error, UnicodeDecodeError) as error:
         if damage := explain_damage(error, path, surveyed):
             raise damage from error
+        if is_refused(error):
+            raise full_error(path, error) from error
         if is_damage(error):
             raise foreign_error(path, format_reason(error)) from error
         raise
 
 
 def look_through(db_path: Path | str) -> Survey:
-    """Returns what is wrong with the file: rows that `open_reader` leaves out, and tables that cannot be read; of
-    several files also those that are left out."""
+    """Returns what is wrong with the file: rows that `open_reader` leaves out, and tables that cannot be read;
+    and which files are left out, of several or of the spool, because they cannot be read."""
     if is_fleet(Path(db_path)):
         return survey_fleet(Path(db_path), patience_s=READER_PATIENCE_S)
     path = Path(db_path).absolute()
+    check_place(path)
     with Spool(path).lock("shared", patience_s=READER_PATIENCE_S) as locked:
-        if locked:
-            return survey(path, deadline=time.monotonic() + READER_PATIENCE_S) if path.exists() else Survey()
-        raise busy_error(path)
+        if not locked:
+            raise busy_error(path)
+        found = survey(path, deadline=time.monotonic() + READER_PATIENCE_S) if path.exists() else Survey()
+        return replace(found, broken=Spool(path).find_unreadable())
 
 
 #: What one transaction takes at most of the spool. Most of its time goes to planning its 30 statements: 100 cells took
@@ -329,7 +339,7 @@ def _batches(files: Sequence[Path]) -> Iterator[list[Path]]:
     """Yields the files in groups of at most BATCH_BYTES, or of one file that is larger."""
     batch, held = list[Path](), 0
     for file in files:
-        size = file.stat().st_size
+        size = file.lstat().st_size
         if batch and held + size > BATCH_BYTES:
             yield batch
             batch, held = [], 0
@@ -342,8 +352,12 @@ def _batches(files: Sequence[Path]) -> Iterator[list[Path]]:
 def _move(con: DuckDBPyConnection, spool: Spool, files: Sequence[Path], *, bad: dict[str, str]) -> int:
     """Moves the cells of these files in one transaction; returns how many. Where one cannot be used, each is moved
     alone, and that one is set aside."""
+    documents = {}
     try:
-        documents = {file: document for file in files if not is_newer(document := load_document(file))}
+        for file in files:
+            with contextlib.suppress(PermissionError):  # somebody else's, who will move it
+                if not is_newer(document := load_document(file)):
+                    documents[file] = document
         if documents:
             _insert(con, list(documents.values()), where=files[0])
     except UNREADABLE as error:
@@ -377,9 +391,10 @@ def check_writable(path: Path) -> None:
     if is_fleet(path):
         refuse_fleet(path)
     path = path.absolute()
-    folder = next(parent for parent in path.parents if parent.exists())
-    for place in (folder, *(there for there in (path, Spool(path).folder) if there.exists())):
-        if not os.access(place, os.W_OK):
+    check_place(path)
+    folder = next(parent for parent in path.parents if os.path.exists(parent))
+    for place in (folder, *(there for there in (path, Spool(path).folder) if os.path.exists(there))):
+        if not os.access(place, os.W_OK | (os.X_OK if place.is_dir() else 0)):
             do = "Name a file elsewhere with --db, or get the right to write there."
             raise StoreError(f"{place} is read-only.", expected="a place where rows can be added", do=do)
     if path.exists():

@@ -23,13 +23,23 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner.errors import DatabaseMissing, StoreError, UsageError
-from runner.store.attached import attach_member, busy_error, connect, foreign_error, format_reason, is_damage
+from runner.places import explain_error
+from runner.store.attached import (
+    attach_member,
+    busy_error,
+    check_place,
+    connect,
+    foreign_error,
+    format_reason,
+    is_damage,
+)
 from runner.store.shared import mark_origin, spilling
 from runner.store.spool import Spool
 from runner.store.survey import Survey, survey
@@ -40,16 +50,20 @@ _ENDING, _SPOOL = ".duckdb", ".spool"
 
 def is_fleet(path: Path) -> bool:
     """Returns whether the path names several files: a folder, or a list."""
-    return path.is_dir() or _is_list(path)
+    return os.path.isdir(path) or _is_list(path)
 
 
 def list_files(path: Path) -> list[Path]:
-    """Returns the results files that a path names, those of a folder in the order of their names; each once."""
+    """Returns the results files that a path names, those of a folder in the order of their names; each once. Raises
+    StoreError for a folder that cannot be read."""
     if _is_list(path):
         return list(dict.fromkeys(file for one in split(path) for file in list_files(one)))
-    if not path.is_dir():
+    if not os.path.isdir(path):
         return [path]
-    names = {name.removesuffix(_SPOOL) for name in os.listdir(path)}
+    try:
+        names = {name.removesuffix(_SPOOL) for name in os.listdir(path)}
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {explain_error(error)}.", do="Get the right to read it.") from None
     return [path / name for name in sorted(names) if name.endswith(_ENDING) and not name.startswith(".")]
 
 
@@ -69,7 +83,7 @@ def absolute(path: Path) -> Path:
 
 
 def _is_list(path: Path) -> bool:
-    return os.pathsep in str(path) and not path.exists() and not path.with_name(path.name + _SPOOL).exists()
+    return os.pathsep in str(path) and not (os.path.exists(path) or os.path.exists(f"{path}{_SPOOL}"))
 
 
 #: How many files are examined at once: most of an examination is waiting for DuckDB, which uses other cores.
@@ -118,6 +132,7 @@ def survey_fleet(path: Path, *, patience_s: float) -> Survey:
         rows.update(found.rows)
         left_out.update(found.left_out)
         stored |= {name: columns | stored.get(name, frozenset()) for name, columns in found.stored.items()}
+        broken |= {f"{_short(file, files)}, {name}": why for name, why in found.broken.items()}
         for name, why in found.damaged.items():
             broken[f"{_short(file, files)}, table {name}"] = why
     return Survey(stored=stored, rows=dict(rows), left_out=dict(left_out), broken=broken)
@@ -133,11 +148,13 @@ def _survey_all(files: Sequence[Path], *, patience_s: float) -> tuple[dict[Path,
 
 def _survey(file: Path, patience_s: float) -> Survey | StoreError:
     try:
-        if not file.exists():
-            if Spool(file).files() or Spool(file).plans():
-                return Survey()
-            raise DatabaseMissing(f"{file} does not exist.", do="Measure something: python -m runner sweep.")
-        return survey(file, deadline=time.monotonic() + patience_s)
+        check_place(file)
+        unread = Spool(file).find_unreadable()
+        if file.exists():
+            return replace(survey(file, deadline=time.monotonic() + patience_s), broken=unread)
+        if Spool(file).files() or Spool(file).plans() or unread:
+            return Survey(broken=unread)
+        raise DatabaseMissing(f"{file} does not exist.", do="Measure something: python -m runner sweep.")
     except StoreError as error:
         return error
 

@@ -23,6 +23,7 @@ does not enforce the limit of memory.
 
 import contextlib
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -37,7 +38,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner import errors
-from runner.errors import DatabaseBusy, DatabaseForeign, RowsRefused, StepscopeError, UsageError
+from runner.errors import DatabaseBusy, DatabaseForeign, RowsDiffer, RowsRefused, StepscopeError, UsageError
 from runner.schema import TABLES, Table
 from runner.store.attached import (
     connect,
@@ -94,13 +95,16 @@ def merge_files(sources: Sequence[Path], *, into: Path) -> Iterator[Merged]:
             except StepscopeError as error:
                 yield Merged(source=source, refused=error)
                 continue
-            yield Merged(source=source, added=_insert_all(into, folders[number], names))
+            try:
+                yield Merged(source=source, added=_insert_all(into, folders[number], names))
+            except RowsDiffer as error:
+                yield Merged(source=source, refused=error)
             for parquet in folders[number].iterdir():
                 parquet.unlink()
 
 
 def _extract(source: Path, into: Path, folder: Path) -> list[str]:
-    if source.resolve() == into.resolve():
+    if os.path.realpath(source) == os.path.realpath(into):
         raise UsageError(f"{source} is the file to merge into.", do="Name another file, or another --db.")
     return extract(source, folder)
 
@@ -114,10 +118,26 @@ def _insert_all(into: Path, folder: Path, names: Sequence[str]) -> dict[str, int
 
 
 def _insert(con: DuckDBPyConnection, table: Table, parquet: Path) -> int:
-    """Inserts the rows whose ids are not in the file yet; returns how many."""
+    """Inserts the rows whose ids are not in the file yet; returns how many. Raises RowsDiffer where the rows with ids
+    that are there have other values."""
+    new = f"read_parquet({quote(str(parquet))}) AS new"
     same = " AND ".join(f"known.{name} = new.{name}" for name in table.unique)
-    missing = f"NOT EXISTS (FROM file.main.{table.name} AS known WHERE {same})"
-    return insert_rows(con, table, f"read_parquet({quote(str(parquet))}) AS new WHERE {missing}")
+    total = fetch_count(con, f"SELECT count(*) FROM {new}")
+    added = insert_rows(con, table, f"{new} WHERE NOT EXISTS (FROM file.main.{table.name} AS known WHERE {same})")
+    if added == total:
+        return added
+    values = [column.name for column in table.columns if column.name not in (*table.unique, "ingested_at")]
+    differs = " OR ".join(f"known.{name} IS DISTINCT FROM new.{name}" for name in values)
+    ids = " || ' ' || ".join(f"'{name} ' || new.{name}" for name in table.unique)
+    query = f"SELECT count(*), min({ids}) FROM {new} JOIN file.main.{table.name} AS known ON {same} WHERE {differs}"
+    count, first = con.execute(query).fetchone() or (0, None)
+    if count:
+        raise RowsDiffer(
+            f"{count:,} rows of {table.name} have the ids of rows that are there, and other values: first {first}.",
+            expected="rows that were not changed after they were measured",
+            do="Nothing of it was added, and nothing overwritten.",
+        )
+    return added
 
 
 #: The limits of the process: bytes, seconds of computing, seconds altogether, bytes of one table, rows of all.
@@ -206,10 +226,24 @@ def _write_tables(source: Path, folder: Path) -> list[str]:
         if sum(counts.values()) > MAX_ROWS:
             raise foreign_error(source, f"it has {sum(counts.values()):,} rows, more than {MAX_ROWS:,}")
         names = [name for name, rows in counts.items() if rows]
+        _refuse_without_run(con, source, names)
         for name in names:
             check_unique(con, TABLES[name], name, where=source)
             con.execute(f"COPY {name} TO {quote(str(folder / name) + '.parquet')} (FORMAT parquet)")
     return names
+
+
+def _refuse_without_run(con: DuckDBPyConnection, source: Path, names: Sequence[str]) -> None:
+    """Raises RowsRefused for rows whose run the file does not have: nothing would say where they were measured."""
+    for name in names:
+        alone = f"FROM {name} WHERE run_id NOT IN (SELECT run_id FROM runs)"
+        count, first = con.execute(f"SELECT count(*), min(run_id) {alone}").fetchone() or (0, None)
+        if count:
+            raise RowsRefused(
+                f"{source} has {count:,} rows of {name} without their run: first run_id {first}.",
+                expected="the row of the run beside them",
+                do=_DO,
+            )
 
 
 def _check_file(con: DuckDBPyConnection, source: Path) -> None:

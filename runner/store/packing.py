@@ -15,6 +15,7 @@ DuckDB writes blocks and its log in an order that a copying program does not kno
 spool. Here DuckDB reads the file as it was at one moment, and adds the cells of the spool at that moment.
 """
 
+import os
 import shutil
 import tempfile
 import time
@@ -29,11 +30,13 @@ from runner.schema import TABLES, Table
 from runner.store.attached import (
     attach,
     busy_error,
+    check_place,
     connect,
     fetch_count,
     foreign_error,
     format_reason,
     is_damage,
+    is_refused,
     quote,
     select_known,
 )
@@ -156,7 +159,8 @@ def copy_file(path: Path, out: Path) -> int:
     Raises UsageError where `out` is there already, DatabaseMissing, DatabaseBusy, DatabaseForeign for a file that
     cannot be read to its end, StoreError where there is no room; then there is no `out`."""
     path, out, spool = path.absolute(), out.absolute(), Spool(path)
-    if out.exists():
+    check_place(path)
+    if os.path.lexists(out):
         raise UsageError(f"{out} is there already.", expected="the name of a new file")
     try:
         with (
@@ -192,7 +196,7 @@ def _copy_database(path: Path, copy: Path) -> None:
             con.execute("COPY FROM DATABASE file TO copy")
             con.execute("DETACH copy")
     except (duckdb.Error, UnicodeDecodeError) as error:
-        if isinstance(error, duckdb.TransactionException):
+        if isinstance(error, duckdb.TransactionException) or is_refused(error) or "CHECKPOINT" in str(error):
             raise StoreError(
                 f"{copy.parent.parent} has no room for a copy of {path}.", do="Name another place."
             ) from error

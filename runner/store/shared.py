@@ -115,7 +115,7 @@ _of_parent: list[Taken] = []
 def take_connection(path: Path | None) -> Iterator[Taken]:
     """Yields a connection with nothing attached that can open this file; no other caller gets it meanwhile."""
     # A link that leads elsewhere by now is another file.
-    files = (path, Spool(path).half, path.resolve()) if path else ()
+    files = (path, Spool(path).half, Path(os.path.realpath(path))) if path else ()
     taken = _find(files) or Taken(files=files)
     try:
         yield taken

@@ -11,6 +11,7 @@ become NULL. Standard library only.
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import math
@@ -24,12 +25,14 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
+from runner.places import explain_error, explain_place
 from runner.schema import TABLES
 
 #: The pause between two attempts at a lock (s).
 RETRY_S = 0.002
 #: A write takes milliseconds, so a temporary file of this age is left over from a process that was killed (s).
 LEFTOVER_AGE_S = 60.0
+_UNREAD = "Let this user read it (chmod a+rX), or run the sweep and the dashboard as one user."
 _TEMPORARY, _PLAN, _BAD, _TURN = ".tmp", "plan-", ".bad", ".turn"
 
 
@@ -73,6 +76,22 @@ class Spool:
         """Returns the plans' files of sweeps that are running or were interrupted."""
         return [path for path in self._json() if path.name.startswith(_PLAN)]
 
+    def find_unreadable(self) -> dict[str, str]:
+        """Returns what this user cannot read here, by name, and why: the folder, or files in it. Readers leave it
+        out."""
+        found = {}
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            try:
+                os.listdir(self.folder)
+            except PermissionError as error:
+                return {self.folder.name: f"{explain_error(error)}. {_UNREAD}"}
+        for file in self._json():
+            if why := explain_place(file):
+                found[file.name] = why
+            elif not os.access(file, os.R_OK) and file.exists():
+                found[file.name] = f"{os.strerror(errno.EACCES)}. {_UNREAD}"
+        return found
+
     def set_aside(self, path: Path) -> None:
         """Renames a file that cannot be read to `*.bad`, so that it blocks no other file and is not lost."""
         path.rename(path.with_name(path.name + _BAD))
@@ -107,7 +126,8 @@ class Spool:
         deadline = time.monotonic() + patience_s
         if kind == "exclusive":
             self.folder.mkdir(parents=True, exist_ok=True)
-            (self.folder / _TURN).touch()
+            if not (self.folder / _TURN).exists():
+                (self.folder / _TURN).touch()
         with _open(self.folder) as folder:
             with _open(self.folder / _TURN) as turn:
                 locked = _flock(turn, operation, deadline) and _flock(folder, operation, deadline)
@@ -117,7 +137,7 @@ class Spool:
         return self.folder / f"{_PLAN}{run_id}.json"
 
     def _json(self) -> list[Path]:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        with contextlib.suppress(OSError):
             names = sorted(os.listdir(self.folder))
             return [self.folder / name for name in names if name.endswith(".json") and not name.startswith(".")]
         return []
@@ -149,10 +169,10 @@ def sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[int | None]:
-    """Yields a file descriptor to lock, None if there is nothing to open. Closing it releases the lock."""
+    """Yields a file descriptor to lock, None if there is nothing that can be opened. Closing it releases the lock."""
     try:
-        handle = os.open(path, os.O_RDONLY)
-    except (FileNotFoundError, NotADirectoryError):
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
         yield None
         return
     try:

@@ -21,7 +21,6 @@ here; `is_newer` tells whether there are any.
 import contextlib
 import json
 import re
-import stat
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +31,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner.errors import DatabaseDamaged, RowsRefused
+from runner.places import explain_place
 from runner.schema import TABLES, Table
 from runner.store.attached import quote, select_stored_rows
 from runner.store.contract import check, valid
@@ -58,10 +58,11 @@ MAX_FILE_BYTES = 2**31
 
 def load_document(file: Path) -> Document:
     """Returns what a spool file holds. Raises ValueError when it is no spool file, FileNotFoundError when there is
-    none."""
-    state = file.stat()
-    if not stat.S_ISREG(state.st_mode) or state.st_size > MAX_FILE_BYTES:
-        raise ValueError(f"{file} is no file of at most {MAX_FILE_BYTES:,} bytes")
+    none, PermissionError where this user may not read it."""
+    if why := explain_place(file):
+        raise ValueError(f"{file} is no finished cell: {why}")
+    if file.stat().st_size > MAX_FILE_BYTES:
+        raise ValueError(f"{file} has more than {MAX_FILE_BYTES:,} bytes")
     try:
         document = json.loads(file.read_bytes())
     except RecursionError:
@@ -252,7 +253,7 @@ def read_spool(con: DuckDBPyConnection, member: Member) -> Member:
     """Stages the rows of a member's spool that its file lacks; returns the member with the tables that have some."""
     documents, tables, spool = [], list(TABLES.values()), Spool(member.path)
     for file in spool.files() + spool.plans():
-        with contextlib.suppress(ValueError, FileNotFoundError):  # broken, or a plan that has just been removed
+        with contextlib.suppress(ValueError, OSError):  # broken, not ours to read, or just removed
             documents.append(load_document(file))
     if not documents:
         return member

@@ -161,7 +161,7 @@ def test_a_merge_that_cannot_start_is_one_error(tmp_path: Path, fleet: Path) -> 
         con.execute("CREATE TABLE stairs AS SELECT 17 AS height")
     before = foreign.read_bytes()
     done = run("merge", str(fleet), db=foreign)
-    assert (done.returncode, "holds other tables" in done.stdout, "Traceback" in done.stdout) == (2, True, False)
+    assert (done.returncode, "holds no results" in done.stdout, "Traceback" in done.stdout) == (2, True, False)
     assert foreign.read_bytes() == before
 
 
@@ -185,3 +185,71 @@ def test_a_killed_merge_resumes(tmp_path: Path, fleet: Path) -> None:
         row for file in list_files(fleet) for row in content(file, "samples")
     )
     assert len(content(db, "steps")) == 6
+
+
+def test_the_same_ids_with_other_values_are_refused_and_named(tmp_path: Path) -> None:
+    of, db = rows.run(**THERE), tmp_path / "here.duckdb"
+    other = store(tmp_path / "there.duckdb", of, "toy-64", "toy-128")
+    merge(other, into=db)
+    store(other, of, "toy-256")
+    with duckdb.connect(str(other)) as con:
+        con.execute("UPDATE timings SET median_ms = median_ms * 2")
+        changed, first = con.execute(
+            "SELECT count(*), min('cell_id ' || cell_id) FROM timings WHERE cell_id IN (SELECT cell_id FROM steps "
+            "ORDER BY cell_id LIMIT 2)"
+        ).fetchone() or (0, "")
+    before = {table: content(db, table) for table in ("runs", "steps", "timings", "samples")}
+    for command in ("merge", "import"):
+        done = run(command, str(other), db=db)
+        said = " ".join(done.stdout.split())
+        assert done.returncode == 1, done.stdout
+        assert (
+            f"{changed:,} rows of timings have the ids of rows that are there, and other values: first {first}" in said
+        )
+        assert "nothing overwritten" in said
+    assert {table: content(db, table) for table in before} == before, "not even the new cell"
+
+
+def test_rows_without_their_run_are_refused_and_named(tmp_path: Path) -> None:
+    of, db = rows.run(**THERE), store(tmp_path / "here.duckdb", rows.run(**HERE), "toy-64")
+    other = store(tmp_path / "there.duckdb", of, "toy-64")
+    with duckdb.connect(str(other)) as con:
+        con.execute("DELETE FROM runs")
+    before = content(db, "steps")
+    done = run("merge", str(other), db=db)
+    assert done.returncode == 1, done.stdout
+    assert f"1 rows of steps without their run: first run_id {of.run_id}" in " ".join(done.stdout.split())
+    assert content(db, "steps") == before
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("UPDATE runs SET label = repeat('x', 1000000)", "1 of runs with label 'xxxx"),
+        ("UPDATE timings SET median_ms = 5e-324 WHERE phase = 'step'", "1 of timings with median_ms '5e-324'"),
+    ],
+    ids=["a long label", "a time of almost nothing"],
+)
+def test_what_no_page_could_show_is_refused_left_out_and_found(tmp_path: Path, change: str, said: str) -> None:
+    of, db = rows.run(**THERE), tmp_path / "here.duckdb"
+    other = store(tmp_path / "there.duckdb", of, "toy-64")
+    with duckdb.connect(str(other)) as con:
+        con.execute(change)
+    done = run("merge", str(other), db=db)
+    assert (done.returncode, said in " ".join(done.stdout.split())) == (1, True), done.stdout
+    done = run("check", db=other)
+    assert (done.returncode, said.partition(" of ")[2][:20] in " ".join(done.stdout.split())) == (1, True), done.stdout
+    assert "Left out" in run("list", "runs", db=other).stdout
+
+
+def test_a_spool_file_with_wrong_values_is_something_wrong(tmp_path: Path) -> None:
+    of = rows.run()
+    path = store(tmp_path / "r.duckdb", of, "toy-64")
+    rows.spooled(path, of, rows.ok(of, rows.asked("toy-128")))
+    assert run("check", db=path).returncode == 0
+    (file,) = Spool(path).files()
+    file.write_text(file.read_text().replace('"status":"ok"', '"status":"fine"'))
+    done = run("check", db=path)
+    assert (done.returncode, f"no finished cells: {file.name}" in " ".join(done.stdout.split())) == (1, True), (
+        done.stdout
+    )

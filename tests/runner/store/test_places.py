@@ -1,0 +1,277 @@
+"""What stands where a file is expected: links, pipes, devices, closed folders, a full disk, a folder that is gone.
+
+Every command ends at once in one sentence and a non-zero exit code, and leaves what is there as it is.
+"""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runner.errors import StoreError
+from runner.places import write_text
+from runner.store.database import ingest, look_through, open_reader
+from runner.store.spool import Spool
+from tests.command import ROOT, run
+from tests.synthetic import rows
+
+#: Longer than any command here takes on a busy machine, where torch is imported too; a pipe would be waited for without
+#: an end.
+QUICK_S = 100.0
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    of = rows.run()
+    return rows.store(tmp_path / "stored.duckdb", of, [rows.ok(of, rows.asked())])
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def dangling(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+def circle(path: Path) -> None:
+    path.symlink_to(path.with_name("other"))
+    path.with_name("other").symlink_to(path)
+
+
+def device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+KINDS: dict[Callable[[Path], None], str] = {
+    pipe: "it is a pipe",
+    dangling: "link to nowhere",
+    circle: "in a circle",
+    device: "it is a device",
+}
+kinds = pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
+
+
+def refused(*words: str, db: Path, said: str, code: int = 2) -> None:
+    began = time.monotonic()
+    done = run(*words, db=db)
+    assert time.monotonic() - began < QUICK_S
+    assert (done.returncode, said in " ".join(done.stdout.split())) == (code, True), done.stdout
+
+
+@kinds
+def test_no_command_opens_what_is_no_file(tmp_path: Path, stored: Path, make: Callable[[Path], None]) -> None:
+    make(path := tmp_path / "odd.duckdb")
+    for words in (["show"], ["check"], ["list", "runs"], ["report"], ["audit"], ["note", "one", "text"]):
+        refused(*words, db=path, said=KINDS[make])
+    refused("export", str(tmp_path / "copy.duckdb"), db=path, said=KINDS[make])
+    refused("import", str(path), db=stored, said=KINDS[make])
+    refused("merge", str(path), db=stored, said=KINDS[make], code=1)
+    refused("merge", str(stored), db=path, said=KINDS[make])
+    refused("sweep", "--sizes", "toy-64", "--contexts", "16", db=path, said=KINDS[make])
+    assert path.is_symlink() or path.is_fifo(), "it is left as it is"
+
+
+@kinds
+def test_a_table_a_mapping_and_a_configuration_are_files(
+    tmp_path: Path, stored: Path, make: Callable[[Path], None]
+) -> None:
+    make(path := tmp_path / "odd.md")
+    refused("import", str(path), db=stored, said=KINDS[make])
+    (table := tmp_path / "table.md").write_text("| size | forward (ms) |\n|---|---|\n| small | 3 |\n")
+    refused("import", str(table), "--mapping", str(path), db=stored, said=KINDS[make])
+    refused("sweep", "--model", f"hf:{path}", "--contexts", "16", db=stored, said=KINDS[make])
+
+
+@kinds
+def test_a_report_replaces_nothing_that_is_no_file(tmp_path: Path, stored: Path, make: Callable[[Path], None]) -> None:
+    make(path := tmp_path / "report.md")
+    refused("report", "--question", "step", "--out", str(path), db=stored, said=KINDS[make])
+    assert path.is_symlink() or path.is_fifo()
+
+
+@kinds
+def test_an_odd_entry_of_the_spool_is_named_and_set_aside(
+    tmp_path: Path, stored: Path, make: Callable[[Path], None]
+) -> None:
+    of = rows.run()
+    rows.spooled(stored, of, rows.ok(of, rows.asked(context=32)))
+    make(entry := Spool(stored).folder / "0.json")
+    with open_reader(stored) as reader:
+        assert reader.execute("SELECT count(*) FROM steps").fetchone() == (2,)
+    assert list(look_through(stored).broken) == ["0.json"]
+    assert "0.json" in run("show", db=stored).stdout
+    assert run("check", db=stored).returncode == 1
+    with pytest.warns(UserWarning, match=r"0\.json"):
+        assert ingest(stored) == 1, "it does not block the others"
+    assert not os.path.lexists(entry)
+    assert os.path.lexists(entry.with_name("0.json.bad"))
+    assert ingest(stored) == 0
+
+
+def test_a_deleted_working_folder_is_one_sentence(tmp_path: Path, stored: Path) -> None:
+    code = (
+        "import os, sys, shutil; os.chdir(sys.argv[1]); shutil.rmtree(sys.argv[1]); "
+        "os.execv(sys.executable, sys.argv[2:])"
+    )
+    for words in (["list", "runs", "--db", str(stored)], ["show"], ["report"]):
+        (folder := tmp_path / "gone").mkdir()
+        command = [sys.executable, "-c", code, str(folder), sys.executable, "-m", "runner", *words]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        )
+        assert done.returncode == 2, done.stderr
+        assert "The working folder cannot be used" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def limited(size: int, code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Runs code in a process in which no file can grow beyond `size`, as on a full disk."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    prelude = "import signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nfrom pathlib import Path\n"
+    command = [sys.executable, "-c", prelude + code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, preexec_fn=limit)
+
+
+def test_an_earlier_report_survives_a_full_disk(tmp_path: Path, stored: Path) -> None:
+    out = tmp_path / "report.md"
+    assert run("report", "--out", str(out), db=stored).returncode == 0
+    before = out.read_bytes()
+    assert len(before) > 1000
+    code = "from runner.cli.main import app; app(['report', '--out', sys.argv[1], '--db', sys.argv[2]])"
+    done = limited(500, code, out, stored)
+    assert done.returncode == 2, done.stderr
+    assert "cannot be written: File too large" in " ".join(done.stderr.split())
+    assert out.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir() if file.name.endswith(".part")] == []
+
+
+def test_a_full_disk_is_not_called_a_foreign_file(tmp_path: Path, stored: Path) -> None:
+    of = rows.run()
+    for number in range(1, 40):
+        rows.spooled(stored, of, rows.ok(of, rows.asked(context=number)))
+    size = stored.stat().st_size
+    code = "from runner.store.database import ingest; ingest(sys.argv[1], patience_s=5.0)"
+    done = limited(size // 2, code, stored)
+    assert done.returncode != 0
+    assert "not a results file" not in done.stderr
+    assert "StoreError" in done.stderr
+    ingest(stored)
+    with open_reader(stored) as reader:
+        assert reader.execute("SELECT count(*) FROM steps").fetchone() == (40,), "nothing was lost"
+    code = "from runner.store.packing import copy_file; copy_file(*map(Path, sys.argv[1:]))"
+    done = limited(size // 2, code, stored, tmp_path / "copy.duckdb")
+    assert "not a results file" not in done.stderr
+    assert "StoreError" in done.stderr
+    assert not (tmp_path / "copy.duckdb").exists()
+
+
+def test_a_written_file_is_whole_or_the_earlier_one(tmp_path: Path) -> None:
+    write_text(tmp_path / "new" / "page.html", "whole")
+    assert (tmp_path / "new" / "page.html").read_text() == "whole"
+    with pytest.raises(StoreError, match="it is a folder"):
+        write_text(tmp_path / "new", "text")
+    with pytest.raises(StoreError, match="is no folder"):
+        write_text(tmp_path / "new" / "page.html" / "below", "text")
+
+
+# ------------------------------------------------------------------------------------------------- two users
+
+
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs a second user")
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """Returns a folder that everybody can enter, as far as the temporary folder can be entered."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    for parent in (folder, *folder.parents):
+        if parent.stat().st_uid == os.getuid() and parent.stat().st_mode & 0o5 != 0o5:
+            parent.chmod(parent.stat().st_mode | 0o5)
+    return folder
+
+
+def as_nobody(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [
+        "setpriv",
+        f"--reuid={NOBODY}",
+        f"--regid={NOBODY}",
+        "--clear-groups",
+        sys.executable,
+        "-m",
+        "runner",
+        *words,
+    ]
+    environment = {"PYTHONPATH": str(ROOT), "HOME": "/nonexistent", "COLUMNS": "300", "PATH": os.environ["PATH"]}
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", env=environment)
+
+
+@as_root
+@pytest.mark.parametrize("closed", ["a cell", "the plan", "the spool", "all but the file"])
+def test_what_another_user_may_not_read_is_left_out_and_named(shared: Path, closed: str) -> None:
+    of = rows.run()
+    path = rows.store(shared / "r.duckdb", of, [rows.ok(of, rows.asked())])
+    rows.spooled(path, of, rows.ok(of, rows.asked(context=32)))
+    rows.spooled(path, of, rows.ok(of, rows.asked(context=64)))
+    spool = Spool(path)
+    spool.write_plan([], of.run_id)
+    path.chmod(0o644)
+    spool.folder.chmod(0o755)
+    for file in spool.folder.iterdir():
+        file.chmod(0o644)
+    cells, plan = spool.files(), spool.plans()[0]
+    if closed == "all but the file":
+        for file in spool.folder.iterdir():
+            file.chmod(0o600)
+    {"a cell": cells[0], "the plan": plan}.get(closed, spool.folder).chmod(0o700)
+    if closed in ("a cell", "the plan"):
+        {"a cell": cells[0], "the plan": plan}[closed].chmod(0o600)
+    named = {"a cell": cells[0].name, "the plan": plan.name}.get(closed, spool.folder.name)
+    done = as_nobody("list", "runs", "--db", str(path))
+    text = done.stdout + done.stderr
+    if "No module named" in text or "Permission denied: '/work" in text or "can't open" in text:
+        pytest.skip("the other user cannot read the checkout")
+    assert done.returncode == 0, text
+    assert named in text
+    assert "Permission denied" in text
+    assert "chmod" in text
+    for words in (["show"], ["report", "--question", "step"], ["audit"]):
+        done = as_nobody(*words, "--db", str(path))
+        assert "Traceback" not in done.stderr, done.stderr
+        assert done.returncode == 0, done.stderr
+    assert as_nobody("check", "--db", str(path)).returncode == 1
+
+
+@as_root
+def test_a_file_or_a_folder_that_one_may_not_use_is_one_sentence(shared: Path) -> None:
+    of = rows.run()
+    path = rows.store(shared / "in" / "r.duckdb", of, [rows.ok(of, rows.asked())])
+    path.chmod(0o600)
+    for place, words in ((path, "Permission denied"), (path.parent, "Permission denied")):
+        place.chmod(0o600)
+        for command in (["show"], ["check"], ["list", "runs"], ["report"]):
+            done = as_nobody(*command, "--db", str(path))
+            assert done.returncode == 2, done.stderr
+            said = " ".join(done.stderr.replace("│", "").split())
+            assert words in said or "is not readable" in said
+            assert "Traceback" not in done.stderr
+            assert "not a results file" not in done.stderr
+    path.parent.chmod(0o555)
+    path.chmod(0o644)
+    done = as_nobody("sweep", "--sizes", "toy-64", "--contexts", "16", "--db", str(path.parent / "new.duckdb"))
+    assert (done.returncode, "is read-only" in done.stderr) == (2, True), done.stderr
+    done = as_nobody("export", str(path.parent / "copy.duckdb"), "--db", str(path))
+    assert (done.returncode, "cannot be written: Permission denied" in done.stderr) == (2, True), done.stderr
+    done = as_nobody("report", "--out", str(path.parent / "r.md"), "--db", str(path))
+    assert (done.returncode, "cannot be written: Permission denied" in done.stderr) == (2, True), done.stderr
