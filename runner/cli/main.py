@@ -158,7 +158,9 @@ def audit_command(run: Run = "", db: Db = None) -> None:
 
 @app.command(name="report", epilog="Example: python -m runner report --format html --out report.html")
 def report_command(
-    form: Annotated[str, typer.Option("--format", help="markdown, html or latex.")] = "markdown",
+    form: Annotated[
+        str, typer.Option("--format", help=r"markdown, html or latex. \[default: markdown]", show_default=False)
+    ] = "",
     out: Annotated[Path | None, where("A file, or a folder that exists. [default: standard output]")] = None,
     edition: Annotated[str | None, where("2025 or 2026: only its sizes and contexts. [default: what there is]")] = None,
     machine: Annotated[str | None, where("Whose rows. [default: the machine that measured last]")] = None,
@@ -171,7 +173,8 @@ def report_command(
 ) -> None:
     """Answer every question from the rows: a sentence, tables, and the commands that measure them again.
 
-    Questions of the course's handout come first; at the end stands what the rows cannot answer yet, with the command
+    On a terminal it is one page: the machine, and six answers with a table each; `--out` writes the whole. Questions of
+    the course's handout come first; at the end stands what the rows cannot answer yet, with the command
     that would. Pages with charts that open offline are written by `python -m pages.export`. Exit codes: 0 it was
     written, 2 wrong usage or a bad file.
     """
@@ -179,7 +182,10 @@ def report_command(
     options = report.ReportOptions(
         out=out, form=form, edition=edition, machine=machine, run=run, question=question, brief=is_brief
     )
-    sys.stdout.write(report.write_report(options, db=find_file(db)))
+    if is_brief and sys.stdout.isatty() and not form and out is None:
+        report.print_brief(console, options, db=find_file(db))
+    else:
+        sys.stdout.write(report.write_report(options, db=find_file(db)))
 
 
 @app.command(name="replay", epilog="Example: python -m runner replay 01a2037e-c114")

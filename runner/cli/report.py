@@ -14,12 +14,14 @@ from typing import Any, Literal, get_args
 from runner.answers import QUESTIONS, ask
 from runner.answers.answer import Answer
 from runner.cli.lists import find_run
+from runner.cli.terminal import Terminal
 from runner.errors import UsageError
 from runner.experiments.models import EDITIONS
 from runner.formats import format_bytes, format_count
 from runner.places import write_text
-from runner.render.document import Document, order_questions, write_document
+from runner.render.document import BRIEF_FACTS, Document, order_questions, write_document
 from runner.render.markdown import HTML, LATEX, MARKDOWN, Form
+from runner.render.text import print_answer
 from runner.results import RunSummary
 from runner.results.findings import GRADE_WORDS, Grade
 from runner.schema.sizes import size_named
@@ -33,7 +35,7 @@ Edition = Literal["2025", "2026"]
 #: The formats, with the ending of each file.
 FORMATS: dict[str, tuple[Form, str]] = {"markdown": (MARKDOWN, "md"), "html": (HTML, "html"), "latex": (LATEX, "tex")}
 #: The answers of a brief report.
-BRIEF = ("overview", "step", "precision", "compile", "memory", "attention")
+BRIEF = ("overview", "step", "precision", "memory", "attention", "kernels")
 #: The most runs that are listed with their commands.
 _MAX_RUNS = 3
 
@@ -43,7 +45,7 @@ class ReportOptions:
     """What the command line said."""
 
     out: Path | None = None
-    form: str = "markdown"
+    form: str = ""
     edition: str | None = None
     machine: str | None = None
     run: str | None = None
@@ -53,21 +55,41 @@ class ReportOptions:
 
 def write_report(options: ReportOptions, *, db: Path) -> str:
     """Writes the report, and returns what is to be printed: the report itself, or the file's name."""
-    if options.form not in FORMATS:
+    if options.form and options.form not in FORMATS:
         raise UsageError(f"There is no format {options.form!r}.", expected=", ".join(FORMATS))
-    form, ending = FORMATS[options.form]
-    names = _choose_questions(options)
-    contents = load_contents(db)
-    of = _select(options, contents, db=db)
-    answers = [answer_for(name, db, of) for name in names]
-    title = f"Stepscope report: {of.machine or db.name}"
-    facts = () if options.question else _describe(contents, of, db=db)
-    text = write_document(Document(title=title, facts=facts, answers=tuple(answers)), form, brief=options.brief)
+    form, ending = FORMATS[options.form or "markdown"]
+    text = write_document(_make_document(options, db=db), form, brief=options.brief)
     if options.out is None:
         return text
     file = options.out / f"report.{ending}" if options.out.is_dir() else options.out
     write_text(file, text)
     return f"{file}  {file.stat().st_size / 1e3:,.0f} kB\n"
+
+
+def print_brief(console: Terminal, options: ReportOptions, *, db: Path) -> None:
+    """Prints one page: the machine, and each answer's sentence with its first table."""
+    document = _make_document(options, db=db)
+    console.print(document.title, style="bold")
+    for name, text in document.facts:
+        if name in BRIEF_FACTS:
+            console.print(f"{name}: {text}")
+    for answer in document.answers:
+        if answer.views:
+            console.print("", f"{QUESTIONS[answer.question].words}", sep="\n", style="bold")
+            brief = replace(answer, views=answer.views[:1], more="", choices=(), missing=())
+            print_answer(console, brief, command=False)
+    console.print("The whole report: python -m runner report --out report.md", style="dim")
+
+
+def _make_document(options: ReportOptions, *, db: Path) -> Document:
+    names = _choose_questions(options)
+    contents = load_contents(db)
+    of = _select(options, contents, db=db)
+    return Document(
+        title=f"Stepscope report: {of.machine or db.name}",
+        facts=() if options.question else _describe(contents, of, db=db),
+        answers=tuple(answer_for(name, db, of) for name in names),
+    )
 
 
 def answer_for(name: str, db: Path, of: Selection, asked: dict[str, str] | None = None) -> Answer:
@@ -79,7 +101,7 @@ def answer_for(name: str, db: Path, of: Selection, asked: dict[str, str] | None 
 
 def _choose_questions(options: ReportOptions) -> Sequence[str]:
     if options.question is None:
-        return [name for name in BRIEF if name in QUESTIONS] if options.brief else order_questions()
+        return BRIEF if options.brief else order_questions()
     if options.question not in QUESTIONS:
         raise UsageError(f"There is no question {options.question!r}.", expected=", ".join(QUESTIONS))
     return [options.question]

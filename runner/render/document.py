@@ -42,6 +42,8 @@ COURSE = {
 IN_HEAD = ("runs",)
 #: The parts of the handout that lie outside of what is measured here.
 OUTSIDE = "writing FlashAttention or a distributed training step of one's own"
+#: The facts of a brief document.
+BRIEF_FACTS = ("Reference", "Machine", "Trust")
 #: The most lines of a table, and the most views of a question that the handout does not ask.
 MAX_LINES, VIEWS_BESIDE = 12, 2
 
@@ -73,10 +75,11 @@ def list_unanswered(answers: Sequence[Answer]) -> list[str]:
 
 def write_document(document: Document, form: Form, *, brief: bool = False) -> str:
     """Returns the document; a brief one has the first view of each answer and no commands."""
+    facts = [(name, text) for name, text in document.facts if not brief or name in BRIEF_FACTS]
+    if facts and not brief:
+        facts.append(("Handout", _describe_handout(document.answers)))
     parts = [form.heading(form.escape(document.title), 1)]
-    parts += [
-        form.paragraph(form.bold(form.escape(f"{name}.")) + " " + form.escape(text)) for name, text in document.facts
-    ]
+    parts += [form.paragraph(form.bold(form.escape(f"{name}.")) + " " + form.escape(text)) for name, text in facts]
     for answer in document.answers:
         if answer.views and answer.question not in IN_HEAD:
             question = QUESTIONS[answer.question]
@@ -89,6 +92,15 @@ def write_document(document: Document, form: Form, *, brief: bool = False) -> st
         parts += _write_open(document, form)
     body = "\n\n".join(parts) + "\n"
     return _wrap(document.title, body, form)
+
+
+def _describe_handout(answers: Sequence[Answer]) -> str:
+    """Says which of the handout's questions these answers cover, and which no answer does."""
+    unanswered = list_unanswered(answers)
+    covered = [one for one in COURSE if one not in unanswered]
+    text = f"answered here: {', '.join(covered) or 'none'} of its {len(COURSE)} questions about measuring"
+    text += f"; not answered: {', '.join(unanswered)}" if unanswered else ""
+    return f"{text}. Outside of what Stepscope measures: {OUTSIDE}."
 
 
 def _write_open(document: Document, form: Form) -> list[str]:
@@ -105,7 +117,6 @@ def _write_open(document: Document, form: Form) -> list[str]:
         parts.append(form.paragraph(form.escape(f"{QUESTIONS[answer.question].words} Missing: {missing.words}.")))
         if commands := sweep_commands(missing.cells, fresh=False):
             parts.append(form.code(commands))
-    parts.append(form.paragraph(form.escape(f"Outside of what Stepscope measures: {OUTSIDE}.")))
     return parts
 
 

@@ -30,6 +30,12 @@ _LATEX = {
     "∝": r"$\propto$",
     "·": r"$\cdot$",
     "✕": r"$\times$",
+    "−": "$-$",
+    "√": r"$\surd$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "≈": r"$\approx$",
+    "‖": r"$\Vert$",
     "²": r"\textsuperscript{2}",
     **{mark: rf"\textsuperscript{{{letter}}}" for mark, letter in zip(MARKS, "abcdefghijklmnop", strict=True)},
 }

@@ -1,7 +1,9 @@
 """Every question, asked on the shipped rows with many combinations of its choices, in every form."""
 
 import io
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -12,6 +14,7 @@ from pages.plot import figure
 from runner.answers import QUESTIONS, ask
 from runner.answers.answer import Answer
 from runner.render import json, markdown, text
+from runner.render.grid import scale_of
 from tests.runner.answers.shipped import shipped
 
 #: How many combinations of its choices a question is asked with.
@@ -32,6 +35,38 @@ def answers(name: str) -> Iterator[Answer]:
         waiting += [chosen | {one.name: option} for one in answer.choices for option in one.options]
 
 
+#: A number as `formats` writes it: 1,230 or 5.71e-07.
+_NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?")
+
+
+def read_numbers(text: str) -> Counter[str]:
+    return Counter(_NUMBER.findall(text))
+
+
+def check_numbers(answer: Answer, lines: Sequence[str]) -> None:
+    """Every number of every view, rounded once, is in the terminal (where its table is not cut), in Markdown, HTML and
+    LaTeX, and in what a mark of the chart says, as often as rows have it."""
+    forms = {
+        "text": "\n".join(lines),
+        "markdown": markdown.write(answer, markdown.MARKDOWN).replace("\\", ""),
+        "html": re.sub(r"<[^>]*>", " ", markdown.write(answer, markdown.HTML)),
+        "latex": re.sub(r"\\textsuperscript\{.\}", "", markdown.write(answer, markdown.LATEX)).replace("\\", ""),
+    }
+    expected = Counter[str]()
+    for view in answer.views:
+        scale, name = scale_of(view, view.draw.value), view.draw.value
+        values = [view.get(row, name) for row in view.rows if isinstance(view.get(row, name), int | float)]
+        numbers = Counter(number for value in values for number in _NUMBER.findall(scale.write(value)))
+        expected += numbers
+        if view.draw.kind != "table":
+            hovers = [text for trace in figure(view)["data"] for text in trace.get("hovertext", ())]
+            assert not numbers - read_numbers("\n".join(hovers)) or view.draw.total, f"chart of {view.name}"
+    if re.search(rf"The first {text.MAX_LINES}\s+of", forms["text"]):
+        del forms["text"]
+    for form, written in forms.items():
+        assert not expected - read_numbers(written), f"{form} of {answer.question}: {expected - read_numbers(written)}"
+
+
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_every_form_shows_the_answer(name: str) -> None:
     for answer in islice(answers(name), COMBINATIONS):
@@ -42,8 +77,7 @@ def test_every_form_shows_the_answer(name: str) -> None:
         text.print_answer(out, answer, command=False)
         lines = out.file.getvalue().splitlines()  # type: ignore[attr-defined]
         assert max(map(len, lines)) <= 80, "fits a terminal"
-        for form in (markdown.MARKDOWN, markdown.HTML, markdown.LATEX):
-            assert markdown.write(answer, form)
+        check_numbers(answer, lines)
         dumped = json.as_json(answer)
         for view, given in zip(answer.views, dumped["views"], strict=True):
             assert [[row[name] for name in view.names] for row in given["rows"]] == [[*one.values] for one in view.rows]

@@ -1,12 +1,18 @@
 """`report` and `show` through the real command: the numbers of the answers, every form, and what is refused."""
 
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
+import termios
 from pathlib import Path
 
 import pytest
 
 from runner.answers import QUESTIONS, ask
+from runner.cli.report import BRIEF
 from runner.formats import format_number
 from runner.render.document import COURSE, list_unanswered, order_questions
 from tests.command import ROOT, run, run_apart
@@ -68,7 +74,7 @@ def test_a_report_is_written_beside_and_renamed(file: Path, tmp_path: Path) -> N
     done = run("report", "--brief", "--out", str(tmp_path), db=file)
     assert done.returncode == 0, done.stdout
     assert [one.name for one in tmp_path.iterdir()] == ["report.md"]
-    assert "nightly" in (tmp_path / "report.md").read_text()
+    assert "Example CPU · bench1" in (tmp_path / "report.md").read_text()
 
 
 def test_an_edition_leaves_its_sizes_and_contexts(tmp_path: Path) -> None:
@@ -93,3 +99,44 @@ def test_the_shipped_report_on_the_h200_is_current() -> None:
     assert done.returncode == 0, done.stdout
     written = (ROOT / "docs/h200-report.md").read_text()
     assert done.stdout == written, "python -m runner report --whole --db data/reference/h200 > docs/h200-report.md"
+
+
+def test_a_terminal_gets_one_page_with_six_answers() -> None:
+    """Through a pseudo-terminal of 80 columns; the numbers are those of the answers."""
+    command = [sys.executable, "-m", "runner", "report", "--db", str(FOLDER)]
+    main, side = pty.openpty()
+    termios.tcsetwinsize(side, (50, 80))
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"TERM": "dumb"}
+    with subprocess.Popen(command, cwd=ROOT, stdout=side, stderr=side, env=environment) as process:
+        os.close(side)
+        text = b""
+        while True:
+            try:
+                text += (part := os.read(main, 65536))
+            except OSError:  # the other side has been closed
+                break
+            if not part:
+                break
+    os.close(main)
+    assert process.returncode == 0
+    lines = text.decode().replace("\r", "").splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) < 150
+    words = " ".join(" ".join(lines).split())
+    for name in BRIEF:
+        assert ask(name, shipped(*QUESTIONS[name].needs)).sentence.replace("**", "") in words
+    assert "report --out report.md" in lines[-1]
+
+
+def test_the_shipped_report_is_short_and_names_no_path_of_a_machine() -> None:
+    written = (ROOT / "docs/h200-report.md").read_text()
+    assert len(written.encode()) <= 60_000
+    assert not re.search(r"(?<![\w.:/])/(?:home|root|tmp|work|data|usr|opt|mnt|srv|var|Users)\b", written)
+    handout = next(line for line in written.splitlines() if line.startswith("**Handout.**"))
+    assert all(one in handout for one in COURSE), "each of its questions is answered or said not to be"
+
+
+def test_latex_has_no_letter_that_pdflatex_lacks() -> None:
+    done = run("report", "--format", "latex", db=FOLDER)
+    assert done.returncode == 0
+    assert not {letter for letter in done.stdout if ord(letter) > 127} - set("–—…“”’±µ°é")
