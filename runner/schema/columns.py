@@ -33,6 +33,8 @@ SQL_TYPES: Mapping[type, str] = {
 #: The largest whole number, number with a unit, and number without one. Sums and products of a few larger ones would
 #: not fit into 64 bits.
 MAX_WHOLE, MAX_MEASURED, MAX_NUMBER = 2**60, 1e30, 1e100
+#: The longest text (bytes) where a column does not say otherwise.
+MAX_TEXT = 100_000
 #: Units whose values are never negative, except where a column says otherwise with `least`, as a difference does.
 _NEVER_NEGATIVE = "ms s µs bytes bytes/s FLOP FLOP/s tokens tokens/s sequences steps blocks MHz W"
 
@@ -56,7 +58,7 @@ class Column:
     """One column of a table, held by the metadata of the field of its dataclass. `unit` is empty for names, plain
     counts and times of day. `effort` is set for an effort field of a key, which says how long or how carefully a cell
     was measured. `flag` sets the column in a plan. `least` is the smallest allowed number where type and unit do not
-    say it.
+    say it, `longest` the bytes of the longest text.
 
     `columns_of` takes the rest from the field: name, type, choices; `absent`, the default, which rows older than the
     column hold; `asked`, whether the column is part of a cell's key; `nullable`, whether it may be unknown."""
@@ -67,6 +69,7 @@ class Column:
     effort: Preferred | None = field(default=None, kw_only=True)
     flag: Flag | None = field(default=None, kw_only=True)
     least: float | None = field(default=None, kw_only=True)
+    longest: int = field(default=MAX_TEXT, kw_only=True)
     name: str = field(default="", kw_only=True)
     type: type = field(default=str, kw_only=True)
     choices: tuple[str, ...] = field(default=(), kw_only=True)
@@ -109,7 +112,8 @@ class Column:
 
 
 def describe(label: str, unit: str, doc: str, **roles: Any) -> Mapping[str, Column]:
-    """Returns the metadata of a dataclass field for a column. `roles` are `effort`, `flag` and `least` of `Column`."""
+    """Returns the metadata of a dataclass field for a column. `roles` are `effort`, `flag`, `least` and
+    `longest` of `Column`."""
     return {"column": Column(label, unit, doc, **roles)}
 
 

@@ -20,7 +20,7 @@ class RunRow:
     source: Source = column(
         "Source", "", "measured here, transcribed from a published table, or imported.", default="measured"
     )
-    label: str | None = column("Label", "", "What the person who ran it called it.")
+    label: str | None = column("Label", "", "What the person who ran it called it.", longest=1000)
     preset: str | None = column("Preset", "", "The named plan it started from.")
     argv: str | None = column("Command", "", "The command line that ran it.")
     started_at: datetime | None = column("Started", "", "When the sweep began (UTC).")
@@ -173,7 +173,7 @@ class NoteRow:
         "A note, the run's name, a tag, the pinned baseline, a hidden run, or what is taken back.",
         default="note",
     )
-    text: str | None = column("Text", "", "What was said: the note, the name or the tag.")
+    text: str | None = column("Text", "", "What was said: the note, the name or the tag.", longest=10_000)
     removed_note_id: UUID | None = column("Takes back", "", "The note that a removal takes back.")
     written_at: datetime | None = column("Written", "", "When it was said (UTC).")
     ingested_at: datetime | None = column("Ingested", "", "When the row reached this file (UTC).")

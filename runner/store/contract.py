@@ -20,8 +20,6 @@ from runner.schema import Column, Model, Table
 from runner.schema.axes import SHAPE
 from runner.store.attached import fetch_count, quote
 
-#: The longest text that a row may hold.
-MAX_TEXT_BYTES = 100_000
 #: The smallest measured number but 0, in its unit: the inverse of a smaller one may not fit into 64 bits.
 MIN_MEASURED = 1e-12
 #: How many problems a message names.
@@ -181,10 +179,11 @@ def is_stated(table: Table, *, prefix: str = "") -> str:
 
 
 def _is_short(table: Table) -> str:
-    """Returns the SQL condition of a row whose texts are at most MAX_TEXT_BYTES long."""
-    texts = [f"strlen({c.name})" for c in table.columns if c.type is str and not c.choices]
-    return f"coalesce(greatest({', '.join(texts)}) <= {MAX_TEXT_BYTES}, true)" if texts else ""
+    """Returns the SQL condition of a row whose texts are not too long."""
+    texts = [column for column in table.columns if column.type is str and not column.choices]
+    shares = ", ".join(f"strlen({column.name}) / {column.longest}" for column in texts)
+    return f"coalesce(greatest({shares}) <= 1, true)" if texts else ""
 
 
 def _short_column(column: Column) -> str:
-    return f"coalesce(strlen({column.name}) <= {MAX_TEXT_BYTES}, true)"
+    return f"coalesce(strlen({column.name}) <= {column.longest}, true)"

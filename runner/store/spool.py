@@ -20,13 +20,13 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
 from runner.places import explain_error, explain_place
-from runner.schema import TABLES
+from runner.schema import TABLES, Column
 
 #: The pause between two attempts at a lock (s).
 RETRY_S = 0.002
@@ -203,7 +203,7 @@ def to_document(rows: Mapping[str, Sequence[object]]) -> dict[str, list[dict[str
     for name, table_rows in rows.items():
         table = TABLES[name]
         assert all(type(row) is table.row for row in table_rows), f"not all rows of {name} are {table.row.__name__}"
-        encoders = [(column.name, _ENCODERS[column.type]) for column in table.columns]
+        encoders = [(column.name, _choose_encoder(column)) for column in table.columns]
         document[name] = [
             {key: encode(value) for key, encode in encoders if (value := getattr(row, key)) is not None}
             for row in table_rows
@@ -222,17 +222,23 @@ def _encode_integer(value: Any) -> int:
     return number
 
 
-def _encode_text(value: str) -> str:
-    """Escapes bytes that are no Unicode, as file names and other programs' messages may hold; JSON readers refuse
-    them."""
-    return value.encode("utf-8", "backslashreplace").decode("utf-8")
+def _choose_encoder(column: Column) -> Callable[[Any], object]:
+    return partial(_encode_text, longest=column.longest) if column.type is str else _ENCODERS[column.type]
+
+
+def _encode_text(value: str, *, longest: int) -> str:
+    """Escapes bytes that are no Unicode, as file names and other programs' messages may hold; JSON readers refuse them.
+    Cuts a text that is too long for its column, but none that is itself JSON: that is refused later."""
+    content = value.encode("utf-8", "backslashreplace")
+    if len(content) <= longest or value[:1] in ("{", "["):
+        return content.decode("utf-8")
+    return content[: longest - 3].decode("utf-8", "ignore") + "…"
 
 
 _ENCODERS: Mapping[type, Callable[[Any], object]] = {
     UUID: lru_cache(1000)(str),  # many rows share the ids of their run and cell
     int: _encode_integer,
     float: _encode_float,
-    str: _encode_text,
     bool: bool,
     datetime: datetime.isoformat,
 }

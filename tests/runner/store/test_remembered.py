@@ -1,11 +1,7 @@
 """Remembered results of queries are used only for the rows from which they were computed."""
 
 import os
-import threading
-import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -19,7 +15,7 @@ from runner.store import shared
 from runner.store.database import look_through, open_reader
 from runner.store.queries import times
 from runner.store.queries.times import NoiseKind, load_noise
-from runner.store.shared import KEPT_RESULTS, mark_state, remember, remember_runs
+from runner.store.shared import remember
 from tests.synthetic import rows
 
 
@@ -51,44 +47,6 @@ def test_a_fleet_has_a_state_of_its_own(tmp_path: Path) -> None:
     second = rows.store(tmp_path / "b.duckdb", other, [rows.ok(other, rows.asked())])
     assert count_cells(first) == count_cells(second) == 1
     assert count_cells(Path(f"{first}{os.pathsep}{second}")) == 2
-
-
-def test_without_a_state_nothing_is_remembered(tmp_path: Path) -> None:
-    with open_reader(rows.store(tmp_path / "r.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])) as reader:
-        reader.execute("RESET VARIABLE rows_state")
-        found = iter((1, 2))
-        assert [remember(reader, "numbers", lambda: next(found)) for _ in range(2)] == [1, 2]
-
-
-def test_who_waits_computes_what_another_failed_to(tmp_path: Path) -> None:
-    of, path = rows.run(), tmp_path / "r.duckdb"
-    rows.store(path, of, [rows.ok(of, rows.asked())])
-    started = threading.Event()
-
-    def fail() -> int:
-        started.set()
-        time.sleep(0.2)
-        raise ValueError("in vain")
-
-    def read(compute: Callable[[], int]) -> int:
-        with open_reader(path) as reader:
-            return remember(reader, "fragile", compute)
-
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(read, fail)
-        assert started.wait(10)
-        assert read(lambda: 7) == 7
-        with pytest.raises(ValueError, match="in vain"):
-            first.result()
-
-
-def test_only_the_latest_results_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared, "_known", {})
-    with open_reader(rows.store(tmp_path / "r.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])) as reader:
-        for number in range(KEPT_RESULTS + 5):
-            mark_state(reader, f"state {number}")
-            assert remember(reader, "number", partial(int, number)) == number
-    assert list(shared._known.values()) == list(range(5, KEPT_RESULTS + 5))
 
 
 def test_noise_is_loaded_for_the_requested_machines(tmp_path: Path) -> None:
@@ -166,15 +124,3 @@ def test_rows_that_only_grow_have_one_origin(tmp_path: Path) -> None:
     with duckdb.connect(path) as con:
         con.execute("DELETE FROM samples WHERE step = 0")
     assert look_through(path).origin not in ("", origin)
-
-
-def test_without_an_origin_every_run_is_computed(tmp_path: Path) -> None:
-    path, run = tmp_path / "r.duckdb", rows.run()
-    store_repeated(path, run, 1.0, 1.1)
-    with open_reader(path) as reader:
-        reader.execute("RESET VARIABLE rows_origin")
-        found = iter((1, 2))
-        for expected in (1, 2):
-            assert remember_runs(reader, "n", {run.run_id: 0}, lambda runs: dict.fromkeys(runs, next(found))) == {
-                run.run_id: expected
-            }

@@ -6,24 +6,18 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from unittest.mock import patch
 
 import duckdb
 import pytest
 
-from runner.answers import QUESTIONS
-from runner.errors import DatabaseDamaged, DatabaseMissing
-from runner.schema import PlanRow
+from runner.errors import DatabaseDamaged
 from runner.store import shared
 from runner.store.attached import CONFIG
 from runner.store.database import ingest, open_reader
-from runner.store.queries.selection import Selection
-from runner.store.read import read as read_rows
-from runner.store.spool import Spool
 from tests.command import PATIENCE_S, ROOT
 from tests.runner.store.test_damage import damage
 from tests.synthetic import rows
-from tests.synthetic.stored import RUN, made, read, write_cell
+from tests.synthetic.stored import made, read, write_cell
 
 STEPS = "SELECT cell_id FROM steps ORDER BY cell_id"
 
@@ -47,14 +41,6 @@ def test_a_reader_reuses_the_connection_of_an_earlier_one(db: Path) -> None:
         assert first.execute(STEPS).fetchall() == nested.execute(STEPS).fetchall()
     with open_reader(db) as second, open_reader(db) as third:
         assert {id(second), id(third)} == {id(first), id(nested)}
-
-
-def test_only_the_last_few_stay_open(tmp_path: Path) -> None:
-    for number in range(shared.KEPT + 2):
-        made(tmp_path / f"{number}.duckdb")
-        read(tmp_path / f"{number}.duckdb", STEPS)
-    assert len(shared._idle) == shared.KEPT
-    assert shared._idle[-1].files[0] == tmp_path / f"{shared.KEPT + 1}.duckdb"
 
 
 def test_a_reader_has_half_of_its_memory_until_that_is_too_little(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,15 +109,6 @@ def test_between_two_readers_a_writer_can_add_rows(db: Path) -> None:
     assert read(db, STEPS) == []
 
 
-def test_a_plan_is_read_as_last_written(db: Path) -> None:
-    plan = PlanRow(
-        run_id=RUN.run_id, position=0, experiment="benchmark", cell_key="0", round=0, title="a", state="waiting"
-    )
-    for written in ([plan], []):
-        Spool(db).write_plan(written, RUN.run_id)
-        assert len(read(db, "FROM plan")) == len(written)
-
-
 def test_a_file_that_replaces_another_is_read(db: Path, tmp_path: Path) -> None:
     made(tmp_path / "other.duckdb")
     before = read(db, STEPS)
@@ -149,16 +126,6 @@ def test_a_reader_works_after_one_that_failed(db: Path) -> None:
     assert read(db, STEPS) == before
 
 
-def test_there_may_be_no_file(tmp_path: Path) -> None:
-    db = tmp_path / "none.duckdb"
-    with pytest.raises(DatabaseMissing):
-        read(db, STEPS)
-    cell = write_cell(db)
-    assert read(db, STEPS) == [(cell.cell_id,)], "the cell comes from the spool alone"
-    assert ingest(db) == 1
-    assert read(db, STEPS) == [(cell.cell_id,)]
-
-
 def test_each_reader_decides_whether_damage_is_an_error_or_empty(tmp_path: Path) -> None:
     file = rows.store(tmp_path / "results.duckdb", of := rows.run(), rows.laptop(of))
     whole = read(file, "SELECT count(*) FROM samples")
@@ -169,14 +136,6 @@ def test_each_reader_decides_whether_damage_is_an_error_or_empty(tmp_path: Path)
         with open_reader(file, damaged="empty") as con:
             assert con.execute("SELECT count(*) FROM samples").fetchall() == [(0,)]
     assert whole > [(0,)]
-
-
-def test_a_report_after_a_reader_opens_no_connection(tmp_path: Path) -> None:
-    file = rows.store(tmp_path / "results.duckdb", of := rows.run(), rows.laptop(of))
-    read(file, STEPS)
-    with patch.object(duckdb, "connect", side_effect=duckdb.connect) as connect:
-        assert read_rows(file, Selection(), QUESTIONS["step"].needs).steps
-    assert connect.call_count == 0
 
 
 @pytest.mark.parametrize("path", ["0.duckdb", "."], ids=["a file", "a folder"])

@@ -5,7 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING, asdict, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -221,3 +221,11 @@ def test_the_default_file_follows_the_environment(monkeypatch: pytest.MonkeyPatc
     assert default_path() == Path("data/results.duckdb")
     monkeypatch.setenv("STEPSCOPE_DB", "/elsewhere/mine.duckdb")
     assert default_path() == Path("/elsewhere/mine.duckdb")
+
+
+def test_a_text_that_is_too_long_is_cut_like_a_message(db: Path) -> None:
+    run = replace(RUN, run_id=new_id(), label="é" * 1_000_000)
+    Spool(db).write({"runs": [run]}, "long")
+    assert ingest(db) == 1
+    ((label,),) = read(db, f"SELECT label FROM runs WHERE run_id = '{run.run_id}'")
+    assert label == "é" * 498 + "…"
