@@ -7,9 +7,14 @@ from pathlib import Path
 
 from rich.text import Text
 
-from runner.analysis.audit.published.audit import audit_published
-from runner.analysis.audit.published.findings import format_lines
-from runner.analysis.audit.published.report import PublishedGroup, count_published_grades, group_published
+from runner.analysis.audit.published import (
+    PUBLISHED_RULES,
+    PublishedGroup,
+    audit_published,
+    count_published_grades,
+    format_lines,
+    group_published,
+)
 from runner.cli.lists import new_grid
 from runner.cli.terminal import STYLES, Terminal
 from runner.results import RunSummary
@@ -18,16 +23,13 @@ from runner.store.queries.published import list_table_ids, load_published
 
 
 def print_published_audit(console: Terminal, run: RunSummary, *, db: Path) -> int:
-    """Prints what is to be said of the tables of one import, judged beside the other tables of their report that the
-    file holds. Returns the exit code: 1 if a row is graded D, else 0."""
-    everything, own = load_published(db), list_table_ids(db, run.run_id)
-    tables = [table for table in everything if table.table_id in own]
+    """Prints what is to be said of the tables of one import. Returns the exit code: 1 if a row is graded D, else 0."""
+    own = list_table_ids(db, run.run_id)
+    tables = [table for table in load_published(db) if table.table_id in own]
     if not tables:
         console.say("This import counts no more: the same file was imported again. Audit the later import.")
         return 0
-    reports = {table.report for table in tables if table.report}
-    beside = [table for table in everything if table.report in reports or table.table_id in own]
-    findings = [found for found in audit_published(beside) if found.table.table_id in own]
+    findings = audit_published(tables)
     grid = new_grid("table", *GRADES, "no result")
     for table in tables:
         counts = count_published_grades(table, findings)
@@ -39,7 +41,7 @@ def print_published_audit(console: Terminal, run: RunSummary, *, db: Path) -> in
         console.say("")
         _print_group(console, group)
     if not findings:
-        console.say("The audit found nothing against any of these rows.")
+        console.say(f"Nothing was found by {len(PUBLISHED_RULES)} rules, which does not say that the rows are right.")
     return 1 if any(found.finding.severity == "fault" for found in findings) else 0
 
 

@@ -248,18 +248,20 @@ def import_command(
     mapping: Annotated[
         Path | None, typer.Option(help="A TOML file: what the columns of published tables mean.", show_default=False)
     ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Print a first draft of the mapping of a published table; add nothing.")
+    propose: Annotated[
+        bool, typer.Option("--propose", help="Print a first draft of the mapping of a published table; add nothing.")
     ] = False,
 ) -> None:
     """Add what another machine measured or somebody else recorded: a results file (.duckdb), the pickle of a
     torch.cuda.memory snapshot, the SQLite export of an Nsight Systems report, what `nsys stats` prints, or a published
-    table as CSV, TSV, Markdown, LaTeX, Typst, JSON lines or aligned columns.
+    table as CSV, TSV, Markdown, HTML or JSON.
 
     Nothing in the file is executed. Of a results file only the rows are added that are not there yet. Of a published
     table it says what was understood, what was assumed and what was refused; of a folder of them, one line each.
+    The exit code is 1 where something that was wanted is not stored.
     """
-    imports.import_into(console, file, db or default_path(), label=label, mapping=mapping, explain=explain)
+    code = imports.import_into(console, file, db or default_path(), label=label, mapping=mapping, propose=propose)
+    raise typer.Exit(code)
 
 
 @app.command(name="merge", epilog="Example: python -m runner merge h200.duckdb a100.duckdb results/ --db all.duckdb")

@@ -17,9 +17,10 @@ from runner.errors import UsageError
 from runner.formats import format_bytes
 from runner.importers.nsys import importing as nsys
 from runner.importers.nsys.stats import TOTAL, is_stats
-from runner.importers.published import ENDINGS, ImportedTables, describe_table, import_folder, import_tables
+from runner.importers.published import ImportedTables, describe_table, import_folder, import_tables
 from runner.importers.snapshots.importing import import_snapshot
 from runner.places import explain_place
+from runner.published.tables import ENDINGS, OTHERS
 from runner.schema import TABLES, TimelineRow
 from runner.store.merging import merge
 
@@ -33,10 +34,12 @@ _PICKLES, _REPORTS = (".pickle", ".pkl"), (".nsys-rep", ".qdrep", ".qdstrm")
 
 @dataclass(frozen=True, kw_only=True)
 class ImportReport:
-    """What was added, one line each, and a warning about the file."""
+    """What was added, one line each, and a warning about the file. `is_whole` is False where something that was wanted
+    is not stored."""
 
     lines: tuple[str, ...]
     warning: str | None = None
+    is_whole: bool = True
 
 
 def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None) -> ImportReport:
@@ -45,7 +48,7 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
     if os.path.isdir(path):
         return _import_folder(path, db=db, label=label, mapping=mapping)
     start = _read_beginning(path)
-    is_table = path.suffix.lower() in ENDINGS and not is_stats(path, start)
+    is_table = path.suffix.lower() in (*ENDINGS, *OTHERS) and not is_stats(path, start)
     if mapping and not is_table:
         raise UsageError(f"--mapping got {str(mapping)!r}.", expected="none: only published tables have a mapping")
     if is_table:
@@ -76,12 +79,13 @@ def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path |
     if label:
         raise UsageError(f"--label got {label!r}.", expected="none: the tables of a folder keep their titles")
     imported = import_folder(folder, db=db, mapping=mapping)
-    return ImportReport(lines=tuple(one.summary for one in imported))
+    lines = (line for one in imported for line in (one.summary, *one.left_out))
+    return ImportReport(lines=tuple(lines), is_whole=all(one.is_whole for one in imported))
 
 
 def _report_tables(imported: ImportedTables) -> ImportReport:
     details = [line for table in imported.tables for line in describe_table(table)]
-    return ImportReport(lines=(imported.summary, *details))
+    return ImportReport(lines=(imported.summary, *details, *imported.left_out), is_whole=imported.is_whole)
 
 
 def _read_beginning(path: Path) -> bytes:

@@ -22,10 +22,19 @@ from uuid import UUID
 from runner.errors import UsageError
 from runner.importers.nsys.stats import is_stats
 from runner.importers.runs import INGEST_SECONDS, new_run, write_run
-from runner.published.drafts import draft_mapping
 from runner.published.mapping import TableMapping, load_mapping
-from runner.published.reading import PROVENANCE, content_digest, parse_content, read_content, read_published
-from runner.published.rows import OUT_OF_MEMORY
+from runner.published.proposal import propose_mapping
+from runner.published.reading import (
+    OUT_OF_MEMORY,
+    PROVENANCE,
+    REFUSED,
+    ReadFile,
+    content_digest,
+    parse_content,
+    read_content,
+    read_file,
+)
+from runner.published.tables import ENDINGS, OTHERS
 from runner.results import PublishedTable
 from runner.schema import PublishedFigureRow, PublishedLineRow, PublishedTableRow, RunRow
 from runner.store.database import ingest
@@ -34,8 +43,7 @@ from runner.store.queries.published import find_imports
 #: How many refused cells and remarks a report names.
 _MAX_NAMED = 12
 _QUOTED = re.compile("“[^”]*”")
-#: The endings of files with tables, and the most files of a folder.
-ENDINGS = (".csv", ".tsv", ".txt", ".md", ".markdown", ".tex", ".typ", ".jsonl", ".ndjson")
+#: The most files of a folder.
 MAX_FILES = 1_000
 _BEGINNING_BYTES = 65_536
 
@@ -44,12 +52,14 @@ R = TypeVar("R", PublishedTableRow, PublishedLineRow, PublishedFigureRow)
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedTables:
-    """What one file gave: its tables, and in one line what was added. A file that was there already, or holds no table,
-    gave none."""
+    """What one file gave: its tables, in one line what was added, and what was not stored with the reason. A file that
+    was there already, or holds no table, gave none. `is_whole` is False where something that was wanted is lost."""
 
     path: Path
     summary: str
     tables: tuple[PublishedTable, ...] = ()
+    left_out: tuple[str, ...] = ()
+    is_whole: bool = True
 
 
 def import_tables(path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None) -> ImportedTables:
@@ -71,7 +81,7 @@ def import_folder(folder: Path, *, db: Path, mapping: Path | None = None) -> lis
             read.append(_read(path, label=None, mapping=meant))
         except UsageError as error:
             got = error.got.removeprefix(str(path)).strip()
-            refused.append(ImportedTables(path=path, summary=f"{path.name}: left out: {got}"))
+            refused.append(ImportedTables(path=path, summary=f"{path.name}: left out: {got}", is_whole=False))
     if not read:
         raise UsageError(
             f"{folder} holds no file with tables.",
@@ -87,7 +97,11 @@ class _Read:
 
     path: Path
     run: RunRow
-    tables: tuple[PublishedTable, ...]
+    file: ReadFile
+
+    @property
+    def tables(self) -> tuple[PublishedTable, ...]:
+        return tuple(self.file.tables)
 
 
 def _load(mapping: Path | None) -> TableMapping:
@@ -95,13 +109,15 @@ def _load(mapping: Path | None) -> TableMapping:
 
 
 def _read(path: Path, *, label: str | None, mapping: TableMapping) -> _Read:
-    tables = read_published(path, mapping=mapping)
-    return _Read(path=path, run=_make_run(path, tables, label=label, mapping=mapping), tables=tuple(tables))
+    file = read_file(path, mapping=mapping)
+    return _Read(path=path, run=_make_run(path, file.tables, label=label, mapping=mapping), file=file)
 
 
 def _list_files(folder: Path) -> list[Path]:
     try:
-        files = sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS and path.is_file())
+        files = sorted(
+            path for path in folder.iterdir() if path.suffix.lower() in (*ENDINGS, *OTHERS) and path.is_file()
+        )
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}.", do="Name a folder to import.") from None
     if len(files) > MAX_FILES:
@@ -130,16 +146,23 @@ def _add(read: Sequence[_Read], *, db: Path) -> list[ImportedTables]:
         known[one.run.run_id] = True
         rows = {"runs": [one.run], **_make_rows(one.run.run_id, one.tables)}
         write_run(rows, run=one.run, db=db, where=one.path)
-        imported.append(ImportedTables(path=one.path, summary=_summarize(one.path, one.tables), tables=one.tables))
+        imported.append(
+            ImportedTables(
+                path=one.path,
+                summary=_summarize(one.path, one.tables),
+                tables=one.tables,
+                left_out=(*one.file.lost, *one.file.remarks),
+                is_whole=not one.file.lost,
+            )
+        )
     while any(one.tables for one in imported) and ingest(db, patience_s=INGEST_SECONDS):
         pass
     return imported
 
 
-def explain_tables(path: Path, *, mapping: Path | None = None) -> str:
+def propose_tables(path: Path) -> str:
     """Returns the first draft of a mapping for the file, as TOML. Raises UsageError for a file without tables."""
-    headings = load_mapping(mapping).headings if mapping else None
-    return draft_mapping(path.name, parse_content(read_content(path), path, headings=headings))
+    return propose_mapping(path.name, parse_content(read_content(path), path))
 
 
 def describe_table(table: PublishedTable) -> list[str]:
@@ -149,8 +172,8 @@ def describe_table(table: PublishedTable) -> list[str]:
     lines = [
         f"{table.title}: {_count(len(table.rows), 'row')} of {table.subject}, {_count(read, 'figure')} with a value."
     ]
-    lines += [f"  {heading}: {meaning}" for heading, meaning in table.meanings.items() if meaning != "kept as text"]
-    remarks = [*table.remarks, *_collect_remarks(table)]
+    lines += [f"  {heading}: {meaning}" for heading, meaning in table.meanings.items() if "kept as text" not in meaning]
+    remarks = [*(said for said in table.remarks if REFUSED not in said), *_collect_remarks(table)]
     lines += [f"  {remark}" for remark in remarks[:_MAX_NAMED]]
     if len(remarks) > _MAX_NAMED:
         lines.append(f"  and {len(remarks) - _MAX_NAMED:,} more remarks, which are stored with the rows.")

@@ -1,45 +1,130 @@
-"""Parses the heading of a column: a setting, or a figure with its quantity, statistic, unit and variant.
+"""What the headings, the settings and the titles of published tables mean, by a list of words.
 
     >>> parse_heading("bf16_mean_ms").describe()
     'mean time in ms, bf16'
     >>> parse_heading("Peak mem (GiB)").describe()
     'peak memory in GiB'
+    >>> read_title("Mixed precision (bfloat16), no warm-up, batch 4").settings
+    {'warmup_steps': 0, 'precision': 'bf16', 'batch': 4}
 
-Every word of a heading must be known, or the column is not understood: a mapping may say what it means. Nothing is
-taken from a heading's place. Standard library only.
+Every word of a heading must be in the lists below, or the column is kept as text: a mapping may say what it means. What
+is taken from a title is an assumption, and reported as one. Standard library only.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from runner.published.values import Dimension, normalize_unit
-from runner.published.vocabulary import (
-    ALL_MEMORY_NAMES,
-    COMPONENTS,
-    DIMENSIONS,
-    FILLERS,
-    KEPT,
-    MEMORY,
-    MEMORY_NAMES,
-    NAMED,
-    NUMBERED,
-    ORIGINS,
-    PARTS,
-    PASSES,
-    SETTING_WORDS,
-    STATISTICS,
-    TIME_WORDS,
-    UNITS,
-    VARIANTS,
+from runner.published.values import Dimension, normalize_unit, parse_cell, spell_unit, strip_markup
+from runner.results import Quantity, Statistic, Subject
+from runner.results.published import ORIGIN
+
+# ------------------------------------------------------------------------------------------------------------ the words
+
+_SETTINGS: Mapping[str, str] = {
+    "name": "model size|size|model|config|configuration|model name",
+    "d_model": "d model|dmodel|hidden|hidden size|hidden dim|embed dim|embedding dim|model dim|n embd|model width",
+    "d_ff": "d ff|dff|ffn dim|ff dim|feed forward width|intermediate size",
+    "layers": "num layers|n layers|layers|n layer|nlayers|number of layers|depth",
+    "heads": "num heads|n heads|heads|n head|nheads|number of heads",
+    "vocabulary": "vocab size|vocab|vocabulary|vocabulary size",
+    "parameters": "params|parameters|num params|n params|number of parameters|param count|params m",
+    "batch": "batch|batch size|bs|bsz",
+    "context": "context length|context|ctx|ctx len|context len|ctx length|context size|block size",
+    "seq_len": "seq len|sequence length|seqlen|seq|sequence len|seq length",
+    "d_head": "d head|head dim|dhead|headdim|head size|head width",
+    "mode": "mode|pass|passes",
+    "precision": "precision|autocast dtype|amp dtype|data type|dtype",
+    "backend": "backend|compile|compiled|torch compile|jit",
+    "implementation": "implementation|impl|attention|attention impl|attention implementation|method|attn",
+    "warmup_steps": "warmup|warmup steps|warm up|warm up steps|num warmup|n warmup|warmup iters|warm ups|warmups",
+    "steps": "measure steps|n steps|measured steps|steps|iters|num iters|iterations|repeats|num steps|timed steps",
+    "device": "device",
+    "is_profiled": "profiled|is profiled",
+    "part": "case|component|nvtx range|range|kernel|kernel name|operation|op|name|tensor|module|layer",
+}
+SETTING_WORDS = {alias: name for name, aliases in _SETTINGS.items() for alias in aliases.split("|")}
+ORIGINS = {"seed file": "file", "source file": "file", "source line": "line", "table name": "title",
+            "machine": "machine", "gpu": "machine", "device name": "machine", "hardware": "machine"}  # fmt: skip
+KEPT = frozenset(
+    {"row index", "index", "command", "notes", "note", "comment", "comments", "remark", "remarks", "problem", "cmd",
+     "profile memory", "part", "#", "id", "row", "seed", "run", "date", "report", "error",
+     "message", "exception"}
+)  # fmt: skip
+STATISTICS: Mapping[str, Statistic] = {
+    **dict.fromkeys(("mean", "avg", "average"), "mean"),
+    **dict.fromkeys(("std", "stddev", "stdev", "sd", "σ", "deviation", "dev"), "std"),
+    **dict.fromkeys(("median", "med", "p50"), "median"),
+    **dict.fromkeys(("min", "minimum", "fastest", "best"), "min"),
+    **dict.fromkeys(("max", "maximum", "slowest"), "max"),
+}
+PASSES = {
+    **dict.fromkeys(("forward", "fwd", "fw"), "forward"),
+    **dict.fromkeys(("backward", "bwd", "back", "bw"), "backward"),
+    **dict.fromkeys(("optimizer", "opt", "optim", "adamw"), "optimizer"),
+    "loss": "loss",
+}
+VARIANTS: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(("fp32", "float32"), ("precision", "fp32")),
+    "tf32": ("precision", "tf32"),
+    **dict.fromkeys(("bf16", "bfloat16"), ("precision", "bf16")),
+    **dict.fromkeys(("fp16", "float16", "half"), ("precision", "fp16")),
+    **dict.fromkeys(("amp", "autocast", "mixed"), ("precision", "mixed")),
+    **dict.fromkeys(("compiled", "compile"), ("backend", "compiled")),
+    **dict.fromkeys(("eager", "uncompiled"), ("backend", "eager")),
+    **{name: ("implementation", name) for name in ("naive", "vanilla", "pytorch", "sdpa", "flash", "triton")},
+    "inference": ("mode", "inference"),
+    **dict.fromkeys(("train", "training"), ("mode", "train")),
+}
+#: Settings whose number a heading may state, as "context 128 (ms)" does.
+NUMBERED: Mapping[str, str] = {
+    "warmup": "warmup_steps", "context": "context", "ctx": "context", "batch": "batch", "bs": "batch",
+    "seqlen": "seq_len", "seq": "seq_len",
+}  # fmt: skip
+#: Parts of a model or of attention whose time or memory a heading may name.
+COMPONENTS = frozenset({"attention", "attn", "softmax", "matmul", "mlp", "ffn", "embedding", "masking"})
+#: Words for the part that a figure is about, beside the passes.
+PARTS = frozenset({"model", "plus", "total", "step", "before", "after", "during", "activations", "parameters"})
+_UNIT_WORDS = (
+    "s sec secs seconds second ms msec milliseconds us usec microseconds ns nanoseconds kib mib gib tib kb mb gb tb "
+    "bytes % x tokens/s tok/s ktok/s flop/s gflop/s tflop/s pflop/s gflops tflops pflops flops/s gflops/s "
+    "tflops/s pflops/s"
 )
-from runner.results import Quantity, Statistic
+UNITS = frozenset(_UNIT_WORDS.split())
+#: Words that say of a figure that it is a time, and words that add nothing to what the others say.
+TIME_WORDS = frozenset({"time", "times", "runtime", "latency", "duration", "elapsed", "timing"})
+_FILLERS = "of the pass per in wall clock gpu cuda only full measured used usage consumption footprint at and"
+FILLERS = TIME_WORDS | frozenset(_FILLERS.split())
+MEMORY = frozenset({"memory", "mem", "vram"})
+DIMENSIONS: Mapping[str, Dimension] = {
+    **dict.fromkeys(("memory", "peak_memory", "allocated_memory", "reserved_memory"), "bytes"),
+    **dict.fromkeys(("speedup", "ratio", "result", "other", "dtype"), "plain"),
+    "share": "share", "calls": "count", "tokens_per_s": "tokens/s", "flops_per_s": "flops/s",
+}  # fmt: skip
+MEMORY_NAMES: tuple[tuple[frozenset[str], Quantity], ...] = (
+    (frozenset({"reserved"}), "reserved_memory"),
+    (frozenset({"peak", "max", "maximum"}), "peak_memory"),
+    (frozenset({"allocated", "alloc"}), "allocated_memory"),
+)
+ALL_MEMORY_NAMES = frozenset().union(*(names for names, _ in MEMORY_NAMES))
+NAMED: tuple[tuple[frozenset[str], Quantity], ...] = (
+    (frozenset({"speedup", "speedups"}), "speedup"),
+    (frozenset({"ratio"}), "ratio"),
+    (frozenset({"share", "fraction", "mfu"}), "share"),
+    (frozenset({"instances", "calls", "count", "launches"}), "calls"),
+    (frozenset({"throughput"}), "tokens_per_s"),
+    (frozenset({"dtype"}), "dtype"),
+    (frozenset({"result", "sum"}), "result"),
+)
+
+
+# --------------------------------------------------------------------------------------------------------- the headings
 
 #: What a column is: a setting; a figure; the status; whether memory ran out; a quantity's name, whose value is another
 #: column's; the origin of the table (its file, title, line, machine); text that is kept as it is; or not understood.
-Role = Literal["setting", "figure", "status", "oom", "quantity", "value", "origin", "kept", "unknown"]
+Role = Literal["setting", "figure", "status", "oom", "quantity", "value", "origin", "group", "kept", "unknown"]
 #: A time whose phase the row or the title says.
 TIME: Literal["time"] = "time"
 
@@ -69,7 +154,7 @@ class Meaning:
     def describe(self) -> str:
         """Returns the meaning in words."""
         if not self.understood:
-            return "not understood"
+            return "not known, kept as text"
         if self.role == "setting":
             command = " of the command" if self.from_command else ""
             return f"setting {self.setting}{command}" + (f" in {self.unit}" if self.unit else "")
@@ -83,8 +168,9 @@ class Meaning:
             "oom": "whether memory ran out",
             "quantity": "the name of each row's quantity",
             "value": "the value of each row's quantity",
-            "origin": f"{self.setting} that the row was taken from" if self.setting != "machine" else "machine",
+            "origin": f"{self.setting} {ORIGIN}" if self.setting != "machine" else "machine",
             "kept": "kept as text",
+            "group": "what stood above the row",
         }.get(self.role, "not understood")
 
 
@@ -159,7 +245,7 @@ def parse_figure(heading: str) -> Meaning | None:
         return None
     is_time = bool(unit or statistics or variant or {*split_words(heading)} & TIME_WORDS)
     meant = quantity or _find_time(parts, is_time=is_time)
-    if meant is None:
+    if meant is None or (meant == "loss" and not unit):  # which may be the loss itself
         return None
     named = [name for name in parts if name != "plus" and not (name == "total" and quantity == "share")]
     named = [*components, *(named if quantity is not None else [])]
@@ -170,7 +256,7 @@ def parse_figure(heading: str) -> Meaning | None:
         role="figure",
         quantity=meant,
         statistics=statistics or ("value",),
-        unit=_spell_unit(unit),
+        unit=spell_unit(unit) if unit else None,
         variant={**variant},
         assumed="taken as a rate, in operations a second." if units and units[0].endswith("flops") else None,
     )
@@ -239,9 +325,153 @@ def _join_phases(names: set[str]) -> Quantity | None:
     return sums.get(frozenset(names))
 
 
-def _spell_unit(unit: str | None) -> str | None:
-    """Returns the unit as practitioners write it."""
-    if unit is None:
-        return None
-    spelled = {"kib": "KiB", "mib": "MiB", "gib": "GiB", "tib": "TiB", "kb": "kB", "mb": "MB", "gb": "GB", "tb": "TB"}
-    return spelled.get(unit, unit)
+# --------------------------------------------------------------------------------------------------------- the settings
+
+_WHOLE = "d_model d_ff layers heads vocabulary parameters batch context seq_len d_head warmup_steps steps"
+WHOLE = frozenset(_WHOLE.split())
+#: The largest whole number of a setting, which is that of the schema.
+_LARGEST = 2**60
+_PRECISIONS = {"float32": "fp32", "float": "fp32", "float16": "fp16", "half": "fp16", "bfloat16": "bf16",
+               "float64": "fp64", "double": "fp64"}  # fmt: skip
+_YES, _NO = frozenset({"true", "yes", "on", "1", "✓"}), frozenset({"false", "no", "off", "0", "✗"})
+_MODES = {"forward": "forward", "forward_backward": "backward", "backward": "backward", "step": "train"}
+_UNSTATED = frozenset({"", "nan", "n/a", "na", "none", "null", "-", "--", "—", "–", "?", "<na>"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingValue:
+    """A setting's value, None where the cell states none, and what was assumed or refused."""
+
+    value: str | int | bool | None = None
+    remark: str | None = None
+
+
+def parse_setting(name: str, text: str, *, unit: str | None = None) -> SettingValue:
+    """Returns the value of the setting `name`."""
+    text = strip_markup(text)
+    lower = text.lower()
+    if name in WHOLE:
+        return _parse_whole(name, text, unit)
+    if lower in _UNSTATED and not (name == "backend" and lower == "none"):
+        return SettingValue()
+    if name == "precision":
+        plain = lower.removeprefix("torch.")
+        return SettingValue(value=_PRECISIONS.get(plain, plain))
+    if name == "backend":
+        plain = "compiled" if lower in _YES or lower in ("torch.compile", "compile", "inductor") else lower
+        return SettingValue(value="eager" if lower in _NO or lower in ("none", "uncompiled") else plain)
+    if name == "is_profiled":
+        return SettingValue(value=True if lower in _YES else False if lower in _NO else None)
+    if name == "mode":
+        return _parse_mode(text)
+    return SettingValue(value=lower if name == "device" else text)
+
+
+def _parse_whole(name: str, text: str, unit: str | None) -> SettingValue:
+    read = parse_cell(text, dimension="count" if name == "parameters" else "plain", unit=unit)
+    if not read.values:
+        return SettingValue(remark=read.remark)
+    value = read.values[0]
+    if value != int(value) or not 0 <= value <= _LARGEST or len(read.values) > 1:
+        return SettingValue(remark=f"Refused: “{text[:60]}” is no whole number from 0.")
+    return SettingValue(value=int(value), remark=read.remark)
+
+
+def _parse_mode(text: str) -> SettingValue:
+    words = split_words(text)
+    remark = "“foward” was read as forward." if "foward" in words else None
+    if "inference" in words or "eval" in words:
+        return SettingValue(value="inference")
+    if "train" in words or "training" in words:
+        return SettingValue(value="train")
+    timed = parse_pass(text)
+    return SettingValue(value=_MODES.get(timed or "", text.lower()), remark=remark)
+
+
+# ----------------------------------------------------------------------------------------------------------- the titles
+
+_NO_WARMUP = re.compile(r"\b(?:no|without|0) (?:steps? )?warm[- ]?up\b", re.IGNORECASE)
+_WARMUP = re.compile(r"\b(\d{1,4})[ -](?:steps? (?:of )?)?warm[- ]?up|\bwarm[- ]?up(?: steps)? ?[=:] ?(\d{1,4})", re.I)
+_NUMBER = re.compile(
+    r"\b(batch(?:[ _]size)?|context(?:[ _]length)?|ctx|seq(?:uence)?[ _]len(?:gth)?|d_model|d_head)"
+    r"(?: ?[=:] ?| (?:of )?)(\d{1,7})\b(?!\s?[-–,/]\s?\d| (?:to|and|or) \d)",
+    re.IGNORECASE,
+)
+#: The words of a title that compares rows and does not say what each measured.
+_COMPARING = frozenset({"vs", "versus", "against", "compared", "comparison"})
+_TITLE_PRECISIONS = frozenset({"fp32", "float32", "tf32", "bf16", "bfloat16", "fp16", "float16"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TitleSays:
+    """The content of a title. `timed` is the phase, or the sum of phases, of a table of times that names none."""
+
+    settings: Mapping[str, str | int | bool]
+    timed: Quantity | None
+
+
+@lru_cache(maxsize=256)
+def read_title(title: str) -> TitleSays:
+    """Returns the content of the title."""
+    title = title[:500]
+    words = split_words(title)
+    if _COMPARING & {*words}:
+        return TitleSays(settings={}, timed=parse_pass(title))
+    settings: dict[str, str | int | bool] = {}
+    warmup = _WARMUP.search(title)
+    if _NO_WARMUP.search(title):
+        settings["warmup_steps"] = 0
+    elif warmup:
+        settings["warmup_steps"] = int(warmup[1] or warmup[2])
+    if "nsys" in words or "nvtx" in words or "profiled" in words:
+        settings["is_profiled"] = True
+    precisions = {VARIANTS[word][1] for word in words if word in _TITLE_PRECISIONS}
+    if len(precisions) == 1:
+        settings["precision"] = precisions.pop()
+    if "compiled" in words and "eager" not in words and "uncompiled" not in words:
+        settings["backend"] = "compiled"
+    for name, number in _NUMBER.findall(title):
+        settings.setdefault(SETTING_WORDS[" ".join(split_words(name))], int(number))
+    return TitleSays(settings=settings, timed=parse_pass(title))
+
+
+#: Words of headings that say what a table is about beside steps of a model.
+_ELSEWHERE = frozenset(
+    [
+        "rank",
+        "ranks",
+        "nodes",
+        "message",
+        "messages",
+        "bandwidth",
+        "accuracy",
+        "acc",
+        "perplexity",
+        "bleu",
+        "requests",
+        "users",
+    ]
+)
+_TIMES = frozenset({"forward", "backward", "optimizer", "loss", "forward_backward", "step"})
+_OF_MODELS = frozenset(
+    {"name", "d_model", "d_ff", "layers", "heads", "parameters", "context", "seq_len", "batch", "mode"}
+)
+
+
+def find_subject(title: str, *, headings: Sequence[str], quantities: set[str], settings: set[str]) -> Subject:
+    """Returns what the rows are about, from what their columns are and, where these leave it open, from the title."""
+    words = set(split_words(title[:500]))
+    if "calls" in quantities and "part" in settings:
+        return "kernels"
+    if "result" in quantities:
+        return "accumulation"
+    if quantities == {"dtype"}:
+        return "dtypes"
+    is_elsewhere = any({*split_words(heading)} & _ELSEWHERE for heading in headings)
+    if is_elsewhere and not quantities & _TIMES:
+        return "other"
+    if "part" in settings and quantities & {"duration", "total_duration"}:
+        return "ranges"
+    if words & {"attention", "attn"} or "d_head" in settings:
+        return "attention"
+    return "steps" if quantities & _TIMES or settings & _OF_MODELS else "other"

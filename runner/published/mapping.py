@@ -10,26 +10,24 @@
     "who" = { setting = "name" }
     "remark" = "keep"
 
-`[table]` takes `title`, `machine`, `headings = false` for a file whose first row is no heading, `decimal = ","`, and
-any setting. A column is "keep", "status", "oom", "quantity" or "value", or has a setting, a quantity or an origin.
-Standard library only.
+`[table]` takes `title`, `machine`, `decimal = ","`, and any setting. A column is "keep", "status", "oom", "quantity" or
+"value", or has a setting, a quantity or an origin. Standard library only.
 """
 
 import hashlib
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args
 
 from runner.errors import UsageError
 from runner.places import explain_place
-from runner.published.headings import TIME, Meaning, Role
-from runner.published.rows import SETTINGS
-from runner.published.settings import WHOLE, parse_setting
+from runner.published.headings import TIME, WHOLE, Meaning, Role, parse_setting
 from runner.published.values import UNITS, normalize_unit
-from runner.results import Quantity, Statistic
+from runner.results import Quantity, Setting, Statistic
 
+SETTINGS = frozenset(item.name for item in fields(Setting))
 _BYTES = 2**20
 _ROLES: Mapping[str, Role] = {
     "keep": "kept",
@@ -44,20 +42,18 @@ _STATISTICS: Mapping[str, tuple[Statistic, ...]] = {
     "mean and std": ("mean", "std"),
 }
 _UNITS = {unit for units in UNITS.values() for unit in units}
-_DO = "Write a first draft of it with `python -m runner import --explain FILE`."
+_DO = "Write a first draft of it with `python -m runner import FILE --propose`."
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableMapping:
-    """The content of a mapping. `headings` is None where it leaves open whether the first row is headings; `digest`
-    names its content."""
+    """The content of a mapping; `digest` names it."""
 
     columns: Mapping[str, Meaning] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     title: str | None = None
     machine: str | None = None
     decimal: str = "."
-    headings: bool | None = None
     digest: str = ""
 
 
@@ -81,15 +77,14 @@ def load_mapping(path: Path) -> TableMapping:
         raise _refuse(path, f"“{unknown[0]}”", "the sections [table] and [columns]")
     table = dict(document.get("table", {}))
     named: dict[str, Any] = {name: table.pop(name, None) for name in ("title", "machine")}
-    headings, decimal = table.pop("headings", None), table.pop("decimal", ".")
+    decimal = table.pop("decimal", ".")
     if decimal not in (".", ","):
         raise _refuse(path, f"decimal = {decimal!r}", 'decimal = "." or ","')
-    if not isinstance(headings, bool | None) or not all(isinstance(text, str | None) for text in named.values()):
-        raise _refuse(path, "another type in [table]", "headings = true or false, and texts as title and machine")
+    if not all(isinstance(text, str | None) for text in named.values()):
+        raise _refuse(path, "another type in [table]", "texts as title and machine")
     return TableMapping(
         columns={name: _parse_column(path, name, given) for name, given in document.get("columns", {}).items()},
         settings={name: _parse_setting(path, name, value) for name, value in table.items()},
-        headings=headings,
         decimal=decimal,
         digest=hashlib.sha256(content).hexdigest(),
         **named,
@@ -146,9 +141,7 @@ def _check(path: Path, name: str, given: object, known: Any, *, normal: bool = F
 
 def _parse_setting(path: Path, name: str, value: object) -> str | int | bool:
     if name not in SETTINGS or not isinstance(value, str | int):
-        raise _refuse(
-            path, f"{name} = {value!r} in [table]", f"title, machine, headings, decimal, {', '.join(sorted(SETTINGS))}"
-        )
+        raise _refuse(path, f"{name} = {value!r} in [table]", f"title, machine, decimal, {', '.join(sorted(SETTINGS))}")
     read = parse_setting(name, str(value).lower() if isinstance(value, bool) else str(value))
     if read.value is None:
         raise _refuse(path, f"{name} = {value!r} in [table]", "a whole number" if name in WHOLE else "a value")

@@ -1,102 +1,147 @@
-"""Reads the tables of a file that others published.
+"""Reads the tables of a file that others published: what each column means, and each row with its figures.
 
     for table in read_published(Path("data/reference/004_e2e.csv")):
         print(table.title, table.rows[0].mean("forward"))
 
-The same bytes give the same tables with the same ids. A `provenance.csv` beside the file says what is known of each
-report; a report is what the file's name begins with, up to the first underscore. Standard library only.
+A column is a figure where its heading, or a mapping, says what it measures and in which unit; every other column is
+kept as it is written and tells its rows apart. Every table of the file is stored or named with the reason. The same
+bytes give the same tables with the same ids. A `provenance.csv` beside the file says what is known of each report; a
+report is what the file's name begins with, up to the first underscore. Standard library only, and markdown-it.
 """
 
 import csv
 import hashlib
 import io
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from runner.errors import UsageError
 from runner.places import explain_place
-from runner.published.columns import PublishedColumns, understand_columns
-from runner.published.formats import parse_tables
+from runner.published.headings import (
+    TIME,
+    WHOLE,
+    Meaning,
+    find_subject,
+    parse_figure,
+    parse_heading,
+    parse_pass,
+    parse_setting,
+    read_title,
+)
 from runner.published.mapping import TableMapping
-from runner.published.rows import AboutTable, build_rows
-from runner.published.tables import FILE_BYTES, FORMATS, TableRefused, TextTable
-from runner.published.titles import find_subject
-from runner.results import PublishedRow, PublishedTable
+from runner.published.tables import FILE_BYTES, FORMATS, GROUP, TableRefused, TextRow, TextTable, parse_tables
+from runner.published.values import Commas, is_decimal_comma, is_oom, normalize_unit, parse_cell, spell_unit
+from runner.results import PublishedFigure, PublishedRow, PublishedTable, Quantity, Setting
+from runner.schema import Status
 from runner.visible import visible
 
 #: Rises when the same file would be read differently, so that an import adds it again.
-READER = 1
-_WIDE = (b"\xff\xfe", b"\xfe\xff")
+READER = 2
 PROVENANCE = "provenance.csv"
-#: How many headings an error names.
-_MAX_NAMED = 8
+OUT_OF_MEMORY = "Out of memory."
+#: Begins the remark of what was wanted and is not stored.
+REFUSED = "was refused"
+_WIDE = (b"\xff\xfe", b"\xfe\xff")
 _NAMESPACE = uuid5(NAMESPACE_URL, "stepscope:published")
+_UNIT_OF_TITLE = {
+    "time": r"ms|msec|milliseconds|s|sec|seconds|us|μs|µs|microseconds|ns",
+    "bytes": "[kmgt]i?b|bytes",
+}
+_STATUSES: Mapping[str, Status] = {
+    **dict.fromkeys(("ok", "success", "passed", "pass", "done", "completed", "✓", "✅"), "ok"),
+    **dict.fromkeys(("fail", "failed", "error", "✗", "❌"), "error"),
+    **dict.fromkeys(("timeout", "timed out"), "timeout"),
+    **dict.fromkeys(("crash", "crashed", "killed"), "crashed"),
+    **dict.fromkeys(("skip", "skipped", "not run"), "skipped"),
+}
+_BYTES = re.compile(r"\d+(?:\.\d+)?\s?[KMGT]i?B", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadFile:
+    """What a file holds: its tables; the tables that are none of figures, with the reason; and the rows and tables that
+    were wanted and could not be read."""
+
+    tables: Sequence[PublishedTable]
+    remarks: Sequence[str] = ()
+    lost: Sequence[str] = ()
 
 
 def read_published(path: Path, *, mapping: TableMapping | None = None) -> list[PublishedTable]:
-    """Returns every table of the file. Raises UsageError for a file that holds none, or is too large, and for a mapping
-    that names a column which no table has."""
+    """Returns every table of the file that holds figures. Raises UsageError as `read_file` does."""
+    return [*read_file(path, mapping=mapping).tables]
+
+
+def read_file(path: Path, *, mapping: TableMapping | None = None) -> ReadFile:
+    """Returns what the file holds. Raises UsageError for a file without any figure, one that is too large, and a
+    mapping that names a column which no table has."""
     mapping = mapping or TableMapping()
     content = read_content(path)
-    tables = parse_content(content, path, headings=mapping.headings)
-    digest = f"{content_digest(content)}:{mapping.digest}"
-    report, provenance = _read_provenance(path)
-    known = {heading for table in tables for heading in table.headings}
+    texts = parse_content(content, path)
+    known = [heading for table in texts for heading in table.headings]
     missing = [name for name in mapping.columns if name not in known]
     if missing:
         raise UsageError(
             f"The mapping names the column “{visible(missing[0])[:60]}”, which no table of {path} has.",
-            expected=f"one of {', '.join(sorted(known)[:20])}",
+            expected=f"one of {', '.join(sorted({*known})[:20])}",
             do="Correct the mapping.",
         )
-    read: list[PublishedTable] = []
-    for number, table in enumerate(tables):
-        columns = understand_columns(table, mapping.columns, decimal=mapping.decimal)
-        if columns.has_figures:
-            origin = _Origin(path, uuid5(_NAMESPACE, f"{digest}:{number}"), report, provenance)
-            read.append(_build_table(table, columns, mapping, origin))
-    readable = [table for table in read if any(_has_content(row) for row in table.rows)]
-    if not readable:
-        raise _refuse(path, tables, read)
-    return readable
+    report, provenance = _read_provenance(path)
+    tables: list[PublishedTable] = []
+    remarks: list[str] = []
+    lost: list[str] = []
+    for number, text in enumerate(texts):
+        if text.refused:
+            lost.append(f"{text.name} {REFUSED}: {text.refused}.")
+            continue
+        lost += [f"{text.name}: {said}" for said in text.lost if REFUSED in said]
+        columns = understand_columns(text, mapping)
+        table_id = uuid5(_NAMESPACE, f"{content_digest(content)}:{mapping.digest}:{number}")
+        table = _build_table(text, columns, mapping, path, table_id)
+        if any((row.status == "oom" and row.figures) or any(map(_has_content, row.figures)) for row in table.rows):
+            machine = table.machine or provenance.get("machine")
+            tables.append(replace(table, report=report, machine=machine, provenance=provenance))
+        else:
+            remarks.append(f"{text.name} is not stored: {_say_why_not(columns, table)}.")
+    if not tables:
+        raise UsageError(
+            f"{path} holds no table that can be imported: {' '.join([*lost, *remarks])}",
+            expected="headings such as “forward (ms)” or “peak memory (MiB)”, or a mapping",
+            do=f"Write a first draft of one with `python -m runner import {path.name} --propose`.",
+        )
+    return ReadFile(tables=tables, remarks=remarks, lost=lost)
 
 
-def _has_content(row: PublishedRow) -> bool:
-    return row.status == "oom" or any(figure.value is not None or figure.quantity == "dtype" for figure in row.figures)
+def _has_content(figure: PublishedFigure) -> bool:
+    return figure.value is not None or figure.quantity == "dtype"
 
 
-def _refuse(path: Path, tables: Sequence[TextTable], read: Sequence[PublishedTable]) -> UsageError:
-    """Returns the error for a file in which nothing is understood or no cell could be read."""
-    names = ", ".join(f"“{name[:40]}”" for name in tables[0].headings[:_MAX_NAMED])
-    got = f"no heading that says what it measures: {names}"
-    for figure in (figure for table in read for row in table.rows for figure in row.figures if figure.remark):
-        got = f"no figure that can be read, such as below “{figure.heading[:40]}”: {(figure.remark or '').rstrip('.')}"
-        break
-    return UsageError(
-        f"{path} holds no table that can be imported: got {got}.",
-        expected="headings such as “forward (ms)” or “peak_memory_mib”, or a mapping",
-        do=f"Write a first draft of one with `python -m runner import --explain {path.name}`.",
-    )
+def _say_why_not(columns: "TableColumns", table: PublishedTable) -> str:
+    """Returns why a table has no figure: no cell that can be read, or no heading that says what it measures."""
+    for row in table.rows:
+        for figure in row.figures:
+            return (
+                f"no figure can be read, such as “{figure.text[:40]}” below “{figure.heading[:40]}”: {figure.remark}"[
+                    :-1
+                ]
+            )
+    unknown = [heading for heading, meaning in columns.meanings.items() if not meaning.understood]
+    names = ", ".join(f"“{name[:40]}”" for name in [*(unknown or columns.meanings)][:8])
+    return f"no heading says what it measures ({names})" + (": not known" if unknown else "")
 
 
-def parse_content(content: bytes, path: Path, *, headings: bool | None = None) -> list[TextTable]:
+def parse_content(content: bytes, path: Path) -> list[TextTable]:
     """Returns the tables of the bytes of a file, before anything is understood of them. Raises UsageError."""
+    text = content.decode("utf-16" if content.startswith(_WIDE) else "utf-8-sig", errors="replace")
     try:
-        return parse_tables(decode(content), ending=path.suffix.lower(), headings=headings)
+        return parse_tables(text.replace("\r\n", "\n").replace("\r", "\n"), ending=path.suffix.lower())
     except TableRefused as error:
-        got = error.got.removeprefix("The file")
-        raise UsageError(f"{path}{got}", expected=error.expected, do=error.do) from None
-
-
-class _Origin(NamedTuple):
-    """The origin of a table: its file, its id, its report and the provenance of that."""
-
-    path: Path
-    table_id: UUID
-    report: str | None
-    provenance: Mapping[str, str]
+        raise UsageError(f"{path}{error.got.removeprefix('The file')}", expected=error.expected, do=error.do) from None
 
 
 def read_content(path: Path) -> bytes:
@@ -117,49 +162,9 @@ def read_content(path: Path) -> bytes:
     return content
 
 
-def decode(content: bytes) -> str:
-    """Returns the text of the file; bytes that are no UTF-8 become U+FFFD."""
-    text = content.decode("utf-16" if content.startswith(_WIDE) else "utf-8-sig", errors="replace")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
 def content_digest(content: bytes) -> str:
     """Returns the name of a reading: the reader's version and a hash of the bytes."""
     return f"{READER}:{hashlib.sha256(content).hexdigest()}"
-
-
-def _build_table(table: TextTable, columns: PublishedColumns, mapping: TableMapping, origin: _Origin) -> PublishedTable:
-    titles = _list_origins(table, columns, "title")
-    title = visible(mapping.title or "; ".join(titles) or table.title or origin.path.stem)
-    about = AboutTable(table_id=origin.table_id, title=title, settings=mapping.settings)
-    rows = build_rows(table.rows, columns, about)
-    machines = _list_origins(table, columns, "machine")
-    quantities = {figure.quantity for row in rows for figure in row.figures}
-    return PublishedTable(
-        table_id=origin.table_id,
-        title=title,
-        file=visible(origin.path.name),
-        subject=find_subject(title, quantities={*map(str, quantities)}, settings=columns.settings),
-        rows=tuple(rows),
-        report=origin.report,
-        machine="; ".join(machines) or mapping.machine or origin.provenance.get("machine"),
-        provenance=origin.provenance,
-        meanings={column.heading: column.meaning.describe() for column in columns.columns},
-        remarks=(*columns.remarks, *table.remarks, *_find_common_remarks(rows)),
-    )
-
-
-def _list_origins(table: TextTable, columns: PublishedColumns, name: str) -> list[str]:
-    """Returns the different texts of a column of origin, in their order."""
-    places = [column.place for column in columns.of("origin") if column.meaning.setting == name]
-    return [*dict.fromkeys(cell for place in places for cell in table.column(place) if cell)]
-
-
-def _find_common_remarks(rows: Sequence[PublishedRow]) -> list[str]:
-    """Returns the remarks that every row has, which are the table's."""
-    if not rows:
-        return []
-    return [remark for remark in dict.fromkeys(rows[0].remarks) if all(remark in row.remarks for row in rows)]
 
 
 def _read_provenance(path: Path) -> tuple[str | None, Mapping[str, str]]:
@@ -168,7 +173,7 @@ def _read_provenance(path: Path) -> tuple[str | None, Mapping[str, str]]:
     if path.name == PROVENANCE or not beside.is_file() or beside.stat().st_size > FILE_BYTES:
         return None, {}
     try:
-        rows = list(csv.DictReader(io.StringIO(decode(beside.read_bytes()), newline="")))
+        rows = list(csv.DictReader(io.StringIO(beside.read_bytes().decode("utf-8-sig", "replace"), newline="")))
     except (csv.Error, OSError):
         return None, {}
     for row in rows:
@@ -177,3 +182,267 @@ def _read_provenance(path: Path) -> tuple[str | None, Mapping[str, str]]:
                 visible(key): visible(text) for key, text in row.items() if key and isinstance(text, str) and text
             }
     return None, {}
+
+
+# ---------------------------------------------------------------------------------------------------------- the columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableColumns:
+    """The meaning of each column by its heading, what was assumed, and the meaning of commas in numbers."""
+
+    meanings: Mapping[str, Meaning]
+    remarks: tuple[str, ...]
+    commas: Commas
+
+    @property
+    def settings(self) -> set[str]:
+        """The names of the settings that columns state."""
+        return {meaning.setting for meaning in self.meanings.values() if meaning.role == "setting"}
+
+    def varies(self, setting: str) -> bool:
+        """Returns whether headings state this setting, so that it differs within a row."""
+        return any(setting in meaning.variant for meaning in self.meanings.values())
+
+
+def understand_columns(table: TextTable, mapping: TableMapping) -> TableColumns:
+    """Returns the meaning of each column, by the mapping or else by its heading and its cells."""
+    own = {
+        heading: mapping.columns.get(heading) or _understand(heading, [cell for cell in table.column(place) if cell])
+        for place, heading in enumerate(table.headings)
+    }
+    _settle(table, own, {*mapping.columns}, mapping.title or table.title or "")
+    doubtful = mapping.decimal != "," and any(is_decimal_comma(cell) for row in table.rows for cell in row.cells)
+    remarks = [f"“{heading}”: {meaning.assumed}" for heading, meaning in own.items() if meaning.assumed]
+    if doubtful:
+        remarks.append("Some numbers have a comma for a decimal point; none with a comma was read.")
+    commas: Commas = "doubtful" if doubtful else "decimal" if mapping.decimal == "," else "thousands"
+    return TableColumns(meanings=own, remarks=tuple(remarks), commas=commas)
+
+
+def _understand(heading: str, cells: Sequence[str]) -> Meaning:
+    """Returns what a heading means above its cells, which decide only between meanings that it leaves open."""
+    if heading == GROUP:
+        return Meaning(role="group")
+    meaning = parse_heading(heading)
+    may_number = len(cells) > 1 and (meaning.role == "kept" or heading.startswith("column "))
+    if may_number and [*cells] in ([*map(str, range(len(cells)))], [*map(str, range(1, len(cells) + 1))]):
+        return Meaning(role="origin", setting="row")
+    if meaning.role == "setting" and meaning.setting in WHOLE and cells:
+        read = [parse_setting(meaning.setting, cell, unit=meaning.unit) for cell in cells]
+        if all(one.remark and one.value is None for one in read):
+            return Meaning(role="kept", assumed="kept as text, because its cells are no whole numbers.")
+    if meaning.setting == "name" and cells and all(_BYTES.fullmatch(cell) for cell in cells):
+        return Meaning(role="kept", assumed="kept as text: its cells are sizes in bytes, of no model.")
+    if meaning.role == "setting" and meaning.setting in ("backend", "precision", "implementation", "name"):
+        figure = parse_figure(heading)
+        if figure and cells and all(_is_measured(cell) for cell in cells):
+            return figure
+    if meaning.role == "unknown":
+        return Meaning(role="kept", assumed="not known: kept as text, as what tells rows apart.", understood=False)
+    return meaning
+
+
+def _is_measured(cell: str) -> bool:
+    """Returns whether a cell is a number with a decimal point, a time, a pair, or no result."""
+    read = parse_cell(cell, dimension="time", unit="ms")
+    return cell.lower() not in ("0", "1") and (read.is_oom or bool(read.values))
+
+
+def _settle(table: TextTable, meanings: dict[str, Meaning], given: set[str], title: str) -> None:
+    """Decides what only the other columns or the title can decide: whose name a "name" is, whether a dtype is a figure,
+    and the unit of a figure whose heading has none."""
+    quantities = {meaning.quantity for meaning in meanings.values() if meaning.role == "figure"}
+    has_figures = bool(quantities) or any(meaning.role == "value" for meaning in meanings.values())
+    for place, heading in enumerate(table.headings):
+        meaning = meanings[heading]
+        if heading in given:
+            continue
+        if meaning.role == "setting" and heading.strip().lower() == "name" and "calls" not in quantities:
+            meanings[heading] = replace(meaning, setting="name")
+        elif meaning.role == "setting" and meaning.setting == "precision" and not has_figures:
+            meanings[heading] = Meaning(role="figure", quantity="dtype")
+        elif meaning.role == "figure" and not meaning.unit and meaning.dimension in _UNIT_OF_TITLE:
+            meanings[heading] = _borrow_unit(meanings, meaning, title)
+        elif meaning.role == "figure" and not meaning.unit and meaning.dimension == "share":
+            values = [value for cell in table.column(place) for value in parse_cell(cell, dimension="share").values]
+            if any(abs(value) > 1 for value in values):
+                meanings[heading] = replace(
+                    meaning, unit="%", assumed="taken as percent, because a share is at most 1."
+                )
+
+
+def _borrow_unit(meanings: Mapping[str, Meaning], meaning: Meaning, title: str) -> Meaning:
+    """Returns a figure with the unit of another statistic of it, or of the title."""
+    for heading, other in meanings.items():
+        if (
+            other.unit
+            and other.role == "figure"
+            and (other.quantity, other.variant) == (meaning.quantity, meaning.variant)
+        ):
+            return replace(meaning, unit=other.unit, assumed=f"in {other.unit}, as “{heading}” is.")
+    units = _UNIT_OF_TITLE[meaning.dimension]
+    words = re.search(
+        rf"[(\[,]\s?(?:all )?(?:times? )?(?:in )?({units})\s?[)\]]|\bin ({units})\b", title, re.IGNORECASE
+    )
+    if not words:
+        return meaning
+    unit = spell_unit(normalize_unit(words[1] or words[2]))
+    return replace(meaning, unit=unit, assumed=f"in {unit}, as the title says.")
+
+
+# ------------------------------------------------------------------------------------------------------------- the rows
+
+
+@dataclass
+class _Row:
+    """One row while it is read."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    of_command: dict[str, Any] = field(default_factory=dict)
+    stated: dict[str, str] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+    figures: list[PublishedFigure] = field(default_factory=list)
+    status: Status = "ok"
+    is_oom: bool = False
+
+
+def _build_table(
+    text: TextTable, columns: TableColumns, mapping: TableMapping, path: Path, table_id: UUID
+) -> PublishedTable:
+    def origins(name: str) -> list[str]:
+        places = [place for place, heading in enumerate(text.headings) if columns.meanings[heading].setting == name]
+        return [*dict.fromkeys(cell for place in places for cell in text.column(place) if cell)]
+
+    title = visible(mapping.title or "; ".join(origins("title")) or text.title or path.stem)
+    seen: Counter[int] = Counter()
+    rows = []
+    for row in text.rows:
+        name = f"{row.line}.{seen[row.line]}" if seen[row.line] else str(row.line)
+        seen[row.line] += 1
+        rows.append(_build_row(row, columns, mapping.settings, title, uuid5(table_id, name)))
+    shared = [said for said in rows[0].remarks if all(said in row.remarks for row in rows)] if rows else []
+    return PublishedTable(
+        table_id=table_id,
+        title=title,
+        file=visible(path.name),
+        subject=find_subject(
+            title,
+            headings=text.headings,
+            quantities={str(figure.quantity) for row in rows for figure in row.figures},
+            settings=columns.settings,
+        ),
+        rows=tuple(rows),
+        machine="; ".join(origins("machine")) or mapping.machine,
+        meanings={heading: meaning.describe() for heading, meaning in columns.meanings.items()},
+        remarks=(*columns.remarks, *text.lost, *shared),
+    )
+
+
+def _build_row(
+    text: TextRow, columns: TableColumns, given: Mapping[str, Any], title: str, row_id: UUID
+) -> PublishedRow:
+    row = _Row()
+    cells = dict(zip(columns.meanings, text.cells, strict=True))
+    for heading, cell in cells.items():
+        meaning = columns.meanings[heading]
+        if cell and meaning.role not in ("figure", "value"):
+            row.stated[heading] = cell
+            _read_text(heading, cell, meaning, row)
+    for name, value in row.of_command.items():
+        own = row.settings.setdefault(name, value)
+        if own != value:
+            row.remarks.append(f"{name} is {own} in the row and {value} in its command: the row's was taken.")
+    for name, value in given.items():
+        row.settings.setdefault(name, value)
+    said = read_title(row.origins.get("title", title))
+    for name, value in said.settings.items():
+        if name not in columns.settings and name not in row.settings and not columns.varies(name):
+            row.settings[name] = value
+            row.remarks.append(f"{name} {str(value).lower()} was taken from the title.")
+    passes = [cells[name] for name, meaning in columns.meanings.items() if meaning.setting == "mode" and cells[name]]
+    timed: Quantity = (parse_pass(passes[0]) if passes else None) or said.timed or "duration"
+    names = [cells[name] for name, meaning in columns.meanings.items() if meaning.role == "quantity"]
+    for heading, cell in cells.items():
+        meaning = columns.meanings[heading]
+        if meaning.role == "value":
+            meaning = parse_heading(names[0]) if names else meaning
+        if meaning.role in ("figure", "value") and cell:
+            own = replace(meaning, quantity=timed if meaning.quantity == TIME else meaning.quantity)
+            row.figures += _build_figures(heading, cell, own, columns.commas)
+    source = [row.origins[name] for name in ("file", "line") if name in row.origins]
+    return PublishedRow(
+        row_id=row_id,
+        line=text.line,
+        setting=Setting(**row.settings),
+        status="oom" if row.is_oom or _is_out_of_memory(row.figures) else row.status,
+        figures=tuple(row.figures),
+        stated=row.stated,
+        source=":".join(source) or None,
+        remarks=tuple(row.remarks),
+    )
+
+
+def _read_text(heading: str, cell: str, meaning: Meaning, row: _Row) -> None:
+    """Reads a cell that is no figure."""
+    lower = cell.lower()
+    if meaning.role == "status":
+        if lower not in _STATUSES and not is_oom(cell):
+            row.remarks.append(f"The status “{cell[:40]}” is not known: taken as ok.")
+        row.status = _STATUSES.get(lower, row.status)
+    elif meaning.role == "oom":
+        row.is_oom = row.is_oom or lower in ("true", "yes", "1")
+    elif meaning.role == "origin":
+        row.origins[meaning.setting] = cell
+    elif meaning.role == "group":
+        row.settings |= {name: value for name, value in read_title(cell).settings.items() if name not in row.settings}
+    elif meaning.role == "setting":
+        read = parse_setting(meaning.setting, cell, unit=meaning.unit)
+        known = row.of_command if meaning.from_command else row.settings
+        if read.value is not None and known.setdefault(meaning.setting, read.value) != read.value:
+            left = f"“{cell[:40]}” was left out: another column says {known[meaning.setting]}."
+            row.remarks.append(f"{heading}: {left}")
+        if read.remark:
+            row.remarks.append(f"{heading}: {read.remark}")
+    elif meaning.role == "kept" and "nsys profile" in cell:
+        row.settings.setdefault("is_profiled", True)
+        row.remarks.append("It was taken to be profiled, because its command runs under nsys.")
+    row.is_oom = row.is_oom or (meaning.role != "origin" and "command" not in heading and is_oom(cell))
+
+
+def _build_figures(heading: str, text: str, meaning: Meaning, commas: Commas) -> list[PublishedFigure]:
+    """Returns the figures of a cell: one, or a mean and its standard deviation."""
+    assert meaning.quantity != TIME
+    first, *others = meaning.statistics
+    figure = PublishedFigure(
+        heading=heading, text=text, quantity=meaning.quantity, statistic=first, variant=meaning.variant
+    )
+    if meaning.role == "value":
+        return [replace(figure, quantity="other", remark="What the value is of is not known.")]
+    if meaning.quantity == "dtype":
+        return [figure]
+    pair = (first, *others) == ("mean", "std")
+    read = parse_cell(text, dimension=meaning.dimension, unit=meaning.unit, pair=pair, commas=commas)
+    remark = OUT_OF_MEMORY if read.is_oom else read.remark
+    if len(read.values) < 2:
+        value = read.values[0] if read.values else None
+        alone = "The heading promises a standard deviation, the cell has none." if others and read.values else None
+        return [replace(figure, value=value, remark=" ".join(filter(None, (remark, alone))) or None)]
+    if first in ("std", "min", "max"):
+        return [replace(figure, remark=f"Refused: “{text[:60]}” has two numbers below a {first}.")]
+    mean, std = read.values
+    statistic = "mean" if first == "value" else first
+    return [
+        replace(figure, statistic=statistic, value=mean, remark=remark),
+        replace(figure, statistic="std", value=std, remark=remark),
+    ]
+
+
+def _is_out_of_memory(figures: Sequence[PublishedFigure]) -> bool:
+    """Returns whether the row ran out of memory: a figure without a variant did, or nothing else has a value. Where
+    only one variant of several did, its own figure says so."""
+    ran_out = [figure for figure in figures if figure.value is None and is_oom(figure.text)]
+    if not ran_out:
+        return False
+    return any(not figure.variant for figure in ran_out) or all(figure.value is None for figure in figures)

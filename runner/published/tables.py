@@ -1,25 +1,41 @@
-"""Holds the text of a table before its columns are understood: headings and rows of cells, each row with its line.
+"""Reads the tables of a text, before their columns are understood: headings and rows of cells, each with its line.
 
-    table = TextTable(headings=("size", "forward (ms)"), rows=(TextRow(line=3, cells=("small", "12.3")),), kind="csv")
+    for table in parse_tables(text, ending=".md"):
+        print(table.line, table.title, table.headings, table.refused)
 
-Limits: FILE_BYTES, LINES, LINE_CHARACTERS, COLUMNS, CELLS and CELL_CHARACTERS; a file beyond them is refused as a
-whole. Standard library only.
+Formats: CSV, TSV, GitHub Markdown, HTML and JSON (records, columns, lines). Every table of the text is returned; one
+that cannot be read says why in `refused`. LaTeX, Typst and text in aligned columns are refused as a whole. Limits:
+FILE_BYTES, COLUMNS, CELLS, CELL_CHARACTERS and TABLES; a file beyond them is refused.
 """
 
+import csv
+import io
+import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html.parser import HTMLParser
+from itertools import pairwise
+from typing import Any
 
 from runner.errors import UsageError
-from runner.published.markup import strip_markup
+from runner.published.values import is_oom, parse_cell, strip_markup
 from runner.visible import visible
 
-FILE_BYTES, LINES, LINE_CHARACTERS = 4 * 2**20, 50_000, 100_000
+FILE_BYTES = 4 * 2**20
 COLUMNS, CELLS, CELL_CHARACTERS, TABLES = 500, 500_000, 10_000, 1_000
-FORMATS = "CSV, TSV, Markdown, what pandas prints, LaTeX, Typst, aligned columns or JSON lines"
-#: The number of a line and its text.
-Line = tuple[int, str]
-_BREAK = re.compile(r"[\t\n\r\f\v]\s*")
+#: The endings of files that hold tables, and those of formats that are refused.
+ENDINGS = (".csv", ".tsv", ".txt", ".md", ".markdown", ".html", ".htm", ".json", ".jsonl", ".ndjson")
+OTHERS = {".tex": "LaTeX", ".typ": "Typst"}
+FORMATS = "CSV, TSV, a Markdown table with bars, HTML or JSON"
+_DELIMITERS = ",\t;"
+_SEPARATOR = re.compile(r"\s*\|?(\s*:?-+:?\s*\|)*\s*:?-+:?\s*\|?\s*")
+_CAPTION = re.compile(r"(table|tab\.)\s*\S{0,5}\s*[.:]", re.IGNORECASE)
+_OF_FIGURE = re.compile(r"(figure|fig\.)\s*\S{0,5}\s*[.:]", re.IGNORECASE)
+_MAX_SPAN = 1_000
+#: The heading of the column that holds what stood in a row of its own above some rows.
+GROUP = "group"
+_BETWEEN = re.compile(r"[\s,]*")
 #: The text that pandas prints in place of what it leaves out.
 _ELIDED = frozenset({"...", "..", "…"})
 
@@ -34,17 +50,20 @@ class TextRow:
 
 @dataclass(frozen=True, kw_only=True)
 class TextTable:
-    """A rectangular table: every row has as many cells as there are headings. `kind` names its format.
+    """A rectangular table: every row has as many cells as there are headings. `lost` are the rows that were refused,
+    with the reason; `refused` says why the whole table was, which then has no rows."""
 
-    `has_headings` is False where the file has none and the headings are "column 1", "column 2" and so on. `remarks`
-    say which rows were refused and what was assumed."""
-
-    kind: str
-    headings: tuple[str, ...]
-    rows: tuple[TextRow, ...]
+    line: int
+    headings: tuple[str, ...] = ()
+    rows: tuple[TextRow, ...] = ()
     title: str | None = None
-    has_headings: bool = True
-    remarks: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    refused: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The table in words: its title and its line."""
+        return f"“{self.title}” (line {self.line})" if self.title else f"the table of line {self.line}"
 
     def column(self, place: int) -> list[str]:
         """Returns the cells below a heading."""
@@ -54,78 +73,450 @@ class TextTable:
 class TableRefused(UsageError):
     """The file holds no table that can be read."""
 
-    def __init__(self, got: str, *, expected: str = "", do: str = "") -> None:
+    def __init__(self, got: str, *, expected: str = FORMATS, do: str = "") -> None:
         super().__init__(
             f"The file holds no table that can be imported: got {got}.",
-            expected=expected or FORMATS,
-            do=do or "See what would be read of it with `python -m runner import --explain FILE`.",
+            expected=expected,
+            do=do or "Export the table as CSV, or write it as a Markdown table.",
         )
 
 
-def make_table(
-    kind: str,
-    rows: Sequence[TextRow],
-    *,
-    headings: TextRow | None,
-    title: str | None = None,
-    remarks: Sequence[str] = (),
-) -> TextTable | None:
-    """Returns the table of these rows, None where there is nothing in them. A row with more or fewer cells than there
-    are headings is refused with a remark, because its cells would move below other headings.
+def parse_tables(text: str, *, ending: str) -> list[TextTable]:
+    """Returns every table of the text. Raises TableRefused where there is none, or the format is not read."""
+    tex = "\\begin{tabular" in text or "\\begin{longtable" in text
+    language = OTHERS.get(ending) or ("LaTeX" if tex and ending == ".txt" else None)
+    if language:
+        raise TableRefused(f"{language}, which is not read", do="Export the table as CSV, or copy it into Markdown.")
+    if ending in (".csv", ".tsv"):
+        tables = _parse_delimited(text, "\t" if ending == ".tsv" else None)
+    elif ending == ".json":
+        tables = _parse_json(text)
+    elif ending in (".jsonl", ".ndjson"):
+        tables = _parse_json_lines(text)
+    elif ending in (".html", ".htm"):
+        tables = parse_html(text)
+    elif ending == ".txt" and not any(_SEPARATOR.fullmatch(line) and "|" in line for line in text.split("\n")):
+        tables = [one for one in _parse_delimited(text, None) if len(one.headings) > 1]
+    else:
+        tables = _parse_markdown(text)
+    if not tables:
+        aligned = ", and columns that blanks align are not read" if re.search(r"\S {2,}\S", text) else ""
+        raise TableRefused(f"no table{aligned}")
+    if len(tables) > TABLES:
+        raise TableRefused(f"{len(tables):,} tables", expected=f"at most {TABLES:,}")
+    return tables
 
-    Without `headings` they are numbered."""
-    clean = [TextRow(line=row.line, cells=tuple(clean_cell(cell) for cell in row.cells)) for row in rows]
-    clean = [row for row in clean if any(row.cells)]
-    width = len(headings.cells) if headings else max((len(row.cells) for row in clean), default=0)
-    if width > COLUMNS or width * len(clean) > CELLS:
-        got = f"{width:,} columns and {len(clean):,} rows"
+
+def _make_table(rows: Sequence[TextRow], *, headings: TextRow, title: str | None, line: int) -> TextTable:
+    """Returns the table of these rows. A row with more or fewer cells than there are headings is lost, because its
+    cells would move below other headings."""
+    width = len(headings.cells)
+    if width > COLUMNS or width * len(rows) > CELLS:
+        got = f"{width:,} columns and {len(rows):,} rows"
         raise TableRefused(got, expected=f"at most {COLUMNS:,} columns and {CELLS:,} cells")
-    names = headings.cells if headings else ("",) * width
-    said = [*remarks]
-    whole = [row for row in clean if _is_whole(row, names, said)]
-    if not whole:
-        return None
+    kept, lost = [], []
+    groups: list[str] = []
+    group = ""
+    for row in rows:
+        cells = tuple(map(_clean, row.cells))
+        if not any(cells) or cells == headings.cells:
+            continue
+        if len(cells) == width > 2 and len({*cells}) == 1 and re.search(r"[^\W\d]", cells[0]) and not is_oom(cells[0]):
+            group = cells[0]
+            continue
+        if len(cells) != width:
+            lost.append(f"Line {row.line} was refused: {len(cells)} cells below {width} headings.")
+        elif all(cell in _ELIDED for cell in cells if cell):
+            lost.append(f"Line {row.line} stands for rows that the table leaves out.")
+        else:
+            kept.append(TextRow(line=row.line, cells=cells))
+            groups.append(group)
+    names = [_clean(strip_markup(name)) for name in headings.cells]
+    if group:
+        names.append(GROUP)
+        kept = [replace(row, cells=(*row.cells, own)) for row, own in zip(kept, groups, strict=True)]
     return TextTable(
-        kind=kind,
-        headings=_number_repeated([clean_cell(strip_markup(name)) for name in names]),
-        rows=tuple(whole),
-        title=clean_cell(strip_markup(title[:300])) if title else None,
-        has_headings=headings is not None,
-        remarks=tuple(said),
+        line=line,
+        headings=_number_repeated(names),
+        rows=tuple(kept),
+        title=_clean(strip_markup(title[:300])) or None if title else None,
+        lost=tuple(lost),
     )
 
 
-def _is_whole(row: TextRow, names: Sequence[str], remarks: list[str]) -> bool:
-    """Returns whether the row is one of the table's, and adds a remark if not."""
-    if len(row.cells) != len(names):
-        remarks.append(f"Line {row.line} was refused: {len(row.cells)} cells below {len(names)} headings.")
-        return False
-    if all(cell in _ELIDED for cell in row.cells if cell):
-        remarks.append(f"Rows are left out in line {row.line}.")
-        return False
-    if row.cells == tuple(names):
-        remarks.append(f"Line {row.line} repeats the headings.")
-        return False
-    return True
-
-
-def clean_cell(text: str) -> str:
-    """Returns a cell without blanks around it and with harmless characters only. Raises TableRefused for one that is
-    too long."""
+def _clean(text: str) -> str:
+    """Returns a cell without blanks around it and with harmless characters only."""
     if len(text) > CELL_CHARACTERS:
         raise TableRefused(f"a cell of {len(text):,} characters", expected=f"at most {CELL_CHARACTERS:,}")
-    return visible(_BREAK.sub(" ", text.strip()))
+    return visible(re.sub(r"[\t\n\r\f\v]\s*", " ", text.strip()))
 
 
 def _number_repeated(names: Sequence[str]) -> tuple[str, ...]:
     """Returns the names, each once: a second "mean" becomes "mean (2)", and an empty one "column 3"."""
-    taken: dict[str, int] = {}
     unique: list[str] = []
     for place, name in enumerate(names, start=1):
-        own = name or f"column {place}"
-        taken[own] = taken.get(own, 0) + 1
+        own, count = name or f"column {place}", 2
         while own in unique:
-            own = f"{name or f'column {place}'} ({taken[name or own]})"
-            taken[name or own] = taken.get(name or own, 0) + 1
+            own, count = f"{name or f'column {place}'} ({count})", count + 1
         unique.append(own)
     return tuple(unique)
+
+
+def _is_data(cells: Sequence[str]) -> bool:
+    """Returns whether the cells of a first row are values and no headings: its first or most of them are numbers."""
+    numbers = [bool(parse_cell(cell, dimension="time", unit="ms").values) for cell in cells]
+    return sum(numbers) > len(numbers) / 2 or bool(numbers and numbers[0])
+
+
+# ---------------------------------------------------------------------------------------------------------- CSV and TSV
+
+
+def _parse_delimited(text: str, delimiter: str | None) -> list[TextTable]:
+    """Returns the tables of CSV. One ends at an empty line or at one with a single cell, the title of the next."""
+    if delimiter is None:
+        first = next((line for line in text.split("\n") if any(mark in line for mark in _DELIMITERS)), "")
+        delimiter = max(_DELIMITERS, key=first.count)
+    tables: list[TextTable] = []
+    title: str | None = None
+    rows: list[TextRow] = []
+    records = [*_read_records(text, delimiter), TextRow(line=0, cells=())]
+    is_narrow = all(len(row.cells) < 2 for row in records)
+    for row, below in zip(records, [*records[1:], records[-1]], strict=True):
+        is_comment = not rows and row.cells[:1] and row.cells[0].startswith("#") and len(below.cells) != len(row.cells)
+        if is_comment:
+            title = delimiter.join(row.cells)
+        elif len(row.cells) > 1 or (is_narrow and row.cells):
+            rows.append(row)
+        else:
+            tables += [_head(rows, title)] if rows else []
+            title = row.cells[0] if row.cells else None if rows else title
+            rows = []
+    titles = (one.title.lstrip("# ").rstrip(": ") if one.title else None for one in tables)
+    return [replace(one, title=own) for one, own in zip(tables, titles, strict=True)]
+
+
+def _head(rows: Sequence[TextRow], title: str | None) -> TextTable:
+    """Returns the table whose first row is its headings."""
+    if _is_data(rows[0].cells):
+        why = "its first row holds numbers and no headings; write a line of headings above it"
+        return TextTable(line=rows[0].line, title=title, refused=why)
+    return _make_table(rows[1:], headings=rows[0], title=title, line=rows[0].line)
+
+
+def _read_records(text: str, delimiter: str) -> Iterator[TextRow]:
+    """Yields the rows with their lines; an empty line is a row without cells."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise TableRefused(f"{error} in line {line}") from None
+        yield TextRow(line=line, cells=tuple(cells) if any(cell.strip() for cell in cells) else ())
+
+
+# ------------------------------------------------------------------------------------------------------------- Markdown
+
+
+def _parse_markdown(text: str) -> list[TextTable]:
+    """Returns the tables of GitHub Markdown, those in HTML too. A fence is code, unless the file has no other table and
+    the fence is one: CSV, or a table with bars."""
+    from markdown_it import MarkdownIt
+
+    lines = _repair_headings(text.split("\n"))
+    tokens = MarkdownIt("commonmark").enable("table").parse("\n".join(lines))
+    tables: list[TextTable] = []
+    heading = above = None
+    fences: list[TextTable] = []
+    for place, token in enumerate(tokens):
+        begin = token.map[0] if token.map else 0
+        if token.type == "inline" and tokens[place - 1].type in ("heading_open", "paragraph_open"):
+            words = " ".join(_read_inline(token).split())
+            if tokens[place - 1].type == "heading_open":
+                heading, above = words, None
+            else:
+                bold = re.fullmatch(r"\s*(\*\*|__).*\1[.:]?\s*", token.content, re.DOTALL)
+                is_title = bold or _CAPTION.match(words) or words.endswith(":")
+                above = words.rstrip(":") if is_title and not _OF_FIGURE.match(words) else None
+        elif token.type == "table_open":
+            tables.append(_read_markdown_table(lines, begin, (token.map or [0, 0])[1], above or heading))
+            above = None
+        elif token.type == "html_block" and "<table" in token.content.lower():
+            found = parse_html(token.content, first_line=begin + 1)
+            tables += [replace(one, title=one.title or above or heading) for one in found]
+        elif token.type in ("fence", "code_block"):
+            content = token.content.rstrip("\n")
+            if "|" in content and any(_SEPARATOR.fullmatch(line) for line in content.split("\n")):
+                fences += [_shift(one, begin + 1) for one in _parse_markdown(content)]
+            elif token.info.strip() in ("", "text", "txt", "csv", "tsv"):
+                parsed = [one for one in _parse_delimited(content, None) if len(one.headings) > 1 and not one.lost]
+                fences += [_shift(replace(one, title=one.title or above or heading), begin + 1) for one in parsed]
+    return tables or fences
+
+
+def _read_inline(token: Any) -> str:
+    """Returns the text of an inline token without marks."""
+    words = {"softbreak": " ", "hardbreak": " "}
+    parts = [
+        words.get(child.type) or ("" if child.type == "html_inline" else child.content) for child in token.children
+    ]
+    return "".join(parts)
+
+
+def _shift(table: TextTable, lines: int) -> TextTable:
+    rows = tuple(replace(row, line=row.line + lines) for row in table.rows)
+    return replace(table, line=table.line + lines, rows=rows)
+
+
+def _repair_headings(lines: list[str]) -> list[str]:
+    """Returns the lines with an empty first heading written out: without outer bars, “ | a | b” above “--- | --- | ---”
+    has three headings."""
+    repaired = [*lines]
+    for place, (line, below) in enumerate(pairwise(lines)):
+        is_bare = "|" in below and _SEPARATOR.fullmatch(below) and not below.lstrip().startswith("|")
+        if is_bare and line.lstrip().startswith("|") and len(_split_bars(line)) + 1 == len(_split_bars(below)):
+            repaired[place] = "| " + line.lstrip()
+    return repaired
+
+
+def _split_bars(line: str) -> list[str]:
+    """Returns the cells of a line as GitHub's table extension splits it."""
+    cells = [cell.replace("\\|", "|").strip() for cell in re.split(r"(?<!\\)\|", line.strip())]
+    if cells and not cells[0]:
+        cells = cells[1:]
+    return cells[:-1] if cells and not cells[-1] else cells
+
+
+def _read_markdown_table(lines: Sequence[str], begin: int, end: int, title: str | None) -> TextTable:
+    """Returns the table of these lines; the parser found where it is, and drops what goes beyond its headings."""
+    head = TextRow(line=begin + 1, cells=tuple(map(strip_markup, _split_bars(lines[begin]))))
+    rows = []
+    for place in range(begin + 2, end):
+        cells = _split_bars(lines[place])
+        if lines[place].lstrip().startswith("|") is False and lines[begin].lstrip().startswith("|") and len(cells) < 2:
+            continue  # a line of text right below the table, which the parser takes into it
+        if cells[0][:1] in ("*", "_") and not any(cells[1:]):
+            cells = cells[:1] * len(cells)  # a line in bold above some rows
+        rows.append(TextRow(line=place + 1, cells=tuple(map(strip_markup, cells))))
+    return _make_table(rows, headings=head, title=title, line=begin + 1)
+
+
+# ----------------------------------------------------------------------------------------------------------------- HTML
+
+
+@dataclass
+class _Cell:
+    text: str
+    columns: int
+    rows: int
+    is_head: bool
+
+
+class _Tables(HTMLParser):
+    """The tables of an HTML document: rows of cells with their lines, and the caption or the last heading above."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.done: list[tuple[int, str | None, list[tuple[int, list[_Cell]]], str | None]] = []
+        self.rows: list[tuple[int, list[_Cell]]] = []
+        self.title: str | None = None
+        self.heading: str | None = None
+        self.begin, self.depth, self.in_head, self.in_cell = 0, 0, False, False
+        self.nested: str | None = None
+        self.text: list[str] | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        said = dict(attrs)
+        if tag in ("td", "th", "tr", "table"):
+            self._end_cell()  # HTML may leave its end out
+        if tag == "table":
+            self.depth += 1
+            if self.depth == 1:
+                self.rows, self.title, self.begin, self.nested = [], None, self.getpos()[0], None
+            else:
+                self.nested = "a cell of it holds another table"
+        elif tag == "thead":
+            self.in_head = True
+        elif tag == "tr" and self.depth:
+            self.rows.append((self.getpos()[0], []))
+        elif tag in ("td", "th") and self.rows:
+            columns, rows = (_read_span(said.get(name)) for name in ("colspan", "rowspan"))
+            self.rows[-1][1].append(_Cell("", columns, rows, tag == "th" or self.in_head))
+            self.in_cell, self.text = True, []
+        elif tag == "caption" or re.fullmatch("h[1-6]", tag):
+            self.text = []
+        elif tag == "br" and self.text is not None:
+            self.text.append(" ")
+
+    def _end_cell(self) -> None:
+        if self.in_cell and self.text is not None:
+            self.rows[-1][1][-1].text = " ".join("".join(self.text).split())
+            self.in_cell, self.text = False, None
+
+    def handle_data(self, data: str) -> None:
+        if self.text is not None:
+            self.text.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th", "tr", "thead", "tbody", "table"):
+            self._end_cell()
+        words = " ".join("".join(self.text or ()).split())
+        if tag == "caption" and self.text is not None:
+            self.title, self.text = words, None
+        elif re.fullmatch("h[1-6]", tag) and self.text is not None:
+            self.heading, self.text = words, None
+        elif tag == "thead":
+            self.in_head = False
+        elif tag == "table" and self.depth:
+            self.depth -= 1
+            if not self.depth:
+                self.done.append((self.begin, self.title or self.heading, self.rows, self.nested))
+
+
+def _read_span(text: str | None) -> int:
+    return min(int(text), _MAX_SPAN) if text and text.isdecimal() else 1
+
+
+def parse_html(text: str, *, first_line: int = 1) -> list[TextTable]:
+    """Returns the tables of HTML. Cells that span rows or columns stand in each of them; a table in which cells overlap
+    or do not fill their rows is refused."""
+    parser = _Tables()
+    parser.feed(text)
+    parser.close()
+    tables = []
+    for begin, title, rows, nested in parser.done:
+        line = begin + first_line - 1
+        table = TextTable(line=line, title=title, refused=nested)
+        grid = None if nested else _place([cells for _, cells in rows])
+        if grid is None:
+            tables.append(replace(table, refused=nested or "its cells overlap or do not fill its rows"))
+            continue
+        heads = next((at for at, (_, cells) in enumerate(rows) if not all(c.is_head for c in cells)), len(rows)) or 1
+        if not grid or (heads == 1 and _is_data(grid[0])):
+            tables.append(replace(table, refused="it has no row of headings" if grid else "it has no rows"))
+            continue
+        names = tuple(" ".join(dict.fromkeys(filter(None, column))) for column in zip(*grid[:heads], strict=True))
+        placed = [
+            TextRow(line=at + first_line - 1, cells=tuple(map(strip_markup, cells)))
+            for (at, _), cells in list(zip(rows, grid, strict=True))[heads:]
+        ]
+        tables.append(_make_table(placed, headings=TextRow(line=line, cells=names), title=title, line=line))
+    return tables
+
+
+def _place(rows: Sequence[Sequence[_Cell]]) -> list[list[str]] | None:
+    """Returns the text of each place of the grid; None where the cells make no rectangle."""
+    taken: dict[tuple[int, int], str] = {}
+    for at, cells in enumerate(rows):
+        column = 0
+        for cell in cells:
+            while (at, column) in taken:
+                column += 1
+            for down in range(min(cell.rows or len(rows), len(rows) - at)):
+                for right in range(cell.columns):
+                    if (at + down, column + right) in taken or len(taken) > CELLS:
+                        return None
+                    taken[at + down, column + right] = cell.text
+            column += cell.columns
+    width = max((column for _, column in taken), default=-1) + 1
+    if len(taken) != width * len(rows):
+        return None
+    return [[taken[at, column] for column in range(width)] for at in range(len(rows))]
+
+
+# ----------------------------------------------------------------------------------------------------------------- JSON
+
+
+def _parse_json_lines(text: str) -> list[TextTable]:
+    records, lost = [], []
+    for number, line in enumerate(text.split("\n"), start=1):
+        loaded = _load(line) if line.strip() else None
+        if isinstance(loaded, dict):
+            records.append((number, loaded))
+        elif line.strip():
+            lost.append(f"Line {number} was refused: it is no JSON object.")
+    return [_table_of(records, title=None, lost=lost)] if records else []
+
+
+def _parse_json(text: str) -> list[TextTable]:
+    """Returns the tables of a document: a list of records, an object of columns, what pandas writes as "split", or an
+    object of such lists by title. JSON lines are read too."""
+    loaded = _load(text)
+    if loaded is None:
+        return _parse_json_lines(text)
+    if isinstance(loaded, list):
+        return _tables_of("", loaded, text)
+    if not isinstance(loaded, dict):
+        return []
+    names, data = loaded.get("columns"), loaded.get("data")
+    if isinstance(names, list) and isinstance(data, list):
+        records = [dict(zip(map(str, names), row, strict=False)) for row in data if isinstance(row, list)]
+        return _tables_of("", records, text)
+    columns = {name: [*value.values()] if isinstance(value, dict) else value for name, value in loaded.items()}
+    lengths = {len(value) for value in columns.values() if isinstance(value, list)}
+    if len(lengths) == 1 and all(isinstance(v, list) and not any(map(_is_nested, v)) for v in columns.values()):
+        return _tables_of(
+            "", [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)], text
+        )
+    found = [
+        table for name, value in loaded.items() if isinstance(value, list) for table in _tables_of(name, value, text)
+    ]
+    return found or ([_table_of([(1, loaded)], title=None)] if loaded else [])
+
+
+def _is_nested(value: object) -> bool:
+    return isinstance(value, dict | list)
+
+
+def _tables_of(title: str, records: Sequence[object], text: str) -> list[TextTable]:
+    """Returns the table of records. A record's line is that on which its object begins, where the file is a list of
+    them, else its number."""
+    objects = [record for record in records if isinstance(record, dict)]
+    begins = _find_lines(text, len(records)) if len(objects) == len(records) else []
+    numbered = zip(begins or range(1, len(objects) + 1), objects, strict=True)
+    lost = ["Something that is no object was refused in a list of records."] if 0 < len(objects) < len(records) else []
+    return [_table_of([*numbered], title=title or None, lost=lost)] if objects else []
+
+
+def _find_lines(text: str, count: int) -> list[int]:
+    """Returns the line of each object of a list; an empty list where the text is no such list."""
+    decoder, at = json.JSONDecoder(), text.find("[") + 1
+    lines: list[int] = []
+    if text[: max(at - 1, 0)].strip() or not at:
+        return []
+    line, counted = 1, 0
+    while len(lines) < count:
+        at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
+        line, counted = line + text.count("\n", counted, at), at
+        lines.append(line)
+        try:
+            _, at = decoder.raw_decode(text, at)
+        except ValueError:
+            return []
+    return lines
+
+
+def _load(text: str) -> Any:
+    try:
+        return json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _table_of(records: Sequence[tuple[int, Any]], *, title: str | None, lost: Sequence[str] = ()) -> TextTable:
+    flat = [(line, dict(_flatten(record, "", 3))) for line, record in records]
+    names = tuple(dict.fromkeys(name for _, cells in flat for name in cells))
+    rows = [TextRow(line=line, cells=tuple(cells.get(name, "") for name in names)) for line, cells in flat]
+    table = _make_table(rows, headings=TextRow(line=rows[0].line, cells=names), title=title, line=rows[0].line)
+    return replace(table, lost=(*lost, *table.lost))
+
+
+def _flatten(loaded: Mapping[str, Any], before: str, depth: int) -> Iterator[tuple[str, str]]:
+    for name, value in loaded.items():
+        if isinstance(value, dict) and depth > 1:
+            yield from _flatten(value, f"{before}{name}.", depth - 1)
+        else:
+            text = "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            yield f"{before}{name}", text

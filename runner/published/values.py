@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Literal
 
-from runner.published.markup import strip_markup
-
 Dimension = Literal["time", "bytes", "share", "count", "plain", "tokens/s", "flops/s"]
 #: What a comma within a number is.
 Commas = Literal["thousands", "decimal", "doubtful"]
@@ -72,6 +70,27 @@ _MISSING = frozenset({"nan", "n/a", "na", "none", "null", "-", "--", "—", "–
 #: A comma that separates no thousands, as in 12,5 or 1.234,5.
 _DECIMAL_COMMA = re.compile(r"[+-]?\d{1,40}(?:\.\d{3}){0,9},(?:\d{1,2}|\d{4,40})(?:\s?[a-zA-Zμµ%×]{1,12})?")
 _POINT_OF_THOUSANDS = re.compile(r"(?<=\d)\.(?=\d{3}(?:\D|$))")
+
+
+_WRAPS = ("***", "**", "__", "``", "`", "*", "_")
+
+
+def strip_markup(text: str) -> str:
+    """Returns the text of a cell without the marks of Markdown, with plain minus signs and blanks."""
+    for odd, plain in (
+        ("\u2212", "-"),
+        ("\u00a0", " "),
+        ("\u202f", " "),
+        ("\u2009", " "),
+        ("<br>", " "),
+        ("<br/>", " "),
+    ):
+        text = text.replace(odd, plain)
+    text = text.replace("$\\pm$", "±").replace("\\pm", "±").strip()
+    for mark in _WRAPS:
+        if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
+            text = text[len(mark) : -len(mark)].strip()
+    return text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +152,12 @@ def normalize_unit(text: str) -> str:
     """Returns the one spelling of a unit, in lower case."""
     lower = text.strip().lower()
     return _SPELLINGS.get(lower, lower)
+
+
+def spell_unit(unit: str) -> str:
+    """Returns the unit as practitioners write it."""
+    spelled = {"kib": "KiB", "mib": "MiB", "gib": "GiB", "tib": "TiB", "kb": "kB", "mb": "MB", "gb": "GB", "tb": "TB"}
+    return spelled.get(unit, unit)
 
 
 def _make_remark(parts: Mapping[str, str | None]) -> list[str]:

@@ -20,6 +20,8 @@ Subject = TableSubject
 #: calls them), a number without a unit, or a dtype (then `value` is None and `text` names it).
 Quantity = FigureQuantity
 Statistic = FigureStatistic
+#: Ends the meaning of a column that says where a row was taken from, and nothing of what was measured.
+ORIGIN = "that the row was taken from"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from runner.analysis.audit.published.audit import audit_published
+from runner.analysis.audit.published import audit_published
 from runner.published.reading import read_published
 from runner.results.published import PublishedTable
 from tests.bench.result import Result

@@ -62,7 +62,7 @@ def _compute_width(timing: TimingRow | None) -> float | None:
     return (timing.high_ms - timing.low_ms) / timing.median_ms
 
 
-def cold_step(row: Timed, seen: RowContext) -> Finding | None:
+def cold_step(row: Timed | None, seen: RowContext) -> Finding | None:
     """Finds a cold first step from the samples or, where only mean and spread are known, from those: one step that
     exceeds the n - 1 others by e adds e / n to the mean and makes the sample standard deviation e / √n, so the others
     took mean − std / √n."""
@@ -176,14 +176,17 @@ def shared_gpu(row: object, seen: RowContext) -> Finding | None:
     return doubt("shared_gpu", f"{many} on the GPU while this cell was measured.", foreign_processes=others)
 
 
-def impossible_ratio(row: Timed, seen: RowContext) -> Finding | None:
+def impossible_ratio(row: Timed | None, seen: RowContext) -> Finding | None:
     """Compares backward with forward, which takes twice the products and so about twice the time. Below half, backward
     was computed by subtraction, or the two were not timed in one step. Far above, for a cell that fits, its first
     backward pass was counted."""
     times, ratio = _compute_ratio(seen)
     if ratio is None or MIN_RATIO <= ratio < MAX_RATIO or (ratio >= MAX_RATIO and _may_spill(row, seen)):
         return None
-    why = "the two cannot be of one warm step" if ratio < MIN_RATIO else "it fits into memory, so that this was cold"
+    many = "it fits into memory, so that this was cold"
+    if row is None:
+        many = "its first pass was counted, or the driver moved memory to the host"
+    why = "the two cannot be of one warm step" if ratio < MIN_RATIO else many
     sentence = f"Backward takes {format_ms(times[1])} and forward {format_ms(times[0])}: {why}."
     return fault("impossible_ratio", sentence, forward_ms=times[0], backward_ms=times[1])
 
@@ -206,8 +209,10 @@ def _compute_ratio(seen: RowContext) -> tuple[tuple[float, float], float | None]
     return (forward, backward), backward / forward
 
 
-def _may_spill(row: Timed, seen: RowContext) -> bool:
-    """Returns whether the cell may fill the device, as far as is known."""
+def _may_spill(row: Timed | None, seen: RowContext) -> bool:
+    """Returns whether the cell may fill the device, as far as is known: of a published row (None) nothing is."""
+    if row is None:
+        return False
     if row.predicted_peak_bytes is None or seen.device_bytes is None:
         return True
     return row.predicted_peak_bytes > FULL * seen.device_bytes

@@ -35,9 +35,9 @@ def test_the_shipped_tables(tmp_path: Path) -> None:
     assert len(load_published(db)) == 31
 
 
-def test_explain_correct_and_import(tmp_path: Path, theirs: Path) -> None:
+def test_propose_correct_and_import(tmp_path: Path, theirs: Path) -> None:
     db = tmp_path / "results.duckdb"
-    draft = run("import", "--explain", str(theirs), db=db)
+    draft = run("import", str(theirs), "--propose", db=db)
     assert draft.returncode == 0
     assert '# "F" = { quantity = "forward", statistic = "mean", unit = "ms" }' in draft.stdout
     assert not db.exists()
@@ -60,6 +60,7 @@ def test_explain_correct_and_import(tmp_path: Path, theirs: Path) -> None:
 
 def test_show_and_list_say_that_rows_are_published(tmp_path: Path, theirs: Path) -> None:
     db = tmp_path / "results.duckdb"
+    theirs.write_text(THEIRS.replace("| F |", "| forward (ms) |"), encoding="utf-8")
     run("import", str(theirs), "--label", "their note", db=db)
     listed = next(line for line in run("list", "runs", db=db).stdout.splitlines() if "their note" in line)
     assert "published" in listed
@@ -72,7 +73,7 @@ def test_show_and_list_say_that_rows_are_published(tmp_path: Path, theirs: Path)
 def test_a_file_that_is_not_a_table_is_one_error(tmp_path: Path) -> None:
     path, db = tmp_path / "words.md", tmp_path / "results.duckdb"
     path.write_text("Only words.\n")
-    for words in (("import", str(path)), ("import", "--explain", str(path)), ("import", str(tmp_path / "none.csv"))):
+    for words in (("import", str(path)), ("import", "--propose", str(path)), ("import", str(tmp_path / "none.csv"))):
         done = run(*words, db=db)
         assert (done.returncode, "Traceback" in done.stdout) == (2, False)
         assert "error:" in done.stdout

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import pickle
 import re
 import sqlite3
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz import NUMBERS, SNAPSHOTS, SOAK_EXAMPLES, Kind, fuzz
 from tests.runner.analysis.test_blocks import run
-from tests.runner.published.test_formats import ALIGNED, CSV, DASHES, GRID, JSON_LINES, LATEX, MARKDOWN, TSV, TYPST
+from tests.runner.published.test_reading import CSV, HTML, MARKDOWN, RECORDS
 from tests.runner.published.test_reference import FOLDER as REFERENCE
 from tests.some import some
 from tests.synthetic import timelines
@@ -112,14 +113,21 @@ KINDS = {
         built=st.lists(st.sampled_from(LINES), max_size=30).map(table),
     ),
     "published csv": Kind(ending=".csv", real=reference, built=pieces(CSV, reference(REFERENCE).decode())),
-    "published text": Kind(
+    "published markdown": Kind(
         ending=".md",
-        real=lambda _: "\n\n".join((MARKDOWN, GRID, ALIGNED, DASHES, CSV, TSV)).encode(),
-        built=pieces(MARKDOWN, GRID, ALIGNED, DASHES, CSV, TSV),
+        real=lambda _: (MARKDOWN + "\n" + HTML).encode(),
+        built=pieces(MARKDOWN, HTML, "```", CSV),
     ),
-    "published latex": Kind(ending=".tex", real=lambda _: LATEX.encode(), built=pieces(LATEX)),
-    "published typst": Kind(ending=".typ", real=lambda _: TYPST.encode(), built=pieces(TYPST)),
-    "published json lines": Kind(ending=".jsonl", real=lambda _: JSON_LINES.encode(), built=pieces(JSON_LINES)),
+    "published html": Kind(ending=".html", real=lambda _: HTML.encode(), built=pieces(HTML, "</table><table>")),
+    "published json": Kind(
+        ending=".json",
+        real=lambda _: "\n".join(map(json.dumps, RECORDS * 40)).encode(),
+        built=pieces(
+            json.dumps(RECORDS, indent=1),
+            *map(json.dumps, RECORDS),
+            json.dumps({"columns": [1], "data": [[2]]}, indent=1),
+        ),
+    ),
 }
 
 

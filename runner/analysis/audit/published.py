@@ -1,0 +1,604 @@
+"""Audits published tables: what contradicts itself, and what no machine can do.
+
+    for one in audit_published(tables):
+        print(one.table.file, format_lines(one.lines), one.finding.sentence)
+
+Rows are compared within their table alone, and only where every other column says the same, read or not; a row with an
+empty cell among them is not compared. A figure is as exact as its last printed digit. Rates are lower bounds: what a
+row leaves unstated counts least (batch 1, no vocabulary, causal attention). Rules about times alone are those of
+measured rows (`time_rules`). No finding means that these rules found none, not that a table is right.
+"""
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import pairwise, permutations
+from typing import Any, get_args
+from uuid import UUID
+
+from runner.analysis.audit.findings import REMEDIES, RowContext, doubt, fault
+from runner.analysis.audit.judge import HALF, SAME_BYTES
+from runner.analysis.audit.row_rules import FOREIGN, OWN_SCRATCH
+from runner.analysis.audit.time_rules import cold_step, impossible_ratio
+from runner.analysis.costs import hardware
+from runner.formats import format_ms, format_quantity
+from runner.results.findings import SEVERITIES, Finding, Grade, Severity, grade
+from runner.results.published import ORIGIN, PublishedFigure, PublishedRow, PublishedTable, Quantity, Setting
+from runner.schema import Phase, TimingRow
+
+#: Settings whose growth is more work, and those that tell machines and ways of computing apart.
+_GROWING = frozenset({"context", "seq_len", "batch", "layers", "d_model", "d_ff", "d_head", "parameters"})
+_WAYS = ("device", "mode", "precision", "backend", "implementation", "is_profiled")
+_PHASES: tuple[Phase, ...] = get_args(Phase)
+_PASSES: tuple[Quantity, ...] = ("forward", "backward", "forward_backward", "step")
+_TIMES = frozenset({*_PHASES, "duration", "total_duration"})
+_PEAKS: tuple[Quantity, ...] = ("peak_memory", "reserved_memory", "allocated_memory", "memory")
+#: The products of each time, in forward passes.
+_PRODUCTS: Mapping[Quantity, int] = {"forward": 1, "backward": 2, "forward_backward": 3, "step": 3}
+#: The sums that a table may print beside their parts.
+_SUMS: Mapping[Quantity, tuple[Quantity, ...]] = {
+    "forward_backward": ("forward", "loss", "backward"),
+    "step": ("forward", "loss", "backward", "optimizer"),
+}
+#: A card may run this much faster than the clock of its data sheet.
+CLOCK = 1.05
+#: A value this many times those beside it has another unit, or a slip.
+SLIP = 100.0
+#: Times of more work that are lower by these shares contradict: where both spreads are known, and where they are not.
+LOWER, LOWER_UNKNOWN = 0.05, 0.25
+#: A sum that is off by more than this share, in a table whose other rows add up, is wrong.
+SUM_OFF = 0.02
+#: The least share of the parameters that a name counts which take part in products: the others are embeddings.
+IN_PRODUCTS = 0.75
+#: By words in a machine's name, the GPU whose data sheet bounds it: the fastest that the words can mean.
+_MACHINES = (
+    (r"rtx pro 6000", "RTX PRO 6000 Blackwell Workstation Edition"),
+    (r"\bh200\b", "H200"),
+    (r"\bh100\b|hopper", "H100 80GB HBM3"),
+    (r"\bb200\b", "B200"),
+    (r"\ba100\b", "A100-SXM4-80GB"),
+    (r"\ba10\b", "A10"),
+    (r"\bl40s\b", "L40S"),
+    (r"\bl4\b", "L4"),
+    (r"\bt4\b", "Tesla T4"),
+    (r"\bv100\b", "Tesla V100-SXM2-32GB"),
+    (r"\b5090\b", "GeForce RTX 5090"),
+    (r"\b4090\b", "GeForce RTX 4090"),
+    (r"\b3090\b", "GeForce RTX 3090"),
+)
+#: The rate that no single GPU reaches, in FLOP/s: the highest dense rate of any data sheet here.
+HIGHEST = max(sheet.bf16_tflops or 0.0 for sheet in hardware.DATASHEETS.values()) * 1e12
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedFinding:
+    """One thing about rows of one table that a reader should know."""
+
+    table: PublishedTable
+    rows: tuple[PublishedRow, ...]
+    finding: Finding
+
+    @property
+    def lines(self) -> tuple[int, ...]:
+        """The lines of the file that it touches, from 1."""
+        return tuple(sorted({row.line for row in self.rows}))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PublishedCell:
+    """One cell of one row: a row with two precisions side by side holds two. `key` is every cell beside the figures, by
+    heading; `figures` has the value by quantity and part, the mean before the median before the only one."""
+
+    table: PublishedTable
+    row: PublishedRow
+    setting: Setting
+    variant: tuple[tuple[str, Any], ...]
+    key: Mapping[str, str]
+    figures: Mapping[tuple[Quantity, str], PublishedFigure]
+    stds: Mapping[Quantity, float]
+    is_compared: bool
+
+    def value(self, quantity: Quantity, part: str = "") -> float | None:
+        figure = self.figures.get((quantity, part))
+        return figure.value if figure else None
+
+    @property
+    def words(self) -> str:
+        """The cell in a few words: its settings and what is not known of it."""
+        meanings = self.table.meanings
+        own = [text for name, text in self.key.items() if meanings.get(name, "").startswith(("setting", "not known"))]
+        return ", ".join([*own, *(str(value) for _, value in self.variant)]) or f"line {self.row.line}"
+
+    @property
+    def length(self) -> int | None:
+        return self.setting.context or self.setting.seq_len
+
+
+@dataclass(kw_only=True)
+class Judged:
+    """A table while it is judged: its cells, and the rows that a rule before found wrong."""
+
+    table: PublishedTable
+    cells: Sequence[PublishedCell]
+    wrong: set[UUID] = field(default_factory=set)
+
+    @property
+    def sound(self) -> list[PublishedCell]:
+        return [cell for cell in self.cells if cell.row.row_id not in self.wrong]
+
+
+Found = Iterator[tuple[Sequence[PublishedCell], Finding]]
+
+
+def audit_published(tables: Sequence[PublishedTable]) -> list[PublishedFinding]:
+    """Returns the findings of the tables, each judged alone. What one rule explains, the rules after it leave out."""
+    findings = []
+    for table in tables:
+        judged = Judged(table=table, cells=list_cells(table))
+        for rule in PUBLISHED_RULES:
+            found = [*rule(judged)]
+            for cells, finding in found:
+                rows = tuple({cell.row.row_id: cell.row for cell in cells}.values())
+                findings.append(PublishedFinding(table=table, rows=rows, finding=finding))
+                judged.wrong |= {row.row_id for row in rows} if finding.code in _EXPLAINING else set()
+    return findings
+
+
+def list_cells(table: PublishedTable) -> list[PublishedCell]:
+    """Returns the cells of the rows that have a result."""
+    left_out = {
+        name
+        for name, meaning in table.meanings.items()
+        if ORIGIN in meaning or meaning in ("status", "whether memory ran out")
+    }
+    rows = [row for row in table.rows if row.status == "ok"]
+    needed = {
+        name for row in table.rows for name in row.stated if table.meanings.get(name) != "kept as text"
+    } - left_out
+    cells = []
+    for row in rows:
+        groups: dict[tuple[tuple[str, Any], ...], list[PublishedFigure]] = defaultdict(list)
+        for figure in row.figures:
+            groups[tuple((name, value) for name, value in figure.variant.items() if name != "part")].append(figure)
+        key = {name: text for name, text in row.stated.items() if name not in left_out}
+        for variant, figures in groups.items():
+            values: dict[tuple[Quantity, str], PublishedFigure] = {}
+            for statistic in ("mean", "median", "value"):
+                for figure in figures:
+                    if figure.statistic == statistic and figure.value is not None:
+                        values.setdefault((figure.quantity, str(figure.variant.get("part", ""))), figure)
+            changes: dict[str, Any] = dict(variant)
+            cells.append(
+                PublishedCell(
+                    table=table,
+                    row=row,
+                    setting=replace(row.setting, **changes),
+                    variant=variant,
+                    key=key,
+                    figures=values,
+                    stds={f.quantity: f.value for f in figures if f.statistic == "std" and f.value is not None},
+                    is_compared=needed <= key.keys(),
+                )
+            )
+    return cells
+
+
+def _find_last_digit(figure: PublishedFigure) -> float:
+    """Returns what one unit of the last printed digit is worth, in the figure's unit; a thousandth where unclear."""
+    number = re.search(r"\d[\d,]*(?:\.(\d+))?(?:e[+-]?\d+)?", figure.text.lower())
+    printed = float(re.sub("e.*", "", number[0]).replace(",", "")) if number else 0.0
+    if not number or not printed or not figure.value:
+        return abs(figure.value or 0.0) * 1e-3
+    return abs(figure.value / printed) * 10.0 ** -len(number[1] or "")
+
+
+def _group_by_axis(judged: Judged, cells: Sequence[PublishedCell]) -> Iterator[tuple[str, list[PublishedCell]]]:
+    """Yields those of the cells that differ in one growing setting alone, the least work first, with its heading."""
+    for heading, meaning in judged.table.meanings.items():
+        name = meaning.removeprefix("setting ").partition(" ")[0]
+        if not meaning.startswith("setting ") or name not in _GROWING:
+            continue
+        families: dict[object, list[PublishedCell]] = defaultdict(list)
+        for cell in cells:
+            if cell.is_compared and getattr(cell.setting, name):
+                others = tuple((key, text) for key, text in cell.key.items() if key != heading)
+                families[others, cell.variant].append(cell)
+        for family in families.values():
+            ordered = sorted(family, key=lambda cell: getattr(cell.setting, name))
+            if len({getattr(cell.setting, name) for cell in family}) == len(family) > 1:
+                yield name, ordered
+
+
+# --------------------------------------------------------------------------------------------------------- the rules
+
+
+def unreadable(judged: Judged) -> Found:
+    """Finds cells that are nearly a number: a blank or a second point within it."""
+    for cell in judged.cells:
+        for figure in cell.row.figures:
+            is_refused = figure.value is None and "Refused" in (figure.remark or "")
+            is_own = dict(cell.variant).items() <= dict(figure.variant).items()
+            if is_refused and is_own and re.fullmatch(r"[\d.,\s]+", figure.text):
+                yield [cell], doubt("unreadable", f"“{figure.text}” below “{figure.heading}” is no number.")
+
+
+def negative_time(judged: Judged) -> Found:
+    for cell in judged.cells:
+        for (quantity, _), figure in cell.figures.items():
+            if (quantity in _TIMES or quantity == "peak_memory") and (figure.value or 0.0) < 0:
+                sentence = f"{figure.heading} is {figure.text}: nothing takes less than nothing. It is a difference."
+                yield [cell], fault("negative_time", sentence, value=figure.value or 0.0)
+
+
+def wrong_unit(judged: Judged) -> Found:
+    """Finds a value a hundred times those beside it, or a hundredth of them."""
+    groups: dict[object, list[tuple[PublishedCell, PublishedFigure]]] = defaultdict(list)
+    for cell in judged.sound:
+        ways = tuple(getattr(cell.setting, name) for name in _WAYS)
+        for (quantity, part), figure in cell.figures.items():
+            if quantity in _TIMES or quantity in _PEAKS:
+                groups[quantity, part, ways, find_machine(cell)].append((cell, figure))
+    for found in groups.values():
+        if len(found) < 3:
+            continue
+        values = sorted(abs(figure.value or 0.0) for _, figure in found)
+        work = sorted(_work(cell) for cell, _ in found)
+        for cell, figure in found:
+            value, own = abs(figure.value or 0.0), _work(cell)
+            least, most = _ends_beside(values, value)
+            less, more = _ends_beside(work, own)
+            grown = max(own / more, less / own, 1.0)
+            if value >= SLIP * grown * most > 0 or 0 < value * SLIP * grown <= least:
+                beside = ", ".join(one.text for other, one in found[:4] if other is not cell)
+                sentence = f"{figure.heading} is {figure.text} beside {beside}: another unit, or a slip of the pen."
+                yield [cell], doubt("wrong_unit", sentence, value=value, least=least, most=most)
+
+
+def _ends_beside(ordered: Sequence[float], own: float) -> tuple[float, float]:
+    """Returns the least and the largest of the other values."""
+    return (ordered[1] if own == ordered[0] else ordered[0]), (ordered[-2] if own == ordered[-1] else ordered[-1])
+
+
+def _work(cell: PublishedCell) -> float:
+    """Returns a bound of how work grows with the stated numbers."""
+    s = cell.setting
+    return float((cell.length or 1) ** 2 * (s.batch or 1) * (s.layers or 1) * (s.d_model or s.d_head or 1) ** 2)
+
+
+def duplicate_key(judged: Judged) -> Found:
+    """Finds one cell twice, with different figures."""
+    groups: dict[object, list[PublishedCell]] = defaultdict(list)
+    for cell in judged.cells:
+        if cell.is_compared and cell.key:
+            groups[tuple(cell.key.items()), cell.variant].append(cell)
+    for same in groups.values():
+        for name, figure in same[0].figures.items():
+            values = {cell.figures[name].text for cell in same if name in cell.figures}
+            if len(values) > 1 and name[0] != "calls":
+                said = " and ".join(cell.figures[name].text for cell in same[:4] if name in cell.figures)
+                sentence = f"{same[0].words} stands in the table more than once, with {said} below “{figure.heading}”."
+                yield same, doubt("duplicate_key", sentence, rows=len(same))
+                break
+
+
+def time_not_monotonic(judged: Judged) -> Found:
+    for axis, family in _group_by_axis(judged, judged.sound):
+        said: set[UUID] = set()
+        for quantity in _PASSES:
+            timed = [cell for cell in family if (cell.value(quantity) or 0.0) > 0 and cell.row.row_id not in said]
+            for small, large in pairwise(timed):
+                a, b = small.value(quantity) or 0.0, large.value(quantity) or 0.0
+                stds = [cell.stds.get(quantity) for cell in (small, large)]
+                known = [std for std in stds if std is not None]
+                allowed = max(LOWER * a, 2 * math.hypot(*known)) if len(known) == 2 else LOWER_UNKNOWN * a
+                if a - b > allowed:
+                    odd = _choose_odd(timed, small, large, quantity, axis)
+                    phase = quantity.replace("_", " + ")
+                    sentence = (
+                        f"{small.words} takes {format_ms(a)} and {large.words} {format_ms(b)} ({phase}): less work "
+                        "cannot take longer. One of the two was disturbed, cold or is another cell."
+                    )
+                    said |= {small.row.row_id, large.row.row_id}
+                    yield [odd], doubt("time_not_monotonic", sentence, small_ms=a, large_ms=b)
+
+
+def _choose_odd(
+    timed: Sequence[PublishedCell], small: PublishedCell, large: PublishedCell, quantity: Quantity, axis: str
+) -> PublishedCell:
+    """Returns the one of two cells that is farther from the line through the others, in logarithms."""
+
+    def apart(cell: PublishedCell) -> float:
+        rest = [other for other in timed if other is not cell]
+        if len(rest) < 2:
+            return 0.0
+        near = sorted(
+            rest, key=lambda other: abs(math.log(getattr(other.setting, axis) / getattr(cell.setting, axis)))
+        )[:2]
+        (x1, y1), (x2, y2) = (
+            (math.log(getattr(one.setting, axis)), math.log(one.value(quantity) or 1.0)) for one in near
+        )
+        expected = y1 + (y2 - y1) * (math.log(getattr(cell.setting, axis)) - x1) / (x2 - x1)
+        return abs(math.log(cell.value(quantity) or 1.0) - expected)
+
+    return small if apart(small) > apart(large) else large
+
+
+def peak_carried_over(judged: Judged) -> Found:
+    """Finds the peak of a larger cell again, to the digit, in the next line, or one that is far beyond a larger cell's.
+    The least peak of a family may repeat: what does not depend on the axis, such as the optimizer's state, may set
+    it."""
+    for _, family in _group_by_axis(judged, judged.cells):
+        for quantity in _PEAKS:
+            peaks = [(cell, cell.figures[quantity, ""]) for cell in family if (quantity, "") in cell.figures]
+            least = min((figure.value or 0.0 for _, figure in peaks), default=0.0)
+            for (cell, figure), (larger, other) in pairwise(peaks):
+                peak, beside = figure.value or 0.0, other.value or 0.0
+                is_same = larger.row.line < cell.row.line and peak == beside and peak > 1.01 * least
+                if is_same or peak > FOREIGN * beside + OWN_SCRATCH:
+                    sentence = (
+                        f"{cell.words} has a peak of {figure.text} ({figure.heading}) and {larger.words}, which has "
+                        f"more to hold, {other.text}: it was left over from a row before."
+                    )
+                    yield [cell], fault("peak_carried_over", sentence, peak_bytes=peak, larger_bytes=beside)
+
+
+def no_effect(judged: Judged) -> Found:
+    """Finds half precision with the bytes of float32, where they grow with the work. Constant bytes say nothing."""
+    pairs: dict[object, list[tuple[PublishedCell, PublishedFigure, float]]] = defaultdict(list)
+    names = [name for name, meaning in judged.table.meanings.items() if meaning.startswith("setting precision")]
+    groups: dict[object, list[PublishedCell]] = defaultdict(list)
+    for cell in judged.sound:
+        variant = tuple(item for item in cell.variant if item[0] != "precision")
+        if cell.is_compared:
+            groups[tuple(item for item in cell.key.items() if item[0] not in names), variant].append(cell)
+    for found in groups.values():
+        base = next((cell for cell in found if cell.setting.precision in ("fp32", None)), None)
+        for cell in found if base else ():
+            for name, figure in cell.figures.items():
+                same = base.figures.get(name) if base else None
+                if cell.setting.precision not in HALF or name[0] not in _PEAKS or not same or not same.value:
+                    continue
+                if figure.value and abs(figure.value / same.value - 1) <= SAME_BYTES:
+                    pairs[name].append((cell, figure, figure.value))
+    for same_bytes in pairs.values():
+        sizes = [size for *_, size in same_bytes]
+        if max(sizes) > (1 + 10 * SAME_BYTES) * min(sizes):
+            last, figure, _ = same_bytes[-1]
+            sentence = (
+                f"{last.setting.precision} holds the bytes of float32, such as {figure.text} ({figure.heading}) for "
+                f"{last.words}, and they grow with the work: half precision had no effect on what was counted."
+            )
+            yield [cell for cell, *_ in same_bytes], fault("no_effect", sentence, rows=len(sizes))
+
+
+def sum_off(judged: Judged) -> Found:
+    """Finds a sum that is less than one of its parts, or that does not add up where the table's other rows do."""
+    for total, names in _SUMS.items():
+        rows = []
+        for cell in judged.sound:
+            whole = cell.figures.get((total, ""))
+            parts = [cell.figures[name, ""] for name in names if (name, "") in cell.figures]
+            if whole and len(parts) > 1 and parts[0].quantity == "forward":
+                exact = sum(map(_find_last_digit, (whole, *parts)))
+                rows.append((cell, whole, parts, sum(part.value or 0.0 for part in parts), exact))
+        adding = sum(abs((whole.value or 0.0) - added) <= exact for _, whole, _, added, exact in rows)
+        for cell, whole, parts, added, exact in rows:
+            value = whole.value or 0.0
+            off = abs(value - added) > max(exact, SUM_OFF * added)
+            if value < max(part.value or 0.0 for part in parts) - exact or (
+                off and adding > 1 and 2 * adding > len(rows)
+            ):
+                said = " + ".join(part.text for part in parts)
+                sentence = f"{whole.heading} is {whole.text}, and its parts are {said} = {format_ms(added)}."
+                yield [cell], doubt("sum_off", sentence, stated_ms=value, added_ms=added)
+
+
+def ratio_off(judged: Judged) -> Found:
+    """Finds a stated speedup or ratio that no two times of its row have, each rounded or cut at its last digit."""
+    by_row: dict[UUID, list[PublishedCell]] = defaultdict(list)
+    for cell in judged.sound:
+        by_row[cell.row.row_id].append(cell)
+    for own in by_row.values():
+        row = own[0].row
+        times = [
+            f
+            for f in row.figures
+            if f.quantity in _PASSES and (f.value or 0.0) > 0 and f.statistic in ("mean", "median", "value")
+        ]
+        for figure in row.figures:
+            if figure.quantity not in ("speedup", "ratio") or not figure.value:
+                continue
+            part = figure.variant.get("part")
+            of = [time for time in times if time.quantity == part] if part in _PASSES else times
+            pairs = [(a, b) for a, b in permutations(of, 2) if a.quantity == b.quantity and a.statistic == b.statistic]
+            pairs = pairs if figure.quantity == "speedup" and pairs else [*permutations(of, 2)]
+            if not pairs or any(_is_ratio(figure, a, b) for a, b in [*pairs, *_list_sums(own)]):
+                continue
+            a, b = min(
+                pairs, key=lambda pair: abs((pair[0].value or 0.0) / (pair[1].value or 1.0) - (figure.value or 0.0))
+            )
+            sentence = (
+                f"{figure.heading} is {figure.text}, and no two times of the row have that ratio; the nearest is "
+                f"{a.text} / {b.text} = {(a.value or 0.0) / (b.value or 1.0):.3f}."
+            )
+            yield own, doubt("ratio_off", sentence, stated=figure.value)
+
+
+def _list_sums(cells: Sequence[PublishedCell]) -> list[tuple[PublishedFigure, PublishedFigure]]:
+    """Returns pairs of the sums of both passes, of the cells side by side in a row."""
+    sums = []
+    for cell in cells:
+        one, two = cell.figures.get(("forward", "")), cell.figures.get(("backward", ""))
+        if one and two and one.value and two.value:
+            sums.append(replace(one, value=one.value + two.value, text=f"{one.value + two.value:.4g}"))
+    return [*permutations(sums, 2)]
+
+
+def _is_ratio(stated: PublishedFigure, above: PublishedFigure, below: PublishedFigure) -> bool:
+    ratio, digit = stated.value or 0.0, _find_last_digit(stated)
+    a, b = _find_last_digit(above), _find_last_digit(below)
+    if (below.value or 0.0) <= b:
+        return True  # rounded away: it may be anything
+    least = ((above.value or 0.0) - a) / ((below.value or 0.0) + b)
+    most = ((above.value or 0.0) + a) / ((below.value or 0.0) - b)
+    return least - digit <= ratio <= most + digit
+
+
+@lru_cache(maxsize=1024)
+def _find_gpu(words: str) -> str | None:
+    return next((gpu for pattern, gpu in _MACHINES if re.search(pattern, words.lower())), None)
+
+
+def find_machine(cell: PublishedCell) -> str | None:
+    """Returns what a row, its table or its title says of the machine; None where they say nothing."""
+    own = [text for name, text in cell.key.items() if cell.table.meanings.get(name) == "machine"]
+    return own[0] if own else cell.table.machine or (cell.table.title if _find_gpu(cell.table.title) else None)
+
+
+def count_flops(cell: PublishedCell) -> float | None:
+    """Returns the least FLOPs of one forward pass: 2 for each weight in a product and token, and two products of
+    attention under a causal mask. None where the size or the length is not stated."""
+    s, batch, length = cell.setting, cell.setting.batch or 1, cell.length
+    if not length:
+        return None
+    if cell.table.subject == "attention":
+        width = s.d_head or s.d_model
+        return 2.0 * batch * length**2 * width * (s.heads or 1) if width else None
+    if s.d_model and s.layers:
+        weights = s.layers * (4 * s.d_model**2 + 2 * s.d_model * (s.d_ff or 0))
+        return batch * length * (2.0 * weights + 2.0 * s.layers * length * s.d_model)
+    named = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([MB])", s.name or "", re.IGNORECASE)
+    count = s.parameters or (float(named[1]) * {"m": 1e6, "b": 1e9}[named[2].lower()] if named else 0)
+    return 2.0 * IN_PRODUCTS * count * batch * length or None
+
+
+def above_peak(judged: Judged) -> Found:
+    """Finds rates above the data sheet: TF32 called float32, times of which not all was timed, another unit."""
+    for cell in judged.sound:
+        flops = count_flops(cell)
+        rates = [
+            (flops * passes / (cell.value(name) or 1.0) * 1e3, name)
+            for name, passes in _PRODUCTS.items()
+            if flops and (cell.value(name) or 0.0) > 0
+        ]
+        if not rates or cell.setting.device in ("cpu", "mps"):
+            continue
+        rate, name = max(rates)
+        gpu, precision = _find_gpu(find_machine(cell) or ""), cell.setting.precision or "bf16"
+        sheet = hardware.peak_flops(gpu, precision) if gpu else None
+        peak = sheet or HIGHEST
+        if rate <= CLOCK * peak:
+            continue
+        of = f"the data sheet's {precision} of {gpu}" if sheet else "the fastest GPU"
+        said = f"{name.replace('_', ' + ').capitalize()} is at least {format_quantity(rate, 'FLOP/s')}"
+        said += f", {rate / peak:.2f} times {of}"
+        tf32 = hardware.peak_flops(gpu, "tf32") if gpu and precision == "fp32" else None
+        if tf32 and rate <= CLOCK * tf32:
+            yield [cell], fault("tf32_as_fp32", f"{said}: it was TF32.", flops_per_s=rate, peak_flops_per_s=peak)
+        else:
+            sentence = f"{said}: not all of it was timed, or the unit is another."
+            yield [cell], fault("above_peak", sentence, flops_per_s=rate, peak_flops_per_s=peak)
+
+
+def time_rules(judged: Judged) -> Found:
+    """Judges means, spreads and the ratio of both passes as those of measured rows."""
+    for cell in judged.sound:
+        timings = {}
+        for phase in _PHASES:
+            figure = cell.figures.get((phase, ""))
+            if figure and figure.value is not None:
+                ids: Any = {"run_id": judged.table.table_id, "cell_id": cell.row.row_id}
+                timings[phase] = TimingRow(
+                    **ids, phase=phase, mean_ms=figure.value, std_ms=cell.stds.get(phase), n=cell.setting.steps
+                )
+        for rule in (impossible_ratio, cold_step):
+            if finding := rule(None, RowContext(timings=timings)):
+                yield [cell], finding
+
+
+PUBLISHED_RULES: tuple[Callable[[Judged], Found], ...] = (
+    unreadable,
+    negative_time,
+    wrong_unit,
+    duplicate_key,
+    above_peak,
+    time_rules,
+    time_not_monotonic,
+    peak_carried_over,
+    no_effect,
+    sum_off,
+    ratio_off,
+)
+_EXPLAINING = frozenset({"negative_time", "wrong_unit", "duplicate_key", "impossible_ratio", "cold_step"})
+#: What to do about each finding of a published row that a measured row does not have, or not so.
+PUBLISHED_REMEDIES: Mapping[str, str] = {
+    **REMEDIES,
+    "cold_step": "Read the steady value in place of the mean, or ask for the median and each step's time.",
+    "duplicate_key": "Ask what differed between the rows; until then use none of them.",
+    "impossible_ratio": "Do not use these times; measure forward and backward within one warm step.",
+    "negative_time": "Use the two figures that it is the difference of.",
+    "no_effect": "Do not read this pair as a comparison of the option.",
+    "peak_carried_over": "Do not use this peak; measure each cell in a process of its own.",
+    "ratio_off": "Work the ratio out again from its two times.",
+    "sum_off": "Use the parts, and ask how the sum was measured.",
+    "tf32_as_fp32": "Read these rows as TF32, and the speedup of half precision over them as that over TF32.",
+    "time_not_monotonic": "Use neither of the two rows.",
+    "unreadable": "Correct the cell in the file, and import it again.",
+    "wrong_unit": "Read the figure in the other unit, if the report bears it out.",
+}
+
+
+# -------------------------------------------------------------------------------------------------------- the report
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedGroup:
+    """All findings of one code and severity, and what a reader can do about them."""
+
+    code: str
+    severity: Severity
+    found: tuple[PublishedFinding, ...]
+
+    @property
+    def remedy(self) -> str:
+        return PUBLISHED_REMEDIES[self.code]
+
+    @property
+    def rows(self) -> int:
+        """How many rows they touch."""
+        return len({row.row_id for one in self.found for row in one.rows})
+
+
+def group_published(findings: Sequence[PublishedFinding]) -> list[PublishedGroup]:
+    """Returns the findings by severity and code: the most severe first, of those the ones that touch most rows."""
+    groups: dict[tuple[Severity, str], list[PublishedFinding]] = defaultdict(list)
+    for one in sorted(findings, key=lambda one: (one.table.file, one.lines)):
+        groups[one.finding.severity, one.finding.code].append(one)
+    made = [PublishedGroup(severity=key[0], code=key[1], found=tuple(found)) for key, found in groups.items()]
+    return sorted(made, key=lambda group: ([*SEVERITIES].index(group.severity), -group.rows, group.code))
+
+
+def count_published_grades(table: PublishedTable, findings: Sequence[PublishedFinding]) -> Counter[Grade | None]:
+    """Returns how many rows of a table have each grade, None counting those without a result of which nothing is
+    said."""
+    by_row: dict[UUID, list[Finding]] = defaultdict(list)
+    for one in findings:
+        for row in one.rows if one.table.table_id == table.table_id else ():
+            by_row[row.row_id].append(one.finding)
+    return Counter(
+        grade(by_row[row.row_id]) if row.status == "ok" or row.row_id in by_row else None for row in table.rows
+    )
+
+
+def format_lines(lines: Sequence[int]) -> str:
+    """Returns lines as people write them: `2–5, 9`."""
+    spans: list[list[int]] = []
+    for line in sorted(set(lines)):
+        if spans and line == spans[-1][1] + 1:
+            spans[-1][1] = line
+        else:
+            spans.append([line, line])
+    return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in spans)

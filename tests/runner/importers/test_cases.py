@@ -1,0 +1,119 @@
+"""Files of other people with the right outcome of each, worked out by hand: tests/cases, imported and audited."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from runner.analysis.audit.published import audit_published
+from runner.errors import UsageError
+from runner.importers.files import import_file
+from runner.results import PublishedRow
+from runner.store.queries.published import load_published
+
+CASES = Path(__file__).parents[2] / "cases"
+GIB = 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What must be stored: figures by line and quantity ("oom" for a row that ran out), how many values in all, what is
+    said beside, and the lines of each doubt or fault."""
+
+    figures: dict[int, dict[str, float] | str] = field(default_factory=dict)
+    values: int | None = None
+    subject: str = "steps"
+    said: tuple[str, ...] = ()
+    found: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    refused: str | None = None
+
+
+def rows(quantity: str, *values: float, first: int = 2) -> dict[int, dict[str, float] | str]:
+    return {line: {quantity: value} for line, value in enumerate(values, start=first)}
+
+
+def passes(*pairs: tuple[float, float], first: int) -> dict[int, dict[str, float] | str]:
+    return {line: {"forward": one, "backward": two} for line, (one, two) in enumerate(pairs, start=first)}
+
+
+PUBLISHED = {
+    "lost-tables/two-of-three.md": Case(
+        figures=passes((4.1, 8.6), (9.7, 20.4), first=5), said=("Preparing the data", "Whole step", "Zeit")
+    ),
+    "spans/rowspan.typ": Case(refused="Typst"),
+    "spans/rowspan.html": Case(figures={**passes((5.2, 10.9), (9.8, 20.1), (11.4, 23.6), first=5), 8: "oom"}),
+    "spans/multirow-upward.tex": Case(refused="LaTeX"),
+    "spans/group-rows.tex": Case(refused="LaTeX"),
+    "unread-columns/variant.csv": Case(
+        figures=passes((18.2, 37.0), (25.1, 52.4), (35.9, 72.2), (49.6, 101.0), first=2), values=8
+    ),
+    "unread-columns/gpu-seed.csv": Case(figures=rows("forward", 18.2, 21.9, 9.9, 19.1)),
+    "unread-columns/flavour.csv": Case(figures=rows("forward", 58.2, 17.9, 230.1)),
+    "unread-columns/blank-below.md": Case(figures=rows("forward", 4.0, 8.1, 11.2, 22.4, first=5)),
+    "unread-columns/really-twice.csv": Case(figures=rows("forward", 18.2, 24.9, 36.7), found={"duplicate_key": (2, 3)}),
+    "half-memory/constant.csv": Case(figures=rows("reserved_memory", *[22548578304] * 6)),
+    "half-memory/growing.csv": Case(values=6, found={"no_effect": (3, 5, 7)}),
+    "ratios/rounded.md": Case(figures=rows("speedup", 2.8, 1.12, 1.5, first=5)),
+    "shares/mfu.csv": Case(figures=rows("share", 0.4125, 0.475), said=("taken as percent",)),
+    "shares/fractions.csv": Case(figures=rows("share", 0.41, 0.475)),
+    "fences/code.md": Case(figures=rows("forward", 12.0, first=10)),
+    "fences/printed.md": Case(figures=rows("forward", 12.0, 35.5, first=5)),
+    "subjects/all-reduce.csv": Case(subject="other"),
+    "subjects/sequence-length.md": Case(figures=passes((21.0, 43.0), (44.5, 92.1), first=5)),
+    "caption-units/gib.md": Case(
+        figures=rows("peak_memory", 3.5 * GIB, 6.25 * GIB, first=5), said=("as the title says",)
+    ),
+    "markdown-shapes/empty-heading.md": Case(figures=rows("forward", 12.0, 35.5, first=5)),
+    "markdown-shapes/no-outer-bars.md": Case(figures=rows("forward", 12.0, 35.5, first=3)),
+    "clean/passes-std.csv": Case(values=12),
+    "clean/memory.tsv": Case(values=6),
+    "clean/attention.md": Case(values=12, subject="attention"),
+    "clean/speedups.jsonl": Case(values=9),
+    "clean/compiled.tex": Case(refused="LaTeX"),
+    "clean/passes.html": Case(values=6),
+    "clean/compiled-speedup.md": Case(values=9),
+    "clean/all-reduce.csv": Case(values=4, subject="other"),
+    "faulty/negative-backward.csv": Case(found={"negative_time": (4,)}),
+    "faulty/optimizer-unit.md": Case(found={"wrong_unit": (4,)}),
+    "faulty/tf32.tsv": Case(found={"tf32_as_fp32": (2,)}),
+    "faulty/carried-peak.md": Case(found={"peak_carried_over": (6,)}),
+    "faulty/wrong-speedup.jsonl": Case(found={"ratio_off": (2,)}),
+    "faulty/seconds-in-ms.csv": Case(found={"wrong_unit": (4,)}),
+    "faulty/slip.tex": Case(refused="LaTeX"),
+    "faulty/doubled-row.tsv": Case(found={"duplicate_key": (2, 3)}),
+}
+
+
+def _value(row: PublishedRow, quantity: str) -> float | None:
+    return next((figure.value for figure in row.figures if figure.quantity == quantity), None)
+
+
+_MAPPED = [name for name in PUBLISHED if (CASES / name).with_suffix(".toml").exists()]
+
+
+@pytest.mark.parametrize(
+    ("name", "mapped"), [*((name, False) for name in PUBLISHED), *((name, True) for name in _MAPPED)]
+)
+def test_published_tables(name: str, mapped: bool, tmp_path: Path) -> None:
+    case, path, db = PUBLISHED[name], CASES / name, tmp_path / "own.duckdb"
+    mapping = path.with_suffix(".toml") if mapped else None
+    if case.refused:
+        with pytest.raises(UsageError, match=case.refused):
+            import_file(path, db=db, mapping=mapping)
+        return
+    report = import_file(path, db=db, mapping=mapping)
+    assert report.is_whole
+    for words in case.said:
+        assert any(words in line for line in report.lines)
+    (table,) = load_published(db)
+    assert table.subject == case.subject
+    if case.figures:
+        stored = {
+            row.line: "oom" if row.status == "oom" else {name: _value(row, name) for name in wanted}
+            for row in table.rows
+            if (wanted := case.figures[row.line])
+        }
+        assert stored == case.figures
+    if case.values is not None:
+        assert sum(figure.value is not None for row in table.rows for figure in row.figures) == case.values
+    assert {one.finding.code: one.lines for one in audit_published([table])} == case.found
