@@ -58,10 +58,10 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             end = view.get(row, draw.high) or view.get(row, draw.value)
             at: dict[str, Any] = {"x": spot(end), "y": places[_key(view, row)], "xanchor": "left", "shift": 7}
             notes.append(note(f"{words}  {shown}", color=QUIET if unsure else STRONG, **at))
+    lost = [row for row in view.rows if view.ended(row)]
     notes += [
-        note(f"✕ {escape(why)}", x=0, y=places[_key(view, row)], xref="paper", xanchor="left", color=RED)
-        for row in view.rows
-        if (why := view.ended(row))
+        note(escape(view.ended(row)), x=0, y=places[_key(view, row)], xref="paper", xanchor="left", shift=9, color=RED)
+        for row in lost
     ]
     for guide in draw.guides:
         if guide.at:
@@ -76,6 +76,12 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     ends += [guide.at for guide in draw.guides if guide.at]
     low, high = (pick(ends, default=1) / scale.factor for pick in (min, max))
     span = [math.log10(low) - 0.01, math.log10(high) + 0.01] if is_log else [min(low, 0), high * 1.02]
+    if lost:
+        left = 10 ** span[0] if is_log else span[0]
+        crosses = scatter(
+            view, lost, x=[left] * len(lost), y=[places[_key(view, row)] for row in lost], colors=[RED] * len(lost)
+        )
+        data.append(crosses | {"marker": {"size": 7, "color": RED, "symbol": "x"}, "cliponaxis": False})
     layout = {
         "height": 60
         + (34 if any("<br>" in text for text in axis["ticktext"]) else _LINE) * (max(places.values(), default=0) + 1),

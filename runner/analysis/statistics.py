@@ -5,13 +5,13 @@
     >>> noise = Noise(std=0.01, dof=10, cells=5)
     >>> estimates = [estimate([summarize_round([ms] * 10)], noise) for ms in (2.0, 1.0)]
     >>> ratio(*estimates).outcome
-    'better'
+    'faster'
 
 Within a process nothing is assumed of the distribution: step times are skewed and have outliers. Between processes the
 medians are taken as log-normal, with the noise of the machine as a prior: two processes that measure the same cell get
 other memory, other cores and other neighbors, which moves the median far more than its interval within one process says
 where the host sets the time (Kalibera and Jones 2013, "Rigorous benchmarking in reasonable time"). Of many processes
-those that a neighbor slowed down count less (`analysis.trimming`).
+those that a neighbor slowed down count less (`trimmed_mean`).
 
 On a CPU neighbors only ever add time, and a process that they slow down for a while still has steps that they did not:
 its undisturbed time is the 10th percentile of its steps. On a virtual machine with two cores that was slowed down a
@@ -32,14 +32,12 @@ from functools import lru_cache
 from typing import Literal
 
 from runner.analysis.noise import MIN_STD
-from runner.analysis.student import student_quantile
-from runner.analysis.trimming import standard_error, trimmed_mean, winsorize
 from runner.errors import UsageError
 from runner.results.times import Estimate, Noise, RoundTime, Spread
 
 #: Below this many samples even the interval from smallest to largest covers the median in less than 95% of cases.
 MIN_SAMPLES = 6
-#: A ratio closer to 1 than this is no difference, whatever its interval.
+#: Two times are the same where the interval of their ratio lies this close to 1.
 MIN_DIFFERENCE = 0.01
 #: The confidence of the intervals that are shown, and the one that a verdict needs: of 100 pairs of equal cells no more
 #: than one is to be called different.
@@ -53,7 +51,8 @@ OWN_ROUNDS = 6
 #: more; with a cell's own alone, 1.0% of 3,874 pairs of equal cells on CPUs were called different at 99%, and 0.5% at
 #: this (`python -m tests.bench noise`, eight recordings).
 DECIDED_ALONE = 0.995
-Outcome = Literal["better", "worse", "same"]
+#: What a ratio decides of its second side. A ratio of bytes is smaller or larger, and says so by the same words.
+Outcome = Literal["faster", "slower", "same", "undecided"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,23 +198,26 @@ def next_process_interval(time: Estimate) -> tuple[float, float] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """A ratio of two times with its 95% interval, which is None where nothing is known of what varies between
-    processes. `decided` is whether the interval for the `confidence` of a verdict excludes 1; a ratio of bytes is
-    exact, and always is. Above 1 the second is better: faster or smaller. `undisturbed` are the two times (ms) where it
-    is the ratio of undisturbed ones."""
+    """A ratio of two times: above 1 the second is faster. Its interval, which is None where nothing is known of what
+    varies between processes, holds with the confidence `level`, and is the one that decides. A ratio of bytes is exact.
+    `undisturbed` are the two times (ms) where it is the ratio of undisturbed ones."""
 
     ratio: float
     low: float | None = None
     high: float | None = None
-    decided: bool = False
+    level: float = DECIDED
+    is_exact: bool = False
     undisturbed: tuple[float, float] | None = None
 
     @property
     def outcome(self) -> Outcome:
-        """Better or worse where that is decided and the ratio is more than MIN_DIFFERENCE away from 1."""
-        if not self.decided or max(self.ratio, 1 / self.ratio) <= 1 + MIN_DIFFERENCE:
+        """Faster or slower where the interval excludes 1, the same where it lies within MIN_DIFFERENCE of 1."""
+        low, high = (self.ratio, self.ratio) if self.is_exact else (self.low, self.high)
+        if low is None or high is None:
+            return "undecided"
+        if low >= 1 / (1 + MIN_DIFFERENCE) and high <= 1 + MIN_DIFFERENCE:
             return "same"
-        return "better" if self.ratio > 1 else "worse"
+        return "faster" if low > 1 else "slower" if high < 1 else "undecided"
 
 
 def confidence(rounds: int) -> float:
@@ -238,11 +240,10 @@ def ratio(a: Estimate, b: Estimate) -> Ratio:
     if a.error is None or b.error is None:
         return Ratio(ratio=value)
     error = _paired_error(a, b) or _unpaired_error(a, a.error, b, b.error)
-    reach = _reach(error)
-    apart = abs(math.log(value)) - (a.shift if value < 1 else b.shift)
-    decided = apart > student_quantile(confidence(min(a.rounds, b.rounds)), error.dof) * error.std
+    level = confidence(min(a.rounds, b.rounds))
+    reach = math.exp(min(student_quantile(level, error.dof) * error.std, math.log(MAX_RESOLVABLE)))
     low, high = value / reach / math.exp(b.shift), value * reach * math.exp(a.shift)
-    return Ratio(ratio=value, low=low, high=high, decided=decided)
+    return Ratio(ratio=value, low=low, high=high, level=level)
 
 
 def _paired_error(a: Estimate, b: Estimate) -> Spread | None:
@@ -283,3 +284,91 @@ def resolvable(noise: Noise, *, rounds: int = 1) -> float:
     dof = rounds - 1 + noise.dof if rounds < OWN_ROUNDS else 2 * (rounds - 1)
     reach = student_quantile(confidence(rounds), dof) * noise.std * math.sqrt(2 / rounds)
     return math.expm1(reach) if reach < math.log(MAX_RESOLVABLE) else math.inf
+
+
+# ------------------------------------------------------------------------------- many rounds without the outermost ones
+
+#: A process that a neighbor slows down for all its seconds has a time of its own, and one such round in ten makes the
+#: interval of a plain mean several times as wide. So a fifth of the rounds is left out at each end (Yuen 1974, "The
+#: two-sample trimmed t for unequal population variances"; for pairs Wilcox 2012, "Introduction to Robust Estimation and
+#: Hypothesis Testing", section 5.9).
+#: From so many rounds on, TRIMMED_SHARE of them is left out at each end. Fewer have none to spare: with six, of which
+#: one is left out at each end, Student's t rises from 2.6 to 3.2.
+TRIMMED_ROUNDS, TRIMMED_SHARE = 8, 0.2
+
+
+def count_trimmed(rounds: int) -> int:
+    """Returns how many of so many rounds are left out at each end."""
+    return int(TRIMMED_SHARE * rounds) if rounds >= TRIMMED_ROUNDS else 0
+
+
+def trimmed_mean(values: Sequence[float]) -> float:
+    """Returns the mean of the values without the outermost. Raises StatisticsError without values."""
+    return statistics.fmean(_trim(values))
+
+
+def winsorize(values: Sequence[float]) -> list[float]:
+    """Returns the values in their order, those that the mean leaves out replaced by the nearest that it keeps."""
+    kept = _trim(values)
+    return [min(max(value, kept[0]), kept[-1]) for value in values]
+
+
+def standard_error(winsorized: Sequence[float]) -> Spread:
+    """Returns the standard error of the trimmed mean of at least two rounds, from their winsorized values or, for a
+    difference of two trimmed means over the same rounds, from the differences of those."""
+    kept = len(winsorized) - 2 * count_trimmed(len(winsorized))
+    mean = statistics.fmean(winsorized)
+    squares = sum((value - mean) ** 2 for value in winsorized)
+    return Spread(std=math.sqrt(squares / (kept * (kept - 1))), dof=kept - 1)
+
+
+def _trim(values: Sequence[float]) -> Sequence[float]:
+    out = count_trimmed(len(values))
+    return sorted(values)[out : len(values) - out]
+
+
+# ------------------------------------------------------------------------------------------------ Student's t
+
+#: The largest quantile of Student's t.
+MAX_QUANTILE = 1e6
+
+
+@lru_cache(maxsize=65536)
+def student_quantile(confidence: float, dof: float) -> float:
+    """Returns t with P(|T| <= t) = `confidence` for Student's t of `dof` degrees of freedom, which may be a fraction or
+    infinite (2.776 for 95% and 4). At most MAX_QUANTILE."""
+    t = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
+    if math.isinf(dof):
+        return t
+    low, high = t, MAX_QUANTILE
+    for _ in range(100):  # Newton's method, which comes from below because the tail is convex; else halves
+        excess = _incomplete_beta(dof / (dof + t * t), dof / 2, 0.5) - (1 - confidence)
+        low, high = (t, high) if excess > 0 else (low, t)
+        density = _student_density(t, dof)  # zero far out, where only halving leads back
+        following = t + excess / (2 * density) if density else math.inf
+        if abs(following - t) <= 1e-12 * t:
+            break
+        t = following if low < following < high else (low + high) / 2
+    return t
+
+
+def _student_density(t: float, dof: float) -> float:
+    scale = math.lgamma((dof + 1) / 2) - math.lgamma(dof / 2) - math.log(math.pi * dof) / 2
+    return math.exp(scale - (dof + 1) / 2 * math.log1p(t * t / dof))
+
+
+def _incomplete_beta(x: float, a: float, b: float) -> float:
+    """Returns the regularized incomplete beta function I_x(a, b) by its continued fraction (NIST Digital Library of
+    Mathematical Functions, 8.17.22), where that converges fast, or that of 1 - x."""
+    if x in (0.0, 1.0):
+        return x
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _incomplete_beta(1 - x, b, a)
+    fraction = 1.0
+    for m in range(20 + 4 * math.isqrt(math.ceil(max(a, b))), 0, -1):  # it takes of the order of the root of a or b
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        fraction = 1 + even / (1 + odd / fraction)
+    first = 1 - (a + b) * x / ((a + 1) * fraction)
+    scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    return math.exp(scale) / (a * first)

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from runner.analysis.compare.speedups import name_attention
+from runner.analysis.pair import name_attention
 from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Missing, Power, Question, Row, View, choose
 from runner.answers.shared import STATUS, about, cells_of, ended, fit_power, narrow, power_words, unmeasured, write
 from runner.formats import format_bytes

@@ -1,97 +1,173 @@
-"""What is different between two runs, two labels or two machines? Their equal cells, one against the other."""
+"""What is different between two runs, labels, machines, commits, precisions or backends? Equal cells, A against B.
+
+A ratio is the time of A over that of B: above 1, B is faster. The verdict of a cell names the clock that decides it
+(`runner.analysis.pair`). Peaks of memory are compared as bytes, which vary with nothing.
+"""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
-from runner.analysis.compare.pairs import match_closest
-from runner.analysis.compare.speedups import compute_ratio
-from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Missing, Question, Row, View, choose
+from runner.analysis.pair import CLOCKS, Pair, pair_cells
+from runner.analysis.statistics import MIN_DIFFERENCE
+from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Missing, Question, Row, View, choose
 from runner.answers.keys import make_keys
-from runner.answers.shared import CLOCKS, PHASES, about, cells_of, clock_choice, ended, sizes_of
+from runner.answers.shared import PHASES, about, cells_of, ended, sizes_of
 from runner.formats import format_count, format_number
-from runner.results import StepResult
+from runner.results import AttentionResult, Peak, StepResult
 from runner.results.rows import Rows, RunSteps
-from runner.schema import TABLES
+from runner.schema import Cell, Phase, table_of
 
 CELL = Field(name="cell", label="Cell")
-RATIO = Field(name="ratio", label="Ratio", unit="×", role="value", doc="Time of the first over that of the second.")
-LOW = Field(name="low", label="Ratio, low", unit="×", role="low", doc="95% interval.")
-HIGH = Field(name="high", label="Ratio, high", unit="×", role="high")
-ROUNDS = Field(name="rounds", label="Processes", role="note")
-VERDICT = Field(name="outcome", label="Verdict", role="status", doc="Faster or slower where 99% certain and beyond 1%.")
-_WORDS = {"better": "faster", "worse": "slower", "same": "undecided"}
-#: How runs are put on a side.
-_SIDES: Mapping[str, Callable[[RunSteps], str]] = {
+RATIO = Field(
+    name="ratio", label="A / B", unit="×", role="value", doc="Time of A over that of B: above 1, B is faster."
+)
+LOW = Field(name="low", label="Low", unit="×", role="low", doc="99% interval, 99.5% from six processes on.")
+HIGH = Field(name="high", label="High", unit="×", role="high", doc="99% interval, 99.5% from six processes on.")
+VERDICT = Field(name="outcome", label="Verdict", role="status", doc="By the clock that can decide.")
+CLOCK = Field(name="clock", label="Decided by", role="note")
+ROUNDS = Field(name="rounds", label="Processes", role="note", doc="Of the side with fewer.")
+WHY = Field(name="why", label="Why not", role="note")
+#: The verdict by the clock that can decide, beside the three clocks.
+AUTO = "auto"
+#: How rows are put on a side: by a property of their run, or by a field of the cell.
+_OF_RUN: Mapping[str, Callable[[RunSteps], str]] = {
     "label": lambda one: one.run.given or one.run.label or "no label",
     "run": lambda one: one.run.name,
     "machine": lambda one: one.run.machine,
+    "commit": lambda one: (one.run.git_commit or "unknown")[:12],
 }
+_OF_CELL = ("precision", "backend")
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
-    # Runs come latest first; the first of a cell on a side counts.
-    sides = {by: list(dict.fromkeys(map(of, rows.by_run))) for by, of in _SIDES.items()}
-    by = choose(asked, "by", "Compare", [name for name, found in sides.items() if len(found) > 1], prefix="by ")
+    sides = list_sides(rows.by_run)
+    by = choose(asked, "by", "Compare", [name for name, names in sides.items() if len(names) > 1], prefix="by ")
     if not by.chosen:
-        return Answer(question="compare", missing=(Missing(words="all rows are of one run"),))
-    alike = max(combinations(sides[by.chosen], 2), key=lambda names: _count_common(rows.by_run, by.chosen, *names))
-    base = choose(asked, "base", "First", sides[by.chosen], default=alike[1])
-    others = [name for name in sides[by.chosen] if name != base.chosen]
-    other = choose(asked, "other", "Second", others, default=alike[0], prefix="against ")
-    pairs = _pair(*(_of_side(rows.by_run, by.chosen, one.chosen) for one in (base, other)))
-    clock = clock_choice(asked, [side for pair in pairs for side in pair])
-    if not pairs or not clock.chosen:
-        return Answer(
-            question="compare",
-            choices=(by, base, other),
-            missing=(Missing(words=f"{base.chosen} and {other.chosen} have no cell in common"),),
-        )
-    phase = choose(
-        asked, "phase", "Phase", [words for words, name in PHASES.items() if any(name in one.times for one, _ in pairs)]
+        return Answer(question="compare", missing=(Missing(words="all rows are of one run, precision and backend"),))
+    names = sides[by.chosen]
+    alike = max(combinations(names, 2), key=lambda two: _count_common(rows.by_run, by.chosen, *two))
+    base = choose(asked, "a", "A", names, default=alike[1], prefix="A: ")
+    other = choose(
+        asked,
+        "b",
+        "B",
+        [name for name in names if name != base.chosen],
+        default=alike[alike[0] == base.chosen],
+        prefix="B: ",
     )
-    cells = [one.cell for one, _ in pairs]
-    keys, sizes = make_keys(cells), sizes_of([one for one, _ in pairs])
-    alone = len({*sizes.values()}) == 1
+    steps = _pair(rows.by_run, by.chosen, base.chosen, other.chosen, lambda one: one.steps)
+    attention = _pair(rows.by_run, by.chosen, base.chosen, other.chosen, lambda one: one.attention)
+    peaks = _pair(rows.by_run, by.chosen, base.chosen, other.chosen, lambda one: one.peaks)
+    chosen = (by, base, other)
+    if not (steps or attention or peaks):
+        words = f"{base.chosen} and {other.chosen} have no cell in common"
+        return Answer(question="compare", choices=chosen, missing=(Missing(words=words),))
+    clock = choose(asked, "clock", "Clock", [AUTO, *(words for words, name in CLOCKS.items() if _has(steps, name))])
+    phases = [words for words, name in PHASES.items() if any(pair.ratio(phase=name) for pair in steps)]
+    phase = choose(asked, "phase", "Phase", phases or [*PHASES][:1])
+    times = _draw_times("compare-cells", "Steps", steps, chosen, PHASES[phase.chosen], clock.chosen, phase.chosen)
+    views = [
+        times,
+        _draw_times("compare-attention", "Attention", attention, chosen, "forward_backward", clock.chosen, ""),
+        _draw_peaks(peaks, chosen),
+    ]
+    return Answer(
+        question="compare",
+        sentence=_say(views, base.chosen, other.chosen),
+        more=_describe_environments(rows.by_run, by.chosen, base.chosen, other.chosen),
+        views=tuple(view for view in views if view.rows),
+        choices=(*chosen, clock, phase),
+        cells=cells_of([side for pair in (*steps, *attention, *peaks) for side in (pair.base, pair.other)]),
+    )
 
-    def row(pair: tuple[StepResult, StepResult]) -> Row:
-        found = compute_ratio(*pair, phase=PHASES[phase.chosen], clock=CLOCKS[clock.chosen])
-        times = [
-            side.times[PHASES[phase.chosen]].by(CLOCKS[clock.chosen]) if PHASES[phase.chosen] in side.times else None
-            for side in pair
-        ]
-        said = [word for word in keys.values(pair[0].cell)[alone:] if word not in ("–", "as usual")]
-        ratio = (found.ratio, found.low, found.high) if found else (None, None, None)
-        words = _WORDS[found.outcome] if found else next((ended(side) for side in pair if ended(side)), "no such time")
-        values = (
-            " · ".join(said),
-            *ratio,
-            *(time and time.ms for time in times),
-            min(one.rounds for one in pair),
-            words,
-        )
-        return Row(values=values, cells=tuple(side.cell_id for side in pair))
 
+def list_sides(runs: Sequence[RunSteps]) -> dict[str, list[str]]:
+    """Returns the sides that can be compared, by what they differ in; those that measured last come first."""
+    sides = {name: list(dict.fromkeys(map(of, runs))) for name, of in _OF_RUN.items()}
+    cells = [step.cell for one in runs for step in one.steps]
+    return sides | {name: list(dict.fromkeys(getattr(cell, name) for cell in cells)) for name in _OF_CELL}
+
+
+def _of_side(runs: Sequence[RunSteps], by: str, name: str, pick: Callable[[RunSteps], Sequence[Any]]) -> list[Any]:
+    """Returns the cells of a side, of each the one that was measured last: runs come latest first."""
+    kept: dict[tuple[str, str], Any] = {}
+    for one in runs:
+        if by in _OF_RUN and _OF_RUN[by](one) != name:
+            continue
+        for cell in pick(one):
+            if by in _OF_CELL and getattr(cell.cell, by, None) != name:
+                continue
+            if cell.status != "skipped" and not getattr(cell.cell, "timeline", False):
+                kept.setdefault((cell.machine if by != "machine" else "", cell.cell.key), cell)
+    return list(kept.values())
+
+
+def _pair(
+    runs: Sequence[RunSteps], by: str, base: str, other: str, pick: Callable[[RunSteps], Sequence[Any]]
+) -> list[Pair[Any]]:
+    """Returns the cells of both sides that agree in all settings but the compared one. An own model is known by its
+    name, so that its version before a change is paired with the one after it."""
+
+    def key(one: StepResult | AttentionResult | Peak) -> tuple[object, ...]:
+        own = getattr(one.cell, "model_key", None) is not None
+        left_out = {by, *(("d_model", "d_ff", "layers", "heads", "vocabulary", "model_key") if own else ())}
+        fields = (getattr(one.cell, name) for name in table_of(one.cell).question if name not in left_out)
+        return (one.machine if by in ("commit", *_OF_CELL) else "", *fields)
+
+    return pair_cells(_of_side(runs, by, base, pick), _of_side(runs, by, other, pick), key=key)
+
+
+def _count_common(runs: Sequence[RunSteps], by: str, a: str, b: str) -> int:
+    """Returns how many cells two sides have in common: a page opens on the two that can be compared best."""
+    return len(_pair(runs, by, a, b, lambda one: one.steps))
+
+
+def _has(pairs: Sequence[Pair[Any]], clock: Any) -> bool:
+    return any(pair.ratio(clock=clock) for pair in pairs)
+
+
+def _name_cells(pairs: Sequence[Pair[Any]]) -> list[str]:
+    """Returns what tells the cells of these pairs apart, in words: `small · 512 · train`."""
+    cells: list[Cell] = [pair.base.cell for pair in pairs]
+    keys, sizes = make_keys(cells), {*sizes_of([pair.base for pair in pairs]).values()}
+    alone = len(sizes) == 1
+    words = [[word for word in keys.values(cell)[alone:] if word not in ("–", "as usual")] for cell in cells]
+    return [" · ".join(one) or next(iter(sizes), "the cell") for one in words]
+
+
+def _draw_times(
+    name: str, title: str, pairs: Sequence[Pair[Any]], sides: Sequence[Choice], phase: Phase, clock: str, words: str
+) -> View:
+    _, base, other = sides
     fields = (
         CELL,
         RATIO,
         LOW,
         HIGH,
-        *(_time(place, one.chosen) for place, one in enumerate((base, other))),
-        ROUNDS,
+        Field(name="a_ms", label="A", unit="ms", role="note"),
+        Field(name="b_ms", label="B", unit="ms", role="note"),
         VERDICT,
+        CLOCK,
+        ROUNDS,
+        WHY,
     )
-    found = sorted(map(row, pairs), key=lambda row: -abs(math.log(row.values[1])) if row.values[1] else 1)
-    words = about(
-        [one for pair in pairs for one in pair],
-        more=[*([next(iter(sizes.values()))] if alone else []), phase.chosen, clock.chosen],
+    rows = (
+        [_make_row(pair, cell, phase, clock) for pair, cell in zip(pairs, _name_cells(pairs), strict=True)]
+        if pairs
+        else []
     )
-    view = View(
-        name="compare-cells",
-        title=f"{base.chosen} over {other.chosen}",
-        about=words,
+    rows.sort(key=lambda row: -abs(math.log(row.values[1])) if row.values[1] else 1.0)
+    return View(
+        name=name,
+        title=f"{title}: {base.chosen} (A) over {other.chosen} (B)",
+        about=about(
+            [side for pair in pairs for side in (pair.base, pair.other)], more=[one for one in (words, clock) if one]
+        ),
         fields=fields,
-        rows=tuple(found),
+        rows=tuple(_apart(rows)),
         draw=Draw(
             kind="dots",
             value="ratio",
@@ -100,73 +176,111 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             down=("cell",),
             log="x",
             center=1.0,
-            guides=(Guide(words=f"← {other.chosen} slower · equal · faster →", at=1.0),),
+            beside=("outcome", "clock"),
+            guides=(Guide(words="← B slower · equal · B faster →", at=1.0),),
         ),
-        note="Farthest from 1 first. Faint: the 95% interval includes 1.",
-    )
-    return Answer(
-        question="compare",
-        sentence=_say(view, base.chosen, other.chosen),
-        views=(view,),
-        choices=(by, base, other, clock, phase),
-        cells=cells_of([side for pair in pairs for side in pair]),
+        note="Farthest from 1 first. The interval is the one that decides.",
     )
 
 
-def _say(view: View, base: str, other: str) -> str:
-    known = [row for row in view.rows if view.get(row, "ratio") is not None]
-    if not known:
-        return f"No cell of **{base}** and **{other}** has a time on both sides."
-    moved = [row for row in known if view.get(row, "outcome") != "undecided"]
-    count = format_count(len(known), "equal cell")
-    low, high = (format_number(pick(view.get(row, "ratio") for row in known)) for pick in (min, max))
-    if not moved:
-        said = f"between **{base}** and **{other}** in {count}"
-        return f"**No difference is certain** {said}: ratios lie from {low}× to {high}×."
-    first = moved[0]
-    rest = f"**{len(moved)} of {count}** differ for certain between **{base}** and **{other}**"
-    name = " · ".join(str(view.get(first, "cell")).split(" · ")[:4])
-    return f"{rest}; most: {name}, **{format_number(view.get(first, 'ratio'))}×** ({view.get(first, 'outcome')})."
+def _apart(rows: Sequence[Row]) -> list[Row]:
+    """Returns the rows with names that differ: cells of several machines may have the same."""
+    seen, named = Counter[str](), []
+    for row in rows:
+        seen[row.values[0]] += 1
+        again = f" ({seen[row.values[0]]})" if seen[row.values[0]] > 1 else ""
+        named.append(Row(values=(f"{row.values[0]}{again}", *row.values[1:]), cells=row.cells))
+    return named
 
 
-def _time(place: int, side: str) -> Field:
-    return Field(name=f"ms_{place}", label=side, unit="ms", role="note")
+def _make_row(pair: Pair[Any], cell: str, phase: Phase, clock: str) -> Row:
+    if phase not in pair.base.times and "forward" in pair.base.times and phase == "forward_backward":
+        phase = "forward"
+    verdict = pair.verdict(phase=phase, clock=CLOCKS.get(clock))
+    by = verdict.clock
+    times = [side.times[phase].by(by) if by and phase in side.times else None for side in (pair.base, pair.other)]
+    ratio, lost = verdict.ratio, [side for side in (pair.base, pair.other) if side.status != "ok"]
+    why = verdict.why or (", ".join(filter(None, map(ended, lost))))
+    values = (
+        cell,
+        *((ratio.ratio, ratio.low, ratio.high) if ratio else (None, None, None)),
+        *(time and time.ms for time in times),
+        verdict.outcome if ratio else why or "no such time",
+        next((words for words, name in CLOCKS.items() if name == by), None),
+        min(getattr(pair.base, "rounds", 1), getattr(pair.other, "rounds", 1)),
+        why or None,
+    )
+    return Row(values=values, cells=(pair.base.cell_id, pair.other.cell_id))
 
 
-def _of_side(runs: Sequence[RunSteps], by: str, name: str) -> list[StepResult]:
-    found: dict[str, StepResult] = {}
-    for one in runs:
-        if _SIDES[by](one) == name:
-            for step in one.steps:
-                found.setdefault(f"{step.machine} {step.cell_key}" if by != "machine" else step.cell_key, step)
-    return [one for one in found.values() if one.status != "skipped"]
+def _draw_peaks(pairs: Sequence[Pair[Peak]], sides: Sequence[Choice]) -> View:
+    _, base, other = sides
+    named = zip(pairs, _name_cells(pairs), strict=True) if pairs else ()
+    rows = []
+    for pair, cell in named:
+        sizes = [side.peak_allocated_bytes for side in (pair.base, pair.other)]
+        ratio = sizes[0] / sizes[1] if sizes[0] and sizes[1] and not pair.objection else None
+        outcome = "no peak" if pair.objection == "" else pair.objection
+        if ratio:
+            is_same = max(ratio, 1 / ratio) <= 1 + MIN_DIFFERENCE
+            outcome = "same" if is_same else "smaller" if ratio > 1 else "larger"
+        rows.append(Row(values=(cell, ratio, *sizes, outcome), cells=(pair.base.cell_id, pair.other.cell_id)))
+    rows.sort(key=lambda row: -abs(math.log(row.values[1])) if row.values[1] else 1.0)
+    return View(
+        name="compare-memory",
+        title=f"Peak memory: {base.chosen} (A) over {other.chosen} (B)",
+        about=about([side for pair in pairs for side in (pair.base, pair.other)]),
+        fields=(
+            CELL,
+            Field(name="ratio", label="A / B", unit="×", role="value", doc="Above 1, B needs less."),
+            Field(name="a_bytes", label="A", unit="bytes", role="note"),
+            Field(name="b_bytes", label="B", unit="bytes", role="note"),
+            VERDICT,
+        ),
+        rows=tuple(_apart(rows)),
+        draw=Draw(kind="dots", value="ratio", down=("cell",), log="x", center=1.0, beside=("outcome",)),
+    )
 
 
-def _count_common(runs: Sequence[RunSteps], by: str, a: str, b: str) -> int:
-    """Returns how many cells two sides have in common: a page opens on the two that can be compared best."""
-    keys = [
-        {step.cell_key for one in runs if _SIDES[by](one) == name for step in one.steps if step.status == "ok"}
-        for name in (a, b)
-    ]
-    return len(keys[0] & keys[1])
+def _say(views: Sequence[View], base: str, other: str) -> str:
+    times = [(view, row) for view in views[:2] for row in view.rows if view.get(row, "ratio") is not None]
+    counts = Counter(str(view.get(row, "outcome")) for view, row in times)
+    peaks = Counter(str(views[2].get(row, "outcome")) for row in views[2].rows)
+    if not times and not peaks:
+        return f"No cell of **{base}** and **{other}** has a result on both sides."
+    parts = [f"{counts[word]} {word}" for word in ("faster", "slower", "same", "undecided") if counts[word]]
+    text = f"Of {format_count(len(times), 'equal cell')} **{other}** is: **{', '.join(parts)}**" if times else ""
+    moved = [(view, row) for view, row in times if view.get(row, "outcome") in ("faster", "slower")]
+    if moved:
+        view, row = moved[0]
+        name = " · ".join(str(row.values[0]).split(" · ")[:3])
+        text += f"; most: {name}, {format_number(view.get(row, 'ratio'))}× by {view.get(row, 'clock')}"
+    changed = [f"{peaks[word]} {word}" for word in ("larger", "smaller") if peaks[word]]
+    if changed:
+        text += f"{'; peaks' if text else 'Peaks of memory'}: {', '.join(changed)}"
+    return f"{text or 'Peaks of memory are the same'}."
 
 
-def _pair(base: Sequence[StepResult], other: Sequence[StepResult]) -> list[tuple[StepResult, StepResult]]:
-    """Returns the cells of both sides that agree in all of their settings: `analysis.pair(axis="run")` is to be
-    this."""
-    sides: dict[tuple[object, ...], tuple[list[StepResult], list[StepResult]]] = {}
-    for place, steps in enumerate((base, other)):
-        for one in steps:
-            key = tuple(getattr(one.cell, name) for name in TABLES["steps"].question)
-            sides.setdefault(key, ([], []))[place].append(one)
-    return [match_closest(a, b) for a, b in sides.values() if a and b]
+def _describe_environments(runs: Sequence[RunSteps], by: str, base: str, other: str) -> str:
+    """Says in which versions the two sides were measured, where these differ."""
+    if by not in _OF_RUN:
+        return ""
+    sides = [[one.run for one in runs if _OF_RUN[by](one) == name] for name in (base, other)]
+    parts = []
+    for label, attribute in (("machine", "machine"), ("torch", "torch"), ("commit", "git_commit")):
+        values = [sorted({str(getattr(run, attribute))[:24] for run in side}) for side in sides]
+        if values[0] != values[1]:
+            parts.append(f"{label} {', '.join(values[0])} → {', '.join(values[1])}")
+    dirty = [any(run.git_dirty for run in side) for side in sides]
+    parts += ["both with uncommitted changes"] if all(dirty) else []
+    return f"They differ in {'; '.join(parts)}." if parts else ""
 
 
 QUESTION = Question(
     name="compare",
     page="Compare",
-    words="What is different between two runs, labels or machines?",
+    words="What is different between two runs, labels, machines or settings?",
     needs=("by_run",),
-    of_file=True,
     answer=answer,
+    of_file=True,
 )

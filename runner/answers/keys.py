@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.analysis.compare.pairs import describe_unusual_effort
+from runner.analysis.pair import describe_unusual_effort
 from runner.schema import Cell, Column, Model, table_of
 from runner.schema.axes import MODEL
 from runner.schema.own import is_unread

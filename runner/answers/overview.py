@@ -5,13 +5,11 @@ ratio of two cells that differ in it alone and were measured with the same effor
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runner.analysis.compare.counterfactuals import AXES, PLAIN, is_plain
-from runner.analysis.compare.pairs import describe_effort_difference, describe_unusual_effort
-from runner.analysis.compare.speedups import compute_ratio
+from runner.analysis.pair import compute_ratio, describe_effort_difference, describe_unusual_effort
 from runner.analysis.statistics import Ratio
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.shared import (
@@ -52,6 +50,16 @@ _WORDS = {
     "weights_dtype": "{} weights",
     "checkpoint_blocks": "checkpointing {}",
 }
+#: The options of a plain step, which save no time.
+PLAIN: Mapping[str, Any] = {
+    "precision": "fp32",
+    "weights_dtype": "fp32",
+    "attention": "naive",
+    "optimizer": "foreach",
+    "backend": "eager",
+    "checkpoint_blocks": 0,
+}
+AXES = tuple(PLAIN)
 _ORDER = ("precision", "attention", "optimizer", "backend", "weights_dtype", "checkpoint_blocks")
 
 
@@ -156,7 +164,7 @@ def _climb(group: Sequence[StepResult], by: Any) -> Ladder | None:
     """Returns the ladder with the fastest end, of all efforts in which the plain step was measured."""
     timed = [one for one in group if _ms(one, by)]
     found = []
-    for plain in (one for one in timed if is_plain(one.cell)):
+    for plain in (one for one in timed if _is_plain(one.cell)):
         alike = [one for one in timed if not describe_effort_difference(plain.cell, one.cell)]
         goal = min(alike, key=lambda one: _ms(one, by) or 0)
         if goal is not plain:
@@ -235,7 +243,7 @@ def _draw_alone(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by
     """Draws what each choice buys alone on the plain step, for every size."""
     best: dict[tuple[str, str], tuple[Ratio, StepResult, StepResult]] = {}
     for model, group in groups.items():
-        for plain in (one for one in group if is_plain(one.cell) and _ms(one, by)):
+        for plain in (one for one in group if _is_plain(one.cell) and _ms(one, by)):
             for one in group:
                 names = _changed(plain, one)
                 if len(names) == 1 and _ms(one, by) and not describe_effort_difference(plain.cell, one.cell):
@@ -279,6 +287,10 @@ def _settings(one: StepResult) -> tuple[Any, ...]:
 
 def _changed(a: StepResult, b: StepResult) -> list[str]:
     return [axis for axis in _ORDER if getattr(a.cell, axis) != getattr(b.cell, axis)]
+
+
+def _is_plain(cell: StepCell) -> bool:
+    return all(getattr(cell, axis) == value for axis, value in PLAIN.items())
 
 
 def _ms(one: StepResult, by: Any) -> float | None:

@@ -7,24 +7,22 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from statistics import geometric_mean, linear_regression
+from statistics import linear_regression
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from runner.analysis.statistics import Ratio
-from runner.analysis.student import student_quantile
+from runner.analysis.pair import CLOCKS as CLOCKS
+from runner.analysis.statistics import student_quantile
 from runner.answers.answer import Asked, Choice, Field, Missing, Power, Row, View, choose
 from runner.answers.keys import make_keys
 from runner.experiments.grid import Grid
 from runner.formats import format_bytes, format_count, format_number, format_tokens, join_parts
-from runner.results import Clock, Result, RunSummary, TimedResult
+from runner.results import Result, RunSummary, TimedResult
 from runner.schema import Cell, Model, NumericsCell, Phase, table_of
 from runner.schema.axes import MODEL
 from runner.schema.sizes import model_name, name_models
 from runner.schema.titles import WORDS, describe_status
 
-#: Latency waits for each step, throughput is a loop without waiting, GPU time is the device's work alone.
-CLOCKS: dict[str, Clock] = {"latency": "step", "throughput": "loop", "GPU time": "device"}
 _TIMED: tuple[Phase, ...] = ("step", "forward", "backward", "optimizer")
 PHASES: dict[str, Phase] = {WORDS[name]: name for name in _TIMED}
 
@@ -206,27 +204,6 @@ def best(view: View, *, largest: bool = True) -> Row | None:
 def write(value: Any, unit: str) -> str:
     """Returns a number within a sentence: `12.3 ms`, `74.2 GiB`, `2.34×`."""
     return format_bytes(value) if unit == "bytes" else f"{format_number(value)}{'' if unit == '×' else ' '}{unit}"
-
-
-def spread_of(ratios: Sequence[Ratio]) -> str:
-    """Says over all pairs of a view: the typical ratio, its range, how many are decided."""
-    values = [found.ratio for found in ratios]
-    if len(ratios) == 1:
-        (only,) = ratios
-        known = (
-            f" (95% interval {format_number(only.low)}–{format_number(only.high)}×)" if only.low and only.high else ""
-        )
-        return f"**{format_number(only.ratio)}×**{known}"
-    outcomes = Counter[str](found.outcome for found in ratios)
-    counts = ", ".join(
-        f"{outcomes[name]} {word}"
-        for name, word in {"better": "faster", "worse": "slower", "same": "undecided"}.items()
-        if outcomes[name]
-    )
-    return (
-        f"**{format_number(geometric_mean(values))}×** in the geometric mean of {len(ratios)} pairs, "
-        f"{format_number(min(values))}× to {format_number(max(values))}×; {counts}"
-    )
 
 
 C = TypeVar("C", bound=Cell)

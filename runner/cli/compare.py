@@ -1,54 +1,35 @@
-"""A against B, in the terminal: the same verdicts as on the page Compare.
+"""A against B, in the terminal: the answer that the page Compare draws, and a gate for continuous integration.
 
-    python -m runner compare before after
-    python -m runner compare precision:fp32 precision:bf16 --format markdown
-
-A and B are resolved here (`resolve`); rows and verdicts come from `store.queries.compare` and `analysis.verdict`.
+python -m runner compare before after
+python -m runner compare precision:fp32 precision:bf16 --format markdown
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any
 
-from rich.table import Table as Grid
-
-from runner.analysis.compare.environments import (
-    both_uncommitted,
-    describe_differences,
-    describe_environment,
-)
-from runner.analysis.compare.verdict import (
-    ComparedPhase,
-    Kind,
-    Side,
-    Verdict,
-    compared_values,
-    lost,
-    select_movers,
-    select_regressions,
-)
-from runner.analysis.compare.verdict_text import (
-    RULE,
-    change,
-    describe_verdict,
-    format_amount,
-    group_left_out,
-    shorten_titles,
-    with_basis,
-)
-from runner.analysis.statistics import Ratio
+from runner.analysis.pair import CLOCKS
+from runner.answers import ask
+from runner.answers.answer import Answer, View
+from runner.answers.compare import AUTO, list_sides
+from runner.answers.shared import PHASES
 from runner.cli.terminal import Terminal
-from runner.errors import StepscopeError, UsageError
-from runner.schema.titles import title
-from runner.store.queries.compare import Comparison, ComparisonRequest, load_comparison
-from runner.store.queries.sides import OF_RUNS, load_sides
+from runner.errors import UsageError
+from runner.render.markdown import MARKDOWN, write
+from runner.render.text import print_answer
+from runner.results.rows import Rows
+from runner.schema import table_of
+from runner.store.queries.notes import load_notes
+from runner.store.queries.selection import Selection
+from runner.store.read import read
 
 FORMATS = ("text", "markdown")
 SPECS = "a run's id or its beginning, a label, or machine:…, commit:…, precision:…, backend:…, label:…, run:…"
-#: More lines than these are for the page.
-MAX_ROWS, MAX_NAMED = 40, 3
+#: The clocks by the words of the command line.
+CLOCK_WORDS = {"auto": AUTO, "latency": "latency", "throughput": "throughput", "gpu": "GPU time"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,30 +40,34 @@ class CompareOptions:
     b: str
     within: Sequence[str] = ()
     phase: str = "step"
+    clock: str = "auto"
     form: str = "text"
     threshold: float | None = None
+    as_json: bool = False
 
 
-def compare(console: Terminal, asked: CompareOptions, *, db: Path) -> int:
-    """Print how B compares with A; returns 1 when a threshold is asked for and something is worse beyond it."""
-    if asked.form not in FORMATS:
-        raise UsageError(f"There is no format {asked.form!r}.", expected=" or ".join(FORMATS))
-    if asked.phase not in get_args(ComparedPhase):
-        raise UsageError(f"{asked.phase!r} is not compared.", expected=", ".join(get_args(ComparedPhase)))
-    known = load_sides(db)
-    request = ComparisonRequest(
-        a=resolve(asked.a, known),
-        b=resolve(asked.b, known),
-        within=tuple(resolve(text, {kind: known[kind] for kind in OF_RUNS}) for text in asked.within),
-        phase=asked.phase,  # type: ignore[arg-type]  # one of its words, as has been checked
-    )
-    found = load_comparison(db, request)
-    if not found.verdicts:
-        within = "".join(f" within {side.spec}" for side in request.within)
-        neither = f"Neither {request.a.spec} nor {request.b.spec}"
-        raise UsageError(f"{neither} has a row of steps, attention or memory that is compared{within}.")
-    (_print_markdown if asked.form == "markdown" else _print_text)(console, request, found)
-    return 0 if asked.threshold is None else _gate(console, found, threshold=asked.threshold)
+def compare(console: Terminal, options: CompareOptions, *, db: Path) -> int:
+    """Prints how B compares with A; returns 1 when a threshold is asked for and something is worse beyond it."""
+    if options.form not in FORMATS:
+        raise UsageError(f"There is no format {options.form!r}.", expected=" or ".join(FORMATS))
+    if options.clock not in CLOCK_WORDS:
+        raise UsageError(f"There is no clock {options.clock!r}.", expected=", ".join(CLOCK_WORDS))
+    phases = {name: words for words, name in PHASES.items()}
+    if options.phase not in phases:
+        raise UsageError(f"{options.phase!r} is not compared.", expected=", ".join(phases))
+    rows = _narrow(read(db, Selection(hidden=tuple(load_notes(db).hidden)), ("by_run",)), options.within)
+    by, a, b = resolve_both(options.a, options.b, rows)
+    asked = {"by": by, "a": a, "b": b, "clock": CLOCK_WORDS[options.clock], "phase": phases[options.phase]}
+    answer = ask("compare", rows, asked)
+    if not answer.views:
+        raise UsageError(f"{answer.missing[0].words}.", expected="cells that both sides have" if answer.missing else "")
+    if options.as_json:
+        print(json.dumps(make_json(answer, a, b), ensure_ascii=False, indent=1, default=str))
+    elif options.form == "markdown":
+        console.say(write(answer, MARKDOWN, words=f"{b} against {a}", commands=False).rstrip())
+    else:
+        print_answer(console, replace(answer, choices=()), command=False)
+    return 0 if options.threshold is None else _gate(console, answer, options)
 
 
 def percent(text: str) -> float:
@@ -96,161 +81,141 @@ def percent(text: str) -> float:
 # ------------------------------------------------------------------------------------------------------------- A and B
 
 
-def resolve(text: str, known: Mapping[Kind, Sequence[Side]]) -> Side:
-    """The side that a word of the command line means. Raises UsageError for none and for several."""
+def resolve_both(a: str, b: str, rows: Rows) -> tuple[str, str, str]:
+    """Returns what two sides differ in, and their names. Raises UsageError for sides that cannot be compared."""
+    sides = list_sides(rows.by_run)
+    ids = {one.run.run_id.hex: one.run.name for one in rows.by_run}
+    (by_a, name_a), (by_b, name_b) = (resolve(text, sides, ids) for text in (a, b))
+    if (by_a, name_a) == (by_b, name_b):
+        raise UsageError(f"A and B are both {by_a}:{name_a}.", expected="two different things to compare")
+    if by_a != by_b:
+        raise UsageError(
+            f"{by_a}:{name_a} cannot be compared with {by_b}:{name_b}.",
+            expected="two runs, two labels, two machines, two commits, two precisions or two backends",
+        )
+    return by_a, name_a, name_b
+
+
+def resolve(text: str, sides: Mapping[str, Sequence[str]], ids: Mapping[str, str]) -> tuple[str, str]:
+    """Returns the side that a word of the command line means: by what, and its name. Raises UsageError for none and
+    for several."""
     prefix, colon, rest = text.partition(":")
-    kinds: list[Kind] = [kind for kind in known if colon and kind == prefix] or ["label", "run"]
+    kinds = [prefix] if colon and prefix in sides else ["label", "run"]
     value = rest if kinds == [prefix] else text
     for kind in kinds:
-        found = [side for side in known[kind] if side.value == value or side.title == value] or [
-            side for side in known[kind] if value and _means(value, side)
+        names = [name for name in sides[kind] if name == value] or [
+            name for name in sides[kind] if value and _means(kind, value, name, ids)
         ]
-        if len(found) > 1:
-            raise UsageError(
-                f"{text!r} may be {_listed([side.spec for side in found])}.", expected="the beginning of one alone"
-            )
-        if found:
-            return found[0]
-    there = [f"{kind} {_listed([side.title for side in known[kind]])}" for kind in known if known[kind]]
+        if len(names) > 1:
+            shown = ", ".join(f"{kind}:{name}" for name in names[:8])
+            raise UsageError(f"{text!r} may be {shown}.", expected="the beginning of one alone")
+        if names:
+            return kind, names[0]
+    there = [f"{kind} {', '.join(names[:8])}" for kind, names in sides.items() if names]
     raise UsageError(f"Nothing in the file is called {text!r}.", expected=SPECS, do=f"There are: {'; '.join(there)}.")
 
 
-def _means(value: str, side: Side) -> bool:
+def _means(kind: str, value: str, name: str, ids: Mapping[str, str]) -> bool:
     """Returns whether a part of a name is enough: the beginning of an id, any part of a machine's name."""
-    if side.kind == "machine":
-        return value.lower() in side.value.lower()
-    if side.kind == "run":
-        return side.value.replace("-", "").startswith(value.replace("-", "").lower())
-    return side.kind == "commit" and side.value.startswith(value)
+    if kind == "machine":
+        return value.lower() in name.lower()
+    if kind == "run":
+        wanted = value.replace("-", "").lower()
+        return any(known.startswith(wanted) and named == name for known, named in ids.items())
+    return kind == "commit" and (name.startswith(value) or value.startswith(name))
 
 
-def _listed(names: Sequence[str], *, most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def _narrow(rows: Rows, within: Sequence[str]) -> Rows:
+    """Returns the rows of the runs that every `--within` leaves."""
+    runs = rows.by_run
+    for text in within:
+        sides = {kind: names for kind, names in list_sides(runs).items() if kind not in ("precision", "backend")}
+        kind, name = resolve(text, sides, {one.run.run_id.hex: one.run.name for one in runs})
+        runs = tuple(one for one in runs if name in list_sides([one])[kind])
+    return replace(rows, by_run=runs)
 
 
-# ------------------------------------------------------------------------------------------------------------ printing
+# ---------------------------------------------------------------------------------------------------- JSON and the gate
 
 
-def _print_text(console: Terminal, request: ComparisonRequest, found: Comparison) -> None:
-    say = console.say
-    for line in _write_heading(request, found):
-        say(line)
-    for verdict in found.verdicts:
-        say("")
-        say(describe_verdict(verdict))
-        headings, rows = _make_rows(verdict)
-        if rows:
-            grid = Grid(box=None, header_style="bold", pad_edge=False)
-            for place, name in enumerate(headings):
-                grid.add_column(name, justify="right" if place else "left", overflow="fold")
-            for row in rows:
-                grid.add_row(*row)
-            console.print(grid)
-        for line in (*_count_unlisted(verdict), *_list_left_out(verdict)):
-            say(line)
-    say("")
-    say(with_basis(RULE, (pair for verdict in found.verdicts for pair in verdict.pairs)))
+def make_json(answer: Answer, a: str, b: str) -> dict[str, Any]:
+    """Returns the comparison as one object: every compared cell, peaks of memory, and what was left out."""
+    times = [(view, row) for view in answer.views if view.name != "compare-memory" for row in view.rows]
+    peaks = [(view, row) for view in answer.views if view.name == "compare-memory" for row in view.rows]
+    compared = [(view, row) for view, row in times if view.get(row, "ratio") is not None]
+    verdicts = [view.get(row, "outcome") for view, row in compared]
+    return {
+        "a": a,
+        "b": b,
+        "phase": next((one.chosen for one in answer.choices if one.name == "phase"), None),
+        "rows": [_make_row(answer, view, row) for view, row in compared],
+        "memory": [
+            {
+                "cell": _describe_cell(answer, row),
+                "a_bytes": view.get(row, "a_bytes"),
+                "b_bytes": view.get(row, "b_bytes"),
+                "ratio": view.get(row, "ratio"),
+                "verdict": view.get(row, "outcome"),
+            }
+            for view, row in peaks
+        ],
+        "left_out": [
+            {"cell": _describe_cell(answer, row), "why": view.get(row, "why") or view.get(row, "outcome")}
+            for view, row in times
+            if view.get(row, "ratio") is None
+        ],
+        "summary": {word: verdicts.count(word) for word in ("faster", "slower", "same", "undecided")},
+    }
 
 
-def _print_markdown(console: Terminal, request: ComparisonRequest, found: Comparison) -> None:
-    def say(*lines: str) -> None:
-        for line in (*lines, ""):
-            console.say(line)
-
-    say(f"### {request.b.title} against {request.a.title}")
-    say(*(f"- {line}" for line in _write_heading(request, found)))
-    for verdict in found.verdicts:
-        say(f"**{describe_verdict(verdict)}**")
-        headings, rows = _make_rows(verdict)
-        if rows:
-            rule = ["---", *["--:"] * (len(headings) - 1)]
-            say(*(_piped(row) for row in (headings, rule, *rows)))
-        said = [*_count_unlisted(verdict), *_list_left_out(verdict)]
-        if said:
-            say(*(f"- {line}" for line in said))
-    say(with_basis(RULE, (pair for verdict in found.verdicts for pair in verdict.pairs)))
-
-
-def _piped(row: Sequence[str]) -> str:
-    return "| " + " | ".join(text.replace("|", r"\|") for text in row) + " |"
-
-
-def _write_heading(request: ComparisonRequest, found: Comparison) -> list[str]:
-    """Returns the lines that say what A and B are, and how their environments differ."""
-    lines = [
-        f"{name}: {side.kind} {side.title}, {describe_environment(runs)}"
-        for name, side, runs in (("A", request.a, found.a_runs), ("B", request.b, found.b_runs))
-    ]
-    lines.append(describe_differences(found.differences))
-    if both_uncommitted(found.a_runs, found.b_runs):
-        lines.append("Both checkouts had uncommitted changes: the same commit may be different code.")
-    return lines
+def _make_row(answer: Answer, view: View, row: Any) -> dict[str, Any]:
+    clock = CLOCKS.get(view.get(row, "clock"))
+    names = {"loop": "throughput", "step": "latency", "device": "device"}
+    return {
+        "cell": _describe_cell(answer, row),
+        "cell_ids": {"a": [str(row.cells[0])], "b": [str(row.cells[1])]},
+        "clocks": {
+            names[clock or "step"]: {
+                "a_ms": view.get(row, "a_ms"),
+                "b_ms": view.get(row, "b_ms"),
+                "ratio": view.get(row, "ratio"),
+                "low": view.get(row, "low"),
+                "high": view.get(row, "high"),
+                "verdict": view.get(row, "outcome"),
+            }
+        },
+        "clock": names[clock or "step"],
+        "verdict": view.get(row, "outcome"),
+        "rounds": view.get(row, "rounds"),
+    }
 
 
-def _make_rows(verdict: Verdict) -> tuple[list[str], list[list[str]]]:
-    """Returns the headings and rows of the changes, the largest first."""
-    a, b = verdict.sides
-    moved = select_movers(verdict)[:MAX_ROWS]
-    if not moved:
-        return [], []
-    shared, names = shorten_titles([pair.named.cell for pair in moved], without=(a.value, b.value))
-    headings = [f"cell ({shared})" if shared else "cell", a.title, b.title, f"{b.title} is", "95% interval"]
-    rows = [
-        [
-            name,
-            *(format_amount(verdict, value) for value in compared_values(pair)),
-            change(verdict, pair),
-            _format_interval(pair),
-        ]
-        for name, pair in zip(names, moved, strict=True)
-    ]
-    # A peak has no interval.
-    return (headings[:-1], [row[:-1] for row in rows]) if verdict.table == "memory" else (headings, rows)
+def _describe_cell(answer: Answer, row: Any) -> dict[str, Any]:
+    cell = answer.cells[row.cells[0]]
+    return {name: getattr(cell, name) for name in table_of(cell).question if getattr(cell, name) is not None}
 
 
-def _format_interval(pair: Ratio) -> str:
-    """Returns the interval of the ratio by which B is faster or, where it is slower, slower."""
-    if pair.low is None or pair.high is None:
-        return ""
-    low, high = (pair.low, pair.high) if pair.ratio >= 1 else (1 / pair.high, 1 / pair.low)
-    return f"{low:.2f}–{high:.2f}×"
+def list_regressions(answer: Answer, *, threshold: float) -> list[str]:
+    """Returns what is worse in B by more than the threshold: slower beyond its interval, larger, or lost."""
+    worse = []
+    for view in answer.views:
+        for row in view.rows:
+            ratio, outcome = view.get(row, "ratio"), str(view.get(row, "outcome"))
+            is_lost = ratio is None and " and " not in outcome and any(word in outcome for word in _LOST)
+            if (outcome in ("slower", "larger") and 1 / ratio > 1 + threshold) or is_lost:
+                what = f"{1 / ratio:.3f}× the {'bytes' if outcome == 'larger' else 'time'}" if ratio else outcome
+                worse.append(f"{row.values[0]}: {what}")
+    return worse
 
 
-def _count_unlisted(verdict: Verdict) -> list[str]:
-    more = len(select_movers(verdict)) - MAX_ROWS
-    return [f"… and {more} more, which the page Compare lists."] if more > 0 else []
+#: How a cell of B may end that worked in A.
+_LOST = ("oom", "timeout", "crashed", "error")
 
 
-def _list_left_out(verdict: Verdict) -> list[str]:
-    """Returns one line a reason, with the cells and the detail of the first."""
-    lines = []
-    for reason in group_left_out(verdict):
-        cells = [item for item in verdict.left_out if item.reason == reason]
-        _, names = shorten_titles([item.named.cell for item in cells[:MAX_NAMED]])
-        more = f" and {len(cells) - MAX_NAMED} more" if len(cells) > MAX_NAMED else ""
-        lines.append(f"Left out, {reason}: {'; '.join(names)}{more}. {cells[0].detail}")
-    return lines
-
-
-# ----------------------------------------------------------------------------------------------------- for a pipeline
-
-
-def _gate(console: Terminal, found: Comparison, *, threshold: float) -> int:
-    """Says what regressed; 1 when something did. Raises StepscopeError when nothing could be compared."""
-    worse = [
-        f"{title(pair.named.cell)}: {change(verdict, pair)}"
-        for verdict in found.verdicts
-        for pair in select_regressions(verdict, threshold=threshold)
-    ]
-    gone = [f"{title(item.named.cell)}: {item.reason}" for verdict in found.verdicts for item in lost(verdict)]
-    if not gone and not any(verdict.pairs for verdict in found.verdicts):
-        raise StepscopeError(
-            "No cell of A and B can be compared, so nothing is known of a regression.",
-            expected="the same cells measured on both sides",
-        )
-    count = len(worse) + len(gone)
-    words = f"{count:,} regression{'s' if count > 1 else ''}" if count else "No regression"
-    for line in (f"{words} beyond {threshold * 100:.3g}%{':' if count else '.'}", *(f"- {it}" for it in worse + gone)):
-        console.say(line)
-    return 1 if count else 0
+def _gate(console: Terminal, answer: Answer, options: CompareOptions) -> int:
+    worse = list_regressions(answer, threshold=options.threshold or 0.0)
+    if not options.as_json:
+        limit = f"{options.threshold or 0:.0%}"
+        words = f"Regressions beyond {limit}: {'; '.join(worse)}" if worse else f"No regression beyond {limit}."
+        console.say(words)
+    return 1 if worse else 0

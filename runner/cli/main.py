@@ -213,8 +213,10 @@ def compare_command(
     a: Annotated[str, typer.Argument(help=f"The baseline: {compare.SPECS}.", metavar="A")],
     b: Annotated[str, typer.Argument(help="What is compared with it, named in the same ways.", metavar="B")],
     within: Annotated[list[str] | None, typer.Option(help="Only rows of this run, label, machine or commit.")] = None,
-    phase: Annotated[str, typer.Option(help="Of step, forward, backward: which times.")] = "step",
+    phase: Annotated[str, typer.Option(help="Of step, forward, backward, optimizer: which times.")] = "step",
+    clock: Annotated[str, typer.Option(help="auto, latency, throughput or gpu: by which clock.")] = "auto",
     form: Annotated[str, typer.Option("--format", help="text, or markdown for a pull request.")] = "text",
+    as_json: Annotated[bool, typer.Option("--json", help="One object with every compared cell.")] = False,
     fail_on_regression: Annotated[
         bool, typer.Option("--fail-on-regression", help="Exit with 1 if some cell of B is worse beyond the threshold.")
     ] = False,
@@ -229,7 +231,14 @@ def compare_command(
     """
     limit = compare.percent(threshold)
     options = compare.CompareOptions(
-        a=a, b=b, within=within or (), phase=phase, form=form, threshold=limit if fail_on_regression else None
+        a=a,
+        b=b,
+        within=within or (),
+        phase=phase,
+        clock=clock,
+        form=form,
+        threshold=limit if fail_on_regression else None,
+        as_json=as_json,
     )
     raise typer.Exit(compare.compare(console, options, db=find_file(db)))
 

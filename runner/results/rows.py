@@ -42,6 +42,8 @@ class RunSteps:
 
     run: RunSummary
     steps: tuple[StepResult, ...]
+    attention: tuple[AttentionResult, ...] = ()
+    peaks: tuple[Peak, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

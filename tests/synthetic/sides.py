@@ -10,24 +10,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from runner.analysis.compare.verdict import Side, Verdict
 from runner.analysis.statistics import summarize
 from runner.schema import Phase, RunRow, SampleRow, StepCell, StepRow, TimingRow, new_id
-from runner.store.queries.compare import Comparison
 from tests.synthetic import memory_rows
 from tests.synthetic.memory_rows import MIB
 from tests.synthetic.rows import Rows, asked, failed, run, store
 
-#: The geometric mean of 4, ½ and 1 is the cube root of 2. The reasons are in the order of the cells.
-SENTENCE = (
-    "Steps: after is 1.26× faster than before (geometric mean of 3 comparable cells): 1 faster, 1 slower, "
-    "1 undecided; 7 left out (1 not measured in after, 1 out of memory in after, 1 out of memory in both, "
-    "1 not the same precision, 1 too few samples in both, 1 graded D in after, 1 not measured in before)."
-)
-MEMORY = (
-    "Peak memory: after needs 2.00× less memory than before (geometric mean of 2 comparable peaks): "
-    "2 smaller, 0 larger, 0 within 1%."
-)
 NOISY = tuple(10.0 + 0.5 * place for place in range(-5, 6))
 
 
@@ -61,7 +49,7 @@ def context(tokens: int, **values: Any) -> StepCell:
 
 
 def before_and_after() -> list[tuple[RunRow, list[Rows]]]:
-    """Returns both runs with their cells, whose contexts are 16, 32, … in the order of `SENTENCE`."""
+    """Returns both runs with their cells, whose contexts are 16, 32, …."""
     before = run_named("before", threads=2, torch="2.12.0")
     after = run_named("after", threads=1, torch="2.13.0")
     few = (10.0,) * 5
@@ -103,12 +91,3 @@ def written(folder: Path) -> Path:
     again = run_named("again", threads=1, torch="2.13.0")
     store(path, again, [timed(again, context(48), (10.05,) * 11), timed(again, context(16), NOISY)])
     return path
-
-
-def label(name: str) -> Side:
-    """Returns the side that consists of the runs with this label."""
-    return Side(kind="label", value=name, title=name)
-
-
-def verdict_of(found: Comparison, table: str) -> Verdict:
-    return next(verdict for verdict in found.verdicts if verdict.table == table)

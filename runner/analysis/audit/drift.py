@@ -20,8 +20,7 @@ from uuid import UUID
 
 from runner.analysis.audit.findings import Drift
 from runner.analysis.noise import estimate_noise
-from runner.analysis.statistics import DECIDED, MIN_DIFFERENCE, estimate
-from runner.analysis.student import student_quantile
+from runner.analysis.statistics import DECIDED, MIN_DIFFERENCE, estimate, student_quantile
 from runner.results import Estimate, RepeatedCell
 
 #: The fewest rounds of a canary.

@@ -27,8 +27,14 @@ from runner.store.read.timing import load_machine_noise, load_spreads
 
 
 def _load_by_run(path: Path, of: Selection) -> list[RunSteps]:
-    every = [(run, load_steps(path, replace(of, run=run.run_id, settled=False))) for run in load_runs(path)]
-    return [RunSteps(run=run, steps=tuple(steps)) for run, steps in every if steps]
+    found = []
+    for run in load_runs(path):
+        if run.run_id not in of.hidden and run.cells:
+            mine = replace(of, run=run.run_id, settled=False)
+            steps, attention = load_steps(path, mine), load_attention(path, mine)
+            peaks = load_peaks(path, mine)
+            found.append(RunSteps(run=run, steps=tuple(steps), attention=tuple(attention), peaks=tuple(peaks)))
+    return [one for one in found if one.steps or one.attention or one.peaks]
 
 
 def _load_every_step(path: Path, of: Selection) -> list[StepResult]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from runner.analysis.compare.counterfactuals import Counterfactual, find_counterfactuals, select_bases
 from runner.analysis.costs.activations import retained_bytes
 from runner.analysis.roofline import (
     Roof,
@@ -24,14 +23,10 @@ from runner.analysis.roofline import (
     utilization,
     work,
 )
-from runner.results import Machine
 from runner.schema import StepCell
-from runner.store.queries.roofline import find_most_varied_run, load_machine, load_profiles
 from runner.store.queries.selection import Selection
-from runner.store.queries.steps import load_steps
 from runner.store.read.kernels import load_ceilings
-from tests.synthetic.roofline_rows import KERNELS, MACHINE, WAYS, ceiling, profile, store
-from tests.synthetic.rows import asked
+from tests.synthetic.roofline_rows import KERNELS, MACHINE, ceiling, profile, store
 
 SHAPE = {"d_model": 4, "d_ff": 8, "layers": 1, "heads": 1, "vocabulary": 16}
 
@@ -126,63 +121,9 @@ def test_what_binds_a_step() -> None:
     assert shares(profile(), KERNELS, ridge=10.0) == {"unknown": 1.0}
 
 
-# ------------------------------------------------------------------------------------------------------ counterfactuals
-
-
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store(tmp_path_factory.mktemp("roofline") / "results.duckdb")
-
-
-def changed(file: Path, base: StepCell) -> list[Counterfactual]:
-    """Returns all changes to a step, of the run with the most changes."""
-    asked_for = Selection(run=find_most_varied_run(file, Selection(machine=MACHINE), "train"), mode="train")
-    cells = load_steps(file, asked_for)
-    (chosen,) = [cell for cell in select_bases(cells) if cell.cell == base]
-    return find_counterfactuals(chosen, cells)
-
-
-def test_changes_to_the_plain_step(file: Path) -> None:
-    found = changed(file, asked("toy-256"))
-    assert {tuple(change.changed.values()): (change.kind, change.verdict) for change in found} == {
-        ("bf16",): ("one", "faster"),
-        ("bf16", "bf16"): ("one", "faster"),
-        ("fused",): ("one", "undecided"),
-        ("sdpa",): ("one", "failed"),
-        ("tf32",): ("one", "failed"),
-        ("bf16", "compiled-block"): ("several", "faster"),
-    }
-    assert [change.kind for change in found] == ["one"] * 5 + ["several"]
-    assert [change.speedup and change.speedup.ratio for change in found] == [pytest.approx(2, rel=1e-3)] * 2 + [
-        pytest.approx(1, rel=1e-3), None, None, pytest.approx(2.4, rel=1e-3)
-    ]  # fmt: skip
-    fused = next(change.speedup for change in found if "optimizer" in change.changed)
-    assert fused is not None
-    assert fused.low is not None
-    assert fused.high is not None
-    assert 0.96 < fused.low < 1 < fused.high < 1.04, "samples have a spread of 2% around their median"
-
-
-def test_changes_that_make_a_step_slower_are_listed(file: Path) -> None:
-    """Going back from bf16 to fp32 is one change; the fused optimizer and fp32 together are two."""
-    found = {tuple(change.changed.items()): change for change in changed(file, asked("toy-256", precision="bf16"))}
-    back = found[(("precision", "fp32"),)]
-    assert back.verdict == "slower"
-    assert back.speedup is not None
-    assert back.speedup.ratio == pytest.approx(0.5, rel=1e-3)
-    assert found[(("weights_dtype", "bf16"),)].kind == "one"
-    assert found[(("precision", "fp32"), ("optimizer", "fused"))].kind == "several"
-
-
-def test_the_run_with_the_most_changes_is_used(file: Path) -> None:
-    """The latest run measured only the plain step and allows no comparison. Plain steps come first."""
-    first, later = (row.run_id for row in reversed(load_ceilings(file, Selection(machine=MACHINE))[::5]))
-    assert find_most_varied_run(file, Selection(machine=MACHINE), "train") == first != later
-    assert find_most_varied_run(file, Selection(machine=MACHINE, run=later), "train") is None
-    assert find_most_varied_run(file, Selection(machine=MACHINE), "inference") is None
-    offered = select_bases(load_steps(file, Selection(run=first, mode="train")))
-    assert offered[0].cell == asked("toy-256")
-    assert len(offered) == len(WAYS) - 1, "the step at 64 tokens has no changes"
 
 
 def test_what_is_loaded_from_the_file(file: Path) -> None:
@@ -195,7 +136,3 @@ def test_what_is_loaded_from_the_file(file: Path) -> None:
         "the latest run comes first"
     )
     assert load_ceilings(file, Selection(machine="another")) == []
-    assert load_machine(file, Selection(machine=MACHINE)) == Machine(device="cuda", device_name="NVIDIA H200")
-    (one,) = load_profiles(file, Selection(machine=MACHINE))
-    assert [kernel.device_ms for kernel in one.kernels] == [6, 2, 1, 1]
-    assert (one.row.d_model, one.row.busy_share) == (256, 0.5)

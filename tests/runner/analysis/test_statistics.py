@@ -15,10 +15,10 @@ from runner.analysis.statistics import (
     next_process_interval,
     ratio,
     resolvable,
+    student_quantile,
     summarize,
     summarize_round,
 )
-from runner.analysis.student import student_quantile
 from runner.errors import UsageError
 from runner.results import Noise, RoundTime
 from runner.results.times import find_shift
@@ -94,7 +94,7 @@ def test_one_process_without_known_noise_gives_no_verdict() -> None:
     a, b = (estimate([summarize_round([ms] * 20)]) for ms in (2.0, 1.0))
     assert (a.ms, a.low_ms, a.std, next_process_interval(a)) == (2.0, None, None, None)
     found = ratio(a, b)
-    assert (found.ratio, found.low, found.high, found.outcome) == (2.0, None, None, "same")
+    assert (found.ratio, found.low, found.high, found.outcome) == (2.0, None, None, "undecided")
 
 
 def test_one_process_with_the_noise_of_its_machine() -> None:
@@ -106,10 +106,12 @@ def test_one_process_with_the_noise_of_its_machine() -> None:
     assert (b.low_ms, b.high_ms) == pytest.approx((math.exp(-reach), math.exp(reach)))
     assert next_process_interval(b) == pytest.approx((math.exp(-reach * 2**0.5), math.exp(reach * 2**0.5)))
     found = ratio(a, b)
-    assert (found.low, found.high) == pytest.approx((1.3 * math.exp(-reach * 2**0.5), 1.3 * math.exp(reach * 2**0.5)))
-    assert found.outcome == "same", "99% needs 4.604 * 5% * √2 = 32.6% on the log scale, and ln 1.3 is 26.2%"
-    assert ratio(estimate([summarize_round([1.4] * 20)], noise), b).outcome == "better"
-    assert ratio(b, estimate([summarize_round([1.4] * 20)], noise)).outcome == "worse"
+    decides = 4.6040949 * 0.05 * 2**0.5
+    assert (found.low, found.high) == pytest.approx((1.3 * math.exp(-decides), 1.3 * math.exp(decides)))
+    assert found.level == 0.99
+    assert found.outcome == "undecided", "99% needs 4.604 * 5% * √2 = 32.6% on the log scale, and ln 1.3 is 26.2%"
+    assert ratio(estimate([summarize_round([1.4] * 20)], noise), b).outcome == "faster"
+    assert ratio(b, estimate([summarize_round([1.4] * 20)], noise)).outcome == "slower"
 
 
 def test_rounds_alone_give_students_interval() -> None:
@@ -138,10 +140,10 @@ def test_six_rounds_say_themselves_how_much_they_differ() -> None:
     assert pooled.std == pytest.approx(math.sqrt((4.8e-4 + 2 * 0.01) / 6))
     longer = estimate([RoundTime(median_ms=1.03 * one.median_ms, n=20) for one in rounds], noise)
     found = ratio(longer, own)
-    assert math.log((found.high or 0) / found.ratio) == pytest.approx(2.2281 * math.sqrt(2 * 1.2e-4 / 6), rel=1e-4)
-    assert found.outcome == "better", "99.5% needs 3.581 times the error, 2.3%"
+    assert math.log((found.high or 0) / found.ratio) == pytest.approx(3.5814 * math.sqrt(2 * 1.2e-4 / 6), rel=1e-4)
+    assert found.outcome == "faster", "the interval, 2.3% to each side, excludes 1"
     bit_longer = estimate([RoundTime(median_ms=1.022 * one.median_ms, n=20) for one in rounds], noise)
-    assert ratio(bit_longer, own).outcome == "same", "99% would need 2.0%"
+    assert ratio(bit_longer, own).outcome == "undecided", "99% would need 2.0%"
 
 
 def test_few_samples_have_no_interval() -> None:
@@ -159,11 +161,12 @@ def test_a_time_shorter_than_the_devices_work_may_be_as_long_in_the_next_process
     usual, slow = (estimate([RoundTime(median_ms=ms, n=20)], noise) for ms in (11.2, 20.0))
     reach = math.exp(2.7764 * 0.001)
     assert (fast.low_ms, fast.high_ms) == pytest.approx((10.6 / reach, 11.2 * reach))
-    assert [ratio(*pair).outcome for pair in ((usual, fast), (fast, usual))] == ["same", "same"]
-    assert [ratio(*pair).outcome for pair in ((slow, fast), (fast, slow))] == ["better", "worse"]
+    assert [ratio(*pair).outcome for pair in ((usual, fast), (fast, usual))] == ["undecided", "undecided"]
+    assert [ratio(*pair).outcome for pair in ((slow, fast), (fast, slow))] == ["faster", "slower"]
     found = ratio(slow, fast)
     error = math.exp(2.7764 * 0.001 * math.sqrt(2))
-    assert (found.low, found.high) == pytest.approx((20 / 11.2 / error, 20 / 10.6 * error))
+    decides = math.exp(4.6041 * 0.001 * math.sqrt(2))
+    assert (found.low, found.high) == pytest.approx((20 / 11.2 / decides, 20 / 10.6 * decides))
     assert next_process_interval(fast) == pytest.approx((10.6 / error, 11.2 * error))
 
 
@@ -172,11 +175,13 @@ def test_a_time_within_the_accuracy_of_the_device_time_is_of_the_same_speed() ->
     assert find_shift(10.0, 10.21) == pytest.approx(math.log(1.021))
 
 
-def test_a_difference_under_one_percent_is_not_significant() -> None:
-    noise = Noise(std=1e-4, dof=4, cells=8)
-    a, b = (estimate([summarize_round([ms] * 20)], noise) for ms in (1.009, 1.0))
-    assert ratio(a, b).decided
-    assert ratio(a, b).outcome == "same"
+def test_two_times_are_the_same_where_the_interval_lies_within_one_percent() -> None:
+    """0.01% with four degrees of freedom: the 99% interval of a ratio is ±0.065%. 0.9% lies within 1% of 1; 1.1% is
+    slower, beyond the interval; with a noise of 1% neither is decided."""
+    for std, longer, outcome in ((1e-4, 1.009, "same"), (1e-4, 1.011, "slower"), (0.01, 1.009, "undecided")):
+        noise = Noise(std=std, dof=4, cells=8)
+        a, b = (estimate([summarize_round([ms] * 20)], noise) for ms in (1.0, longer))
+        assert ratio(a, b).outcome == outcome
 
 
 def test_the_smallest_difference_that_can_be_detected() -> None:
@@ -199,7 +204,7 @@ def test_the_detectable_difference_agrees_with_the_verdict(rounds: int) -> None:
     for hair in (0.99, 1.01):
         factor = 1 + hair * resolvable(noise, rounds=rounds)
         a, b = (estimate([RoundTime(median_ms=ms * math.exp(x), n=20) for x in logs], noise) for ms in (factor, 1.0))
-        assert ratio(a, b).decided is (hair > 1)
+        assert (ratio(a, b).outcome == "faster") is (hair > 1)
 
 
 @pytest.mark.parametrize(("rounds", "spread"), some(product((3, 2, 5, 8), (6.0, math.inf))))
@@ -215,7 +220,7 @@ def test_intervals_have_their_coverage_with_two_levels_of_variation(rounds: int,
         covered += sum((time.low_ms or 0) <= 1 <= (time.high_ms or 0) for time in times)
         cells += len(times)
         for a, b in zip(times[::2], times[1::2], strict=True):
-            wrong += ratio(a, b).outcome != "same"
+            wrong += ratio(a, b).outcome in ("faster", "slower")
             pairs += 1
     assert 0.935 <= covered / cells <= 0.985
     assert wrong / pairs <= 0.015

@@ -9,16 +9,14 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from runner.analysis.compare.verdict import compared_values
 from runner.analysis.statistics import OWN_ROUNDS, Ratio, estimate, lower_decile, ratio, summarize_round
+from runner.answers import ask
 from runner.results import Noise, RoundTime
 from runner.results.times import Spread
-from runner.store.queries.compare import ComparisonRequest, load_comparison
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import load_steps
-from tests.command import run
+from runner.store.read import read
 from tests.synthetic import neighbors
-from tests.synthetic import sides as made
 from tests.synthetic.neighbors import SLOWED
 
 NOISE = Noise(std=0.05, dof=2, cells=5, within_rounds=Spread(std=0.05, dof=2))
@@ -48,9 +46,9 @@ def test_a_ratio_is_that_of_the_undisturbed_times() -> None:
     b = estimate(rounds([10.0] * 6)[::-1], NOISE)
     found = ratio(a, b)
     assert math.log(found.ratio) == pytest.approx(0.05)
-    assert math.log((found.high or 0) / found.ratio) == pytest.approx(2.5706 * math.sqrt(1.2e-4 / 6), rel=1e-4)
+    assert math.log((found.high or 0) / found.ratio) == pytest.approx(4.7733 * math.sqrt(1.2e-4 / 6), rel=1e-4)
     assert found.undisturbed == pytest.approx((10 * math.exp(0.05), 10.0))
-    assert found.outcome == "better"
+    assert found.outcome == "faster"
     assert a.ms == pytest.approx(10.5 * math.prod(SLOWED) ** (1 / 6)), "the time stays that of the medians"
     assert ratio(replace(a, undisturbed=None), b).undisturbed is None
 
@@ -86,10 +84,10 @@ def test_neighbors_hide_less_and_equal_cells_stay_equal() -> None:
     """Of 300 pairs of equal cells no more than 1% are called different, and 5% more time is found in 90% and more."""
     order = random.Random(7)
     equal = [compare_beside_neighbors(order, longer=1.0)[0].outcome for _ in range(300)]
-    assert sum(outcome != "same" for outcome in equal) <= 3
+    assert sum(outcome in ("faster", "slower") for outcome in equal) <= 3
     found = [compare_beside_neighbors(order, longer=1.05) for _ in range(100)]
-    assert sum(alone.outcome == "better" for alone, _ in found) >= 90
-    assert sum(medians.outcome == "better" for _, medians in found) < 60
+    assert sum(alone.outcome == "faster" for alone, _ in found) >= 90
+    assert sum(medians.outcome == "faster" for _, medians in found) < 60
 
 
 @pytest.fixture(scope="module")
@@ -98,19 +96,11 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_file_is_compared_by_them_and_shows_them(path: Path) -> None:
-    found = load_comparison(path, ComparisonRequest(a=made.label("before"), b=made.label("after")))
-    slower, equal = made.verdict_of(found, "steps").pairs
-    assert slower.ratio == pytest.approx(10 / 10.6)
-    assert (slower.outcome, equal.outcome) == ("worse", "same")
-    assert compared_values(slower) == pytest.approx((10.0, 10.6))
+    (view,) = ask("compare", read(path, Selection(), ("by_run",)), {"by": "label", "a": "before", "b": "after"}).views
+    slower, equal = view.rows
+    assert view.get(slower, "ratio") == pytest.approx(10 / 10.6)
+    assert [view.get(row, "outcome") for row in (slower, equal)] == ["slower", "same"]
     medians, slowed = [cell.times["step"].median_ms for cell in load_steps(path, Selection())], math.prod(SLOWED)
     assert medians == pytest.approx([ms * slowed ** (1 / 6) for ms in (10.6, 10.0)]), "the times of every page"
     undisturbed = [cell.times["step"].step.undisturbed for cell in load_steps(path, Selection())]
     assert [one and one.ms for one in undisturbed] == pytest.approx([10.6, 10.0])
-
-
-def test_the_command_says_what_it_compared(path: Path) -> None:
-    said = run("compare", "before", "after", db=path).stdout
-    (moved,) = [line for line in said.splitlines() if "1.06× slower" in line]
-    assert moved.split()[-7:] == ["10.0", "ms", "10.6", "ms", "1.06×", "slower", "1.06–1.06×"]
-    assert "are compared by their undisturbed times, the 10th percentile of each process" in " ".join(said.split())

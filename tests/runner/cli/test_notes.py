@@ -10,7 +10,6 @@ from runner.store.merging import merge
 from runner.store.queries.notes import load_notes
 from runner.store.queries.overview import load_contents
 from runner.store.queries.selection import Selection
-from runner.store.queries.sides import choose_sides
 from runner.store.queries.steps import load_steps
 from tests.command import run
 from tests.synthetic import rows
@@ -61,9 +60,6 @@ def test_a_run_has_a_name_tags_and_may_be_the_baseline(file: Path) -> None:
     first = load_contents(file).runs[-1]
     assert (first.given, first.tags) == ("old driver", ("h200", "slow"))
     assert "old driver" in first.name
-    sides = choose_sides(file)
-    assert sides
-    assert [side.title.rsplit(" ", 1)[0] for side in sides] == ["old driver", "after"]
     assert "old driver #h200 #slow" in run("list", "runs", db=file).stdout
     assert run("show", "old driver", db=file).returncode == 0
 

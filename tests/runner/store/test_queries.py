@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from runner.analysis.compare.speedups import compare
 from runner.analysis.noise import estimate_within_rounds
+from runner.analysis.pair import Pair, pair_cells, partner_key
 from runner.analysis.statistics import estimate, ratio
 from runner.errors import DatabaseMissing
 from runner.results import Estimate, Noise, RoundTime, StepResult
@@ -181,22 +181,23 @@ def test_the_latest_run_and_the_last_try_count(tmp_path: Path) -> None:
     assert steps.find(path, chosen.cell_id) == chosen
 
 
+def compare(cells: list[StepResult], axis: str, base: str, other: str) -> list[Pair[StepResult]]:
+    sides = ([cell for cell in cells if getattr(cell.cell, axis) == value] for value in (base, other))
+    return pair_cells(*sides, key=lambda one: partner_key(one, axis))
+
+
 def test_speedups(laptop: Path) -> None:
-    """bf16 was made exactly twice as fast, and compiled 1.2 times. Every pair that failed says which side failed and
-    how."""
-    selection = Selection(mode="train")
-    cells = steps.load_steps(laptop, selection)
-    compared = compare(cells, axis="precision", baseline="fp32", variant="bf16")
-    assert len(compared.speedups) == 3 * (8 + 2)
-    assert [found.ratio for found in compared.speedups] == pytest.approx([2.0] * 30, rel=1e-3)
-    assert all((found.low, found.outcome) == (None, "same") for found in compared.speedups), (
-        "one process is not enough for a verdict"
-    )
-    assert [(left.kind, left.reason) for left in compared.left_out] == [("failed", "fp32 oom, bf16 timeout")]
-    compiled = compare(cells, axis="backend", baseline="eager", variant="compiled-block")
-    assert [found.ratio for found in compiled.speedups] == pytest.approx([1.2] * 12, rel=1e-3)
-    assert {left.reason for left in compiled.left_out} == {"not measured in compiled-block"}
-    assert len(compiled.left_out) == 18 - 4
+    """bf16 was made exactly twice as fast, and compiled 1.2 times. A pair that failed says how."""
+    cells = steps.load_steps(laptop, Selection(mode="train"))
+    pairs = compare(cells, "precision", "fp32", "bf16")
+    ratios = [
+        found for pair in pairs for phase in ("forward", "backward", "step") if (found := pair.ratio(phase=phase))
+    ]
+    assert [found.ratio for found in ratios] == pytest.approx([2.0] * 30, rel=1e-3)
+    assert {found.outcome for found in ratios} == {"undecided"}, "one process is not enough for a verdict"
+    assert [pair.objection for pair in pairs if pair.objection] == ["oom and timeout"]
+    compiled = [pair.ratio() for pair in compare(cells, "backend", "eager", "compiled-block")]
+    assert [found and found.ratio for found in compiled] == pytest.approx([1.2] * 4, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -219,9 +220,7 @@ def test_only_comparable_cells_are_compared(tmp_path: Path, other: dict[str, Any
         tmp_path / "c.duckdb", of, [rows.ok(of, rows.asked()), rows.ok(of, rows.asked(precision="bf16", **other))]
     )
     cells = steps.load_steps(path, Selection())
-    compared = compare(cells, axis="precision", baseline="fp32", variant="bf16")
-    assert not compared.speedups
-    assert sorted(left.reason for left in compared.left_out) == ["not measured in bf16", "not measured in fp32"]
+    assert not compare(cells, "precision", "fp32", "bf16")
 
 
 @pytest.mark.parametrize("machine", [{"host": "bench2"}, {"device_name": "Other CPU"}, {"torch": "2.14.0"}])
@@ -231,7 +230,7 @@ def test_machines_and_versions_are_not_mixed(tmp_path: Path, machine: dict[str, 
         rows.store(path, of, [rows.ok(of, rows.asked(precision=precision))])
     cells = steps.load_steps(path, Selection())
     assert len(cells) == 2
-    assert not compare(cells, axis="precision", baseline="fp32", variant="bf16").speedups
+    assert not compare(cells, "precision", "fp32", "bf16")
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -1,0 +1,201 @@
+"""Which two cells may be compared, by what ratio, and what does that decide? The one pairing behind every speedup.
+
+    pairs = pair_cells(fp32_cells, bf16_cells, key=lambda one: partner_key(one, "precision"))
+    pairs[0].ratio(phase="step", clock="loop"), pairs[0].verdict(phase="step")
+
+Two cells are a pair when they agree in every field of their key but the compared one: in their config fields and in
+their effort fields. Where cells were measured with several efforts, the preferred effort that both sides have counts.
+
+A ratio is the time of the first side over that of the second, by each of three clocks: above 1 the second is faster.
+The verdict names its clock. GPU time decides where both sides have it, because it repeats from process to process
+within 0.1 to 0.5%. Throughput and latency decide where the host does not set them, and where both sides were measured
+interleaved, in the same rounds of one sweep; between two sweeps a time that the host sets says nothing about the code
+(on one H200, equal cells of two sweeps differed by 1.23×). Standard library, `results` and `schema` only.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from runner.analysis.statistics import Outcome, Ratio, ratio
+from runner.results import Clock, TimedResult
+from runner.schema import TABLES, AttentionCell, Cell, Column, Phase, table_of
+
+#: The clocks by the names of practitioners: steps in a loop, one step that is waited for, kernels alone.
+CLOCKS: Mapping[str, Clock] = {"throughput": "loop", "latency": "step", "GPU time": "device"}
+
+
+class Sided(Protocol):
+    """One side of a pair: a cell with its status."""
+
+    @property
+    def cell(self) -> Any: ...
+    @property
+    def status(self) -> str: ...
+
+
+S = TypeVar("S", bound=Sided)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What a pair decides in one phase, by which clock. Without a ratio nothing can be said: `why` has the reason."""
+
+    outcome: Outcome
+    clock: Clock | None = None
+    ratio: Ratio | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair(Generic[S]):
+    """Two cells that differ in what is compared alone, or why they cannot be compared (`objection`)."""
+
+    base: S
+    other: S
+    objection: str = ""
+
+    def ratio(self, *, phase: Phase = "step", clock: Clock = "step") -> Ratio | None:
+        """Returns the time of the base over that of the other; None where either has no such time."""
+        return None if self.objection else compute_ratio(self.base, self.other, phase=phase, clock=clock)
+
+    def verdict(self, *, phase: Phase = "step", clock: Clock | None = None) -> Verdict:
+        """Returns what the pair decides by this clock or, without one, by the clock that can decide."""
+        if self.objection:
+            return Verdict(outcome="undecided", why=self.objection)
+        ratios = {name: found for name in CLOCKS.values() if (found := self.ratio(phase=phase, clock=name))}
+        if clock is not None:
+            found = ratios.get(clock)
+            return Verdict(outcome=found.outcome if found else "undecided", clock=clock, ratio=found)
+        if "device" in ratios:
+            return Verdict(outcome=ratios["device"].outcome, clock="device", ratio=ratios["device"])
+        by: Clock | None = next((name for name in ("loop", "step") if name in ratios), None)
+        if by is None:
+            return Verdict(outcome="undecided", why="no such time")
+        if self.is_set_by_host and not self.is_interleaved(phase):
+            return Verdict(outcome="undecided", clock=by, ratio=ratios[by], why="set by the host in two sweeps")
+        return Verdict(outcome=ratios[by].outcome, clock=by, ratio=ratios[by])
+
+    @property
+    def is_set_by_host(self) -> bool:
+        """Whether the host sets the time of either side: the GPU waits for work."""
+        return "host" in (getattr(self.base, "bound", None), getattr(self.other, "bound", None))
+
+    def is_interleaved(self, phase: Phase = "step") -> bool:
+        """Whether both sides were measured in the same rounds of one sweep."""
+        times = [getattr(side, "times", {}).get(phase) for side in (self.base, self.other)]
+        return all(times) and bool(times[0].step.medians.keys() & times[1].step.medians.keys())  # type: ignore[union-attr]
+
+
+def compute_ratio(base: Any, other: Any, *, phase: Phase = "step", clock: Clock = "step") -> Ratio | None:
+    """Returns one cell's time over another's, in one phase by one clock; None where either has no such time."""
+    a, b = (one.times[phase].by(clock) if phase in one.times else None for one in (base, other))
+    return ratio(a, b) if a and b else None
+
+
+def pair_cells(bases: Sequence[S], others: Sequence[S], *, key: Callable[[S], Hashable]) -> list[Pair[S]]:
+    """Returns a pair for each key that both sides have, in the order of the bases."""
+    sides: dict[Hashable, tuple[list[S], list[S]]] = {}
+    for place, cells in enumerate((bases, others)):
+        for one in cells:
+            sides.setdefault(key(one), ([], []))[place].append(one)
+    matched = [match_closest(a, b) for a, b in sides.values() if a and b]
+    return [Pair(base=base, other=other, objection=_object(base, other)) for base, other in matched]
+
+
+def partner_key(measured: TimedResult, *differing: str) -> tuple[object, ...]:
+    """Returns what partners share: the machine, torch, and every config field but those in which they differ."""
+    names = (name for name in table_of(measured.cell).question if name not in differing)
+    return (measured.machine, measured.torch, *(getattr(measured.cell, name) for name in names))
+
+
+def name_attention(cell: AttentionCell) -> str:
+    """Returns how attention is computed: its implementation, and its backend unless that is eager."""
+    return cell.implementation if cell.backend == "eager" else f"{cell.implementation} · {cell.backend}"
+
+
+def _object(a: Sided, b: Sided) -> str:
+    """Returns why two cells cannot be compared; empty where they can."""
+    if unlike := describe_effort_difference(a.cell, b.cell):
+        return f"measured with {unlike}"
+    if failed := [one.status for one in (a, b) if one.status != "ok"]:
+        return f"{failed[0]} in both" if len(failed) == 2 and failed[0] == failed[1] else " and ".join(failed)
+    return ""
+
+
+# --------------------------------------------------------------------------------------------------- with which effort
+
+#: The effort fields that apply only to this backend and its variants.
+_BACKENDS: Mapping[str, str] = {"compile_cache": "compiled"}
+#: The effort fields that only limit the measurement.
+_LIMITS = ("min_steps", "max_steps", "max_seconds")
+_EFFORT: Mapping[type, tuple[Column, ...]] = {
+    kind: table.effort
+    for table in TABLES.values()
+    for kind in table.row.__mro__
+    if issubclass(kind, Cell) and kind is not Cell
+}
+
+
+def match_pair(a: Sequence[S], b: Sequence[S]) -> tuple[S, S] | None:
+    """Returns the two cells, one of each side, that were measured with the same effort: preferably two that have a
+    result, then the preferred effort. None where no two agree. Within a side the config fields are the same."""
+    found = [(one, other) for one in a for other in b if not _list_differing(one.cell, other.cell)]
+    if len(found) <= 1:
+        return found[0] if found else None
+    return max(found, key=lambda pair: (pair[0].status == pair[1].status == "ok", *map(rank_effort, pair)))
+
+
+def match_closest(a: Sequence[S], b: Sequence[S]) -> tuple[S, S]:
+    """Returns the pair as `match_pair` does or, where no two agree, the preferred cell of each side. Neither side may
+    be empty."""
+    return match_pair(a, b) or (max(a, key=rank_effort), max(b, key=rank_effort))
+
+
+def rank_effort(side: Sided) -> tuple[float, ...]:
+    """Returns the rank of a cell's effort; a higher rank is preferred."""
+    return tuple(column.preference(getattr(side.cell, column.name)) for column in _EFFORT[type(side.cell)])
+
+
+def describe_effort_difference(a: Cell, b: Cell) -> str:
+    """Returns the effort fields in which two cells differ, as text; empty for a pair."""
+    return ", ".join(
+        f"{column.label.lower()} {getattr(a, column.name)} against {_format_with_unit(column, getattr(b, column.name))}"
+        for column in _list_differing(a, b)
+    )
+
+
+def describe_unusual_effort(cell: Cell) -> str:
+    """Returns which effort fields set a cell's numbers apart, as text: less warm-up than the default, an empty compiler
+    cache, a recorded timeline. Empty for a cell measured as usual."""
+    unusual = [
+        (column, value)
+        for column in _EFFORT[type(cell)]
+        if column.name not in _LIMITS and _applies(cell, column)
+        if column.preference(value := getattr(cell, column.name)) < column.preference(column.absent)
+    ]
+    return ", ".join(
+        f"with a {column.label.lower()}"
+        if value is True
+        else f"{column.label.lower()} {_format_with_unit(column, value)}"
+        for column, value in unusual
+        if value is not None
+    )
+
+
+def _list_differing(a: Cell, b: Cell) -> list[Column]:
+    return [
+        column
+        for column in _EFFORT[type(a)]
+        if getattr(a, column.name) != getattr(b, column.name) and _applies(a, column) and _applies(b, column)
+    ]
+
+
+def _applies(cell: Cell, column: Column) -> bool:
+    """Returns whether the field applies to this cell."""
+    only = _BACKENDS.get(column.name)
+    return only is None or str(getattr(cell, "backend", "")).startswith(only)
+
+
+def _format_with_unit(column: Column, value: object) -> str:
+    return f"{value} {column.unit}" if column.unit else str(value)

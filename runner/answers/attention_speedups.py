@@ -1,0 +1,97 @@
+"""How much faster are fused and compiled implementations than naive attention, by head width and length?"""
+
+from dataclasses import replace
+
+from runner.analysis.pair import CLOCKS, Pair, name_attention, pair_cells, partner_key
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
+from runner.answers.shared import about, best, cells_of, ended, narrow
+from runner.answers.speedup import HIGH, LOW, RATIO, VERDICT
+from runner.formats import format_bytes, format_number
+from runner.results import AttentionResult
+from runner.results.rows import Rows
+from runner.schema import Phase
+from runner.schema.titles import WORDS
+
+WIDTH, LENGTH = Field.of("attention", "d_head"), Field.of("attention", "seq_len")
+SAVED = Field(name="bytes_ratio", label="Peak memory, naive over it", unit="×", role="note")
+_SHOWN: tuple[Phase, ...] = ("forward_backward", "forward", "backward")
+_PHASES: dict[str, Phase] = {WORDS[name]: name for name in _SHOWN}
+BASE = "naive"
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    cells = [one for one in rows.attention if one.status != "skipped"]
+    ways = [name for name in dict.fromkeys(name_attention(one.cell) for one in cells) if name != BASE]
+    against = choose(asked, "against", "Against naive", ways, default="sdpa")
+    bases, others = ([one for one in cells if name_attention(one.cell) == name] for name in (BASE, against.chosen))
+    pairs = {
+        pair.base.cell_id: pair
+        for pair in pair_cells(bases, others, key=lambda one: partner_key(one, "implementation", "backend"))
+    }
+    if not pairs:
+        words = "no attention was measured both naive and by another implementation"
+        return Answer(question="attention_speedups", missing=(Missing(words=words),))
+    shown, choices = narrow([pair.base for pair in pairs.values()], asked, drawn=("d_head", "seq_len"))
+    kept = [pairs[one.cell_id] for one in sorted(shown, key=lambda one: (one.cell.d_head, one.cell.seq_len))]
+    phases = [words for words, phase in _PHASES.items() if any(pair.ratio(phase=phase) for pair in kept)]
+    phase = choose(asked, "phase", "Phase", phases)
+    by = _PHASES.get(phase.chosen, "forward")
+    clocks = [words for words, clock in CLOCKS.items() if any(pair.ratio(phase=by, clock=clock) for pair in kept)]
+    clock = choose(asked, "clock", "Clock", clocks, default="GPU time")
+    sides = [side for pair in kept for side in (pair.base, pair.other)]
+    view = View(
+        name="attention-speedups",
+        title=f"{against.chosen} over naive, {phase.chosen}",
+        about=about(sides, "implementation", "backend", more=[f"{BASE} → {against.chosen}", clock.chosen]),
+        fields=(WIDTH, LENGTH, RATIO, LOW, HIGH, replace(SAVED), VERDICT),
+        rows=tuple(_make_row(pair, by, clock.chosen) for pair in kept),
+        draw=Draw(kind="matrix", value="ratio", low="low", high="high", down=("d_head",), across="seq_len", center=1.0),
+        note="Time of naive attention over that of the other: above 1× the other is faster. Gray: the interval "
+        "includes 1.",
+    )
+    return Answer(
+        question="attention_speedups",
+        sentence=_say(view, kept, against.chosen, clock.chosen),
+        views=(view,),
+        choices=(against, *choices, clock, phase),
+        cells=cells_of(sides),
+    )
+
+
+def _make_row(pair: Pair[AttentionResult], phase: Phase, clock: str) -> Row:
+    ratio = pair.ratio(phase=phase, clock=CLOCKS[clock]) if clock else None
+    peaks = [side.peak_allocated_bytes for side in (pair.base, pair.other)]
+    lost = [side for side in (pair.base, pair.other) if side.status != "ok"]
+    failed = ", ".join(f"{name_attention(side.cell)} {ended(side)}" for side in lost) or pair.objection
+    values = (
+        pair.base.cell.d_head,
+        pair.base.cell.seq_len,
+        *((ratio.ratio, ratio.low, ratio.high) if ratio else (None, None, None)),
+        peaks[0] / peaks[1] if peaks[0] and peaks[1] and not lost else None,
+        ratio.outcome if ratio else failed or "no such time",
+    )
+    return Row(values=values, cells=(pair.base.cell_id, pair.other.cell_id))
+
+
+def _say(view: View, pairs: list[Pair[AttentionResult]], other: str, clock: str) -> str:
+    top, low = best(view), best(view, largest=False)
+    if top is None or low is None:
+        return f"No pair of naive attention and {other} has a time."
+    ends = [f"**{format_number(view.get(row, 'ratio'))}×** ({row.values[1]:,} tokens)" for row in (low, top)]
+    text = f"{other} is {ends[0]} to {ends[1]} as fast as naive attention ({clock})"
+    longest = [pair for pair in pairs if pair.base.peak_allocated_bytes and pair.other.peak_allocated_bytes]
+    if longest:
+        pair = max(longest, key=lambda one: one.base.peak_allocated_bytes or 0)
+        sizes = [format_bytes(side.peak_allocated_bytes or 0) for side in (pair.base, pair.other)]
+        text += f"; at {pair.base.cell.seq_len:,} tokens it needs **{sizes[1]}** instead of {sizes[0]}"
+    return f"{text}."
+
+
+QUESTION = Question(
+    name="attention_speedups",
+    page="Attention",
+    words="How much faster are fused and compiled implementations than naive attention?",
+    needs=("attention",),
+    answer=answer,
+    course=("A3", "C1"),
+)

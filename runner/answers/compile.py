@@ -1,0 +1,80 @@
+"""What does compiling the model buy over eager, what does compiling cost, and after how many steps has it paid?"""
+
+from dataclasses import replace
+
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
+from runner.answers.shared import CONTEXT, PHASES, SIZE, cells_of, sizes_of
+from runner.answers.speedup import Compared, compare_steps
+from runner.results.rows import Rows
+from runner.schema import Model
+
+SECONDS = replace(Field.of("steps", "compile_seconds", "value"), label="Compile time")
+STEPS = Field(
+    name="steps", label="Paid after", unit="steps", role="note", doc="Compile time over the time saved in a step."
+)
+SAVED = Field(name="saved_ms", label="Saved in a step", unit="ms", role="note")
+#: The compiled backends, the usual one first.
+BACKENDS = ("compiled", "compiled-block", "compiled-reduce-overhead", "compiled-max-autotune", "cuda-graphs")
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    compared = compare_steps(rows, asked, name="compile", field="backend", base="eager", others=BACKENDS)
+    if compared is None:
+        words = "no step was measured both eager and compiled"
+        return Answer(question="compile", missing=(Missing(words=words),))
+    matrix, cost = compared.draw_matrix(), _draw_cost(compared)
+    return Answer(
+        question="compile",
+        sentence=compared.say(matrix),
+        more=_say_cost(cost),
+        views=(matrix, compared.draw_phases(), cost),
+        choices=compared.choices,
+        cells=cells_of(compared.sides),
+    )
+
+
+def _draw_cost(compared: Compared) -> View:
+    sizes, rows = sizes_of(compared.sides), []
+    for pair in compared.pairs:
+        seconds, phase = pair.other.compile_seconds, PHASES[compared.phase]
+        if seconds is None or pair.objection:
+            continue
+        times = [side.times[phase].by(compared.by) if phase in side.times else None for side in (pair.base, pair.other)]
+        ratio = pair.ratio(phase=phase, clock=compared.by)
+        saved = times[0].ms - times[1].ms if times[0] and times[1] and ratio and ratio.outcome == "faster" else None
+        values = (
+            sizes[Model.of(pair.base.cell)],
+            pair.base.cell.context or None,
+            seconds,
+            saved,
+            round(1000 * seconds / saved) if saved else None,
+        )
+        rows.append(Row(values=values, cells=(pair.base.cell_id, pair.other.cell_id)))
+    return View(
+        name="compile-cost",
+        title="Time to compile, apart from every step",
+        about=compared.about,
+        fields=(SIZE, CONTEXT, SECONDS, SAVED, STEPS),
+        rows=tuple(rows),
+        draw=Draw(kind="bars", value="compile_seconds", down=("size", "context"), beside=("steps",)),
+        note="Steps: where the compiled step is faster beyond its interval, compile time over the time it saves.",
+    )
+
+
+def _say_cost(cost: View) -> str:
+    paid = [row for row in cost.rows if cost.get(row, "steps") is not None]
+    if not paid:
+        return ""
+    first, last = (pick(paid, key=lambda row: cost.get(row, "steps")) for pick in (min, max))
+    ends = [f"**{cost.get(row, 'steps'):,}** steps ({row.values[0]})" for row in (first, last)]
+    return f"Compiling has paid after {ends[0]} to {ends[1]}." if first is not last else f"It has paid after {ends[0]}."
+
+
+QUESTION = Question(
+    name="compile",
+    page="torch.compile",
+    words="How much faster is the compiled model than eager, and when has compiling paid?",
+    needs=("every_step",),
+    answer=answer,
+    course=("C2",),
+)

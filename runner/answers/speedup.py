@@ -1,0 +1,207 @@
+"""What one setting buys over another: the views that precision, torch.compile and the ways of attention share.
+
+    compared = compare_steps(rows, asked, field="precision", base="fp32", others=("bf16",), words="lower precision")
+    compared.draw_matrix(), compared.draw_phases(), compared.say()
+
+A pair differs in `field` alone; every other setting that differs among the pairs and is not drawn becomes a choice.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from runner.analysis.pair import CLOCKS, Pair, pair_cells, partner_key
+from runner.analysis.statistics import Ratio
+from runner.answers.answer import Asked, Choice, Draw, Field, Guide, Row, View, choose
+from runner.answers.shared import CONTEXT, PHASES, SIZE, about, best, ended, narrow, sizes_of, unmeasured
+from runner.formats import at_tokens, format_number
+from runner.results import Clock, StepResult
+from runner.results.rows import Rows
+from runner.schema import Model, Phase
+
+PARAMETERS = Field.of("steps", "parameters", "note")
+RATIO = Field(name="ratio", label="Speedup", unit="×", role="value", doc="Time of the first over that of the second.")
+LOW = Field(name="low", label="Low", unit="×", role="low", doc="99% interval, 99.5% from six processes on.")
+HIGH = Field(name="high", label="High", unit="×", role="high", doc="99% interval, 99.5% from six processes on.")
+DEVICE = Field(name="device_ratio", label="By GPU time", unit="×", role="note", doc="Kernels alone.")
+ROUNDS = Field(name="rounds", label="Processes", role="note", doc="Of the side with fewer.")
+VERDICT = Field(name="outcome", label="Verdict", role="status", doc="Faster or slower where the interval excludes 1.")
+
+
+def ratio_fields(base: str, other: str) -> tuple[Field, ...]:
+    """Returns the columns of a ratio: value, interval, the times of both sides, GPU time, processes, verdict."""
+    times = [Field(name=f"{side}_ms", label=name, unit="ms", role="note") for side, name in
+             (("base", base), ("other", other))]  # fmt: skip
+    return (RATIO, LOW, HIGH, *times, DEVICE, ROUNDS, VERDICT)
+
+
+def ratio_values(pair: Pair[StepResult], *, phase: Phase, clock: Clock) -> tuple[object, ...]:
+    """Returns the values of `ratio_fields`."""
+    ratio = pair.ratio(phase=phase, clock=clock)
+    times = [side.times[phase].by(clock) if phase in side.times else None for side in (pair.base, pair.other)]
+    device = pair.ratio(phase=phase, clock="device") if clock != "device" else None
+    lost = [side for side in (pair.base, pair.other) if side.status != "ok"]
+    failed = f"{ended(lost[0])}{', both' if len(lost) == 2 else ''}" if lost else pair.objection
+    return (
+        *((ratio.ratio, ratio.low, ratio.high) if ratio else (None, None, None)),
+        *(time and time.ms for time in times),
+        device and device.ratio,
+        min(pair.base.rounds, pair.other.rounds),
+        ratio.outcome if ratio else failed or "no such time",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """The pairs that are shown, by one phase and clock."""
+
+    name: str
+    base: str
+    other: str
+    field: str
+    pairs: tuple[Pair[StepResult], ...]
+    phase: str
+    clock: str
+    choices: tuple[Choice, ...]
+    about: str
+
+    @property
+    def by(self) -> Clock:
+        return CLOCKS.get(self.clock, "step")
+
+    @property
+    def sides(self) -> list[StepResult]:
+        return [side for pair in self.pairs for side in (pair.base, pair.other)]
+
+    def ratios(self) -> list[Ratio]:
+        return [one for pair in self.pairs if (one := pair.ratio(phase=PHASES[self.phase], clock=self.by))]
+
+    def draw_matrix(self) -> View:
+        """Returns the ratio of the phase by size and context; places that were not measured have what would."""
+        sizes, by_context = sizes_of(self.sides), [pair.base for pair in self.pairs]
+        lines = [
+            Row(
+                values=(
+                    sizes[Model.of(pair.base.cell)],
+                    pair.base.cell.context or None,
+                    *ratio_values(pair, phase=PHASES[self.phase], clock=self.by),
+                    pair.base.parameters,
+                ),
+                cells=(pair.base.cell_id, pair.other.cell_id),
+            )
+            for pair in self.pairs
+        ]
+        fields = (SIZE, CONTEXT, *ratio_fields(self.base, self.other), PARAMETERS)
+        gaps = [
+            Row(
+                values=(sizes[Model.of(one.cell)], column, *[None] * (len(fields) - 4), "", one.parameters),
+                wanted=(cell, replace(cell, **{self.field: self.other})),
+            )
+            for one, column, cell in unmeasured(by_context, across="context")
+        ]
+        return View(
+            name=f"{self.name}-by-size",
+            title=f"{self.other} over {self.base}, {self.phase}",
+            about=self.about,
+            fields=fields,
+            rows=(*lines, *gaps),
+            draw=Draw(
+                kind="matrix", value="ratio", low="low", high="high", down=("size",), across="context", center=1.0
+            ),
+            note=f"Time in {self.base} over time in {self.other} by {self.clock}: above 1× {self.other} is faster. "
+            "Gray: the interval includes 1.",
+        )
+
+    @property
+    def usual_context(self) -> int:
+        return Counter(pair.base.cell.context for pair in self.pairs).most_common(1)[0][0]
+
+    def draw_phases(self) -> View:
+        """Returns the ratio of each phase, at the context that most sizes have."""
+        sizes, context = sizes_of(self.sides), self.usual_context
+        return View(
+            name=f"{self.name}-by-phase",
+            title=f"By phase{at_tokens(context)}",
+            about=self.about,
+            fields=(SIZE, Field.of("timings", "phase"), *ratio_fields(self.base, self.other)),
+            rows=tuple(
+                Row(
+                    values=(sizes[Model.of(pair.base.cell)], words, *ratio_values(pair, phase=phase, clock=self.by)),
+                    cells=(pair.base.cell_id, pair.other.cell_id),
+                )
+                for pair in self.pairs
+                if pair.base.cell.context == context
+                for words, phase in PHASES.items()
+                if pair.ratio(phase=phase, clock=self.by)
+            ),
+            draw=Draw(
+                kind="dots",
+                value="ratio",
+                low="low",
+                high="high",
+                down=("size", "phase"),
+                series="phase",
+                log="x",
+                center=1.0,
+                guides=(Guide(words="as fast", at=1.0),),
+            ),
+        )
+
+    def say(self, matrix: View) -> str:
+        """Returns the headline: the range over sizes with its ends named, and how many pairs are decided."""
+        known = [row for row in matrix.rows if matrix.get(row, "ratio") is not None]
+        top, low = best(matrix), best(matrix, largest=False)
+        if top is None or low is None:
+            return f"No pair of {self.base} and {self.other} has a time of the {self.phase}."
+        faster, slower = (sum(matrix.get(row, "outcome") == name for row in known) for name in ("faster", "slower"))
+        value, least = format_number(matrix.get(top, "ratio")), format_number(matrix.get(low, "ratio"))
+        if len(known) == 1:
+            outcome = matrix.get(top, "outcome")
+            return f"{self.other} is **{value}×** as fast as {self.base} for {_place(top)} ({self.clock}): {outcome}."
+        if not faster:
+            return f"{self.other} is faster in none of {len(known)} pairs, and slower in {slower} ({self.clock})."
+        return (
+            f"{self.other} is **{least}×** ({_place(low)}) to **{value}×** ({_place(top)}) as fast as {self.base}: "
+            f"faster in {faster} of {len(known)} pairs, slower in {slower} ({self.clock})."
+        )
+
+
+def _place(row: Row) -> str:
+    return f"{row.values[0]}{at_tokens(row.values[1] or 0)}"
+
+
+def compare_steps(
+    rows: Rows, asked: Asked, *, name: str, field: str, base: str, others: Sequence[str]
+) -> Compared | None:
+    """Returns the pairs of steps that differ in a field alone; None where there are none. The choice `against` says
+    with what the base is compared; plain settings are chosen where the rows have them."""
+    steps = [one for one in rows.every_step if one.status != "skipped"]
+    values = {getattr(one.cell, field) for one in steps}
+    there = [one for one in others if one in values]
+    against = choose(asked, "against", f"Against {base}", there)
+    of_base, of_other = (
+        [one for one in steps if getattr(one.cell, field) == value] for value in (base, against.chosen)
+    )
+    pairs = {pair.base.cell_id: pair for pair in pair_cells(of_base, of_other, key=lambda one: partner_key(one, field))}
+    if not pairs:
+        return None
+    bases, choices = narrow([pair.base for pair in pairs.values()], asked, drawn=("size", "context", field))
+    bases.sort(key=lambda one: (one.cell.model_key is not None, one.cell.order, one.cell.context))
+    shown = [pairs[one.cell_id] for one in bases]
+    clocks = [words for words, clock in CLOCKS.items() if any(pair.ratio(clock=clock) for pair in shown)]
+    clock = choose(asked, "clock", "Clock", clocks)
+    by = CLOCKS.get(clock.chosen, "step")
+    phases = [words for words, phase in PHASES.items() if any(pair.ratio(phase=phase, clock=by) for pair in shown)]
+    phase = choose(asked, "phase", "Phase", phases or [*PHASES][:1])
+    sides = [side for pair in shown for side in (pair.base, pair.other)]
+    return Compared(
+        name=name,
+        base=base,
+        other=against.chosen,
+        field=field,
+        pairs=tuple(shown),
+        phase=phase.chosen,
+        clock=clock.chosen or "latency",
+        choices=(against, *choices, clock, phase),
+        about=about(sides, field, more=[f"{base} → {against.chosen}", clock.chosen]),
+    )
