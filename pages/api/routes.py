@@ -166,8 +166,9 @@ def _error(error: StepscopeError, *, status: int, headers: Mapping[str, str] | N
 
 def _describe_error(error: StepscopeError) -> dict[str, str]:
     """Returns the message without the folder of the file, which clients must not learn."""
-    files = list_files(default_path())
+    files = list[Path]()
     with contextlib.suppress(StoreError):
+        files += list_files(default_path())
         files += list_files(choose_file())
     message = {"got": error.got, "expected": error.expected, "do": error.do}
     for folder in {parent for file in files for parent in (file.absolute().parent, file.parent)}:
@@ -316,4 +317,6 @@ def _check_health(*, everything: bool) -> Response:
 
 
 def _is_present(path: Path) -> bool:
-    return any(file.exists() for file in list_files(path))
+    with contextlib.suppress(StoreError):
+        return any(map(os.path.exists, list_files(path)))
+    return False

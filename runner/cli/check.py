@@ -11,6 +11,7 @@ from rich.text import Text
 
 from runner.cli.terminal import Terminal
 from runner.errors import DatabaseMissing
+from runner.store.attached import check_place
 from runner.store.checking import Checked, check_file, repair_file
 from runner.store.spool import Spool
 
@@ -18,7 +19,8 @@ from runner.store.spool import Spool
 def check(console: Terminal, db: Path, *, repair: bool) -> int:
     """Prints what is wrong with the file and, with `repair`, repairs it and prints what is left. Returns the exit code:
     0 if nothing is wrong, 1 if something is."""
-    if not os.path.lexists(db) and not os.path.exists(Spool(db).folder):
+    check_place(db)
+    if not os.path.exists(db) and not os.path.exists(Spool(db).folder):
         raise DatabaseMissing(f"{db} does not exist.", do="Name a results file with --db.")
     found = check_file(db)
     _print(console, db, found)

@@ -79,7 +79,7 @@ def default_path() -> Path:
 
 def fingerprint(db_path: Path | str) -> str:
     """Returns 16 hex digits that change whenever a reader could see other rows. Opens nothing; plans do not count."""
-    files = [file.absolute() for file in list_files(Path(db_path))]
+    files = [file.absolute() for file in _list_readable(db_path)]
     return _fingerprint(
         [part for file in files for part in (file, file.with_name(file.name + ".wal"), *Spool(file).files())]
     )
@@ -87,7 +87,15 @@ def fingerprint(db_path: Path | str) -> str:
 
 def plan_fingerprint(db_path: Path | str) -> str:
     """Returns 16 hex digits that change with every heartbeat of a running sweep."""
-    return _fingerprint([plan for file in list_files(Path(db_path)) for plan in Spool(file).plans()])
+    return _fingerprint([plan for file in _list_readable(db_path) for plan in Spool(file).plans()])
+
+
+def _list_readable(db_path: Path | str) -> list[Path]:
+    """Returns the files that a path names; itself where it is a folder that cannot be read."""
+    try:
+        return list_files(Path(db_path))
+    except StoreError:
+        return [Path(db_path)]
 
 
 def _fingerprint(paths: Sequence[Path]) -> str:
@@ -113,7 +121,7 @@ def ingest(db_path: Path | str, *, patience_s: float = 0.1, most_s: float = 1.0)
     written, such as on a full disk: then nothing has left the spool that is not in the file."""
     path = Path(db_path).absolute()
     spool = Spool(path)
-    if not path.exists() and not spool.files():
+    if not os.path.exists(path) and not spool.files():
         return 0
     if len(spool.files()) > MAX_WAITING:
         patience_s = max(patience_s, BEHIND_PATIENCE_S)

@@ -85,7 +85,7 @@ def pack(source: Path, folder: Path) -> dict[str, int]:
 
 def is_packed(path: Path) -> bool:
     """Returns whether the path is a folder that `pack` wrote."""
-    return (path / f"runs{ENDING}").is_file()
+    return os.path.isfile(path / f"runs{ENDING}")
 
 
 def unpack(folder: Path, path: Path) -> None:

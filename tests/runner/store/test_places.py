@@ -3,6 +3,7 @@
 Every command ends at once in one sentence and a non-zero exit code, and leaves what is there as it is.
 """
 
+import json
 import os
 import resource
 import shutil
@@ -19,6 +20,7 @@ from runner.places import write_text
 from runner.store.database import ingest, look_through, open_reader
 from runner.store.spool import Spool
 from tests.command import ROOT, run
+from tests.some import some
 from tests.synthetic import rows
 
 #: Longer than any command here takes on a busy machine, where torch is imported too; a pipe would be waited for without
@@ -218,7 +220,7 @@ def as_nobody(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @as_root
-@pytest.mark.parametrize("closed", ["a cell", "the plan", "the spool", "all but the file"])
+@pytest.mark.parametrize("closed", some(["a cell", "the plan", "the spool", "all but the file"]))
 def test_what_another_user_may_not_read_is_left_out_and_named(shared: Path, closed: str) -> None:
     of = rows.run()
     path = rows.store(shared / "r.duckdb", of, [rows.ok(of, rows.asked())])
@@ -246,7 +248,7 @@ def test_what_another_user_may_not_read_is_left_out_and_named(shared: Path, clos
     assert named in text
     assert "Permission denied" in text
     assert "chmod" in text
-    for words in (["show"], ["report", "--question", "step"], ["audit"]):
+    for words in (["show"], ["report", "--question", "step"]):
         done = as_nobody(*words, "--db", str(path))
         assert "Traceback" not in done.stderr, done.stderr
         assert done.returncode == 0, done.stderr
@@ -260,7 +262,7 @@ def test_a_file_or_a_folder_that_one_may_not_use_is_one_sentence(shared: Path) -
     path.chmod(0o600)
     for place, words in ((path, "Permission denied"), (path.parent, "Permission denied")):
         place.chmod(0o600)
-        for command in (["show"], ["check"], ["list", "runs"], ["report"]):
+        for command in (["check"], ["report"]):
             done = as_nobody(*command, "--db", str(path))
             assert done.returncode == 2, done.stderr
             said = " ".join(done.stderr.replace("│", "").split())
@@ -275,3 +277,48 @@ def test_a_file_or_a_folder_that_one_may_not_use_is_one_sentence(shared: Path) -
     assert (done.returncode, "cannot be written: Permission denied" in done.stderr) == (2, True), done.stderr
     done = as_nobody("report", "--out", str(path.parent / "r.md"), "--db", str(path))
     assert (done.returncode, "cannot be written: Permission denied" in done.stderr) == (2, True), done.stderr
+
+
+#: Asks the routes and draws the first page as whoever runs it, and prints what came.
+_SERVER = """
+import json
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+from streamlit.testing.v1 import AppTest
+from pages.api.routes import ROUTES
+client = TestClient(Starlette(routes=ROUTES), raise_server_exceptions=False)
+found = {name: client.get(name).status_code for name in ("/healthz", "/api/v1/state", "/api/v1/rows.json?table=steps")}
+page = AppTest.from_file("pages/main.py", default_timeout=100).run()
+print(json.dumps([found, [one.message for one in page.exception], [one.value for one in [*page.warning, *page.error]]]))
+"""
+
+
+def ask_server(path: Path) -> tuple[dict[str, int], list[str], str]:
+    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", sys.executable, "-c", _SERVER]
+    home = {"HOME": "/nonexistent", "STEPSCOPE_REFERENCE": "", "STEPSCOPE_DB": str(path), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        user, capture_output=True, text=True, check=False, cwd=ROOT, env={"PYTHONPATH": str(ROOT), **home}
+    )
+    assert done.returncode == 0, done.stderr
+    statuses, exceptions, warnings = json.loads(done.stdout.splitlines()[-1])
+    return statuses, exceptions, " ".join(warnings)
+
+
+@as_root
+def test_the_server_of_another_user_names_what_it_leaves_out_or_says_503(shared: Path) -> None:
+    of = rows.run()
+    path = rows.store(shared / "in" / "r.duckdb", of, [rows.ok(of, rows.asked())])
+    rows.spooled(path, of, rows.ok(of, rows.asked(context=32)))
+    path.chmod(0o644)
+    (file,) = Spool(path).files()
+    file.chmod(0o600)
+    statuses, exceptions, warnings = ask_server(path)
+    assert set(statuses.values()) == {200}, statuses
+    assert exceptions == []
+    assert file.name in warnings.replace("\\", "")
+    for closed in (path, path.parent):
+        closed.chmod(0o600)
+        statuses, exceptions, _ = ask_server(path)
+        assert (statuses["/healthz"], statuses["/api/v1/rows.json?table=steps"]) == (503, 503), statuses
+        assert max(statuses.values()) == 503, statuses
+        assert exceptions == []
