@@ -14,8 +14,7 @@ from pages.markdown import restrict
 from runner.answers.answer import Choice, choose
 from runner.schema import TABLES, Column, Status, Table
 from runner.store.database import look_through
-from runner.store.queries.rows import load_page
-from runner.store.queries.tables import MAX_ROWS, Window, count_rows
+from runner.store.read.tables import MAX_ROWS, Window, count_rows, load_page
 from runner.store.reference import is_reference
 
 PAGE_ROWS = 200

@@ -24,9 +24,9 @@ from runner.answers.answer import Answer, View
 from runner.errors import StepscopeError, UsageError
 from runner.places import write_text
 from runner.render.markdown import HTML, write_sentence, write_view
-from runner.store.queries.overview import Contents, load_contents
-from runner.store.queries.selection import Selection
 from runner.store.read import read
+from runner.store.read.runs import Contents, load_contents
+from runner.store.read.selection import Selection
 from runner.store.reference import choose_file, find_file
 
 _FOLDER = Path(__file__).parent

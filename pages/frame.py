@@ -15,9 +15,9 @@ import streamlit as st
 from runner.answers import QUESTIONS
 from runner.answers import ask as ask_question
 from runner.answers.answer import Answer
-from runner.store.queries.overview import Contents
-from runner.store.queries.selection import Selection
 from runner.store.read import read
+from runner.store.read.runs import Contents
+from runner.store.read.selection import Selection
 from runner.store.shared import read_sparingly
 
 T = TypeVar("T")

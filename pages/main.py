@@ -19,8 +19,8 @@ from runner.answers import QUESTIONS
 from runner.answers.answer import Choice, choose
 from runner.errors import DatabaseBusy, DatabaseDamaged, StoreError
 from runner.store.database import default_path, fingerprint, look_through
-from runner.store.queries.overview import Contents, load_contents
-from runner.store.queries.selection import Selection
+from runner.store.read.runs import Contents, load_contents
+from runner.store.read.selection import Selection
 from runner.store.reference import MEASURE, choose_file, describe_reference, is_reference
 
 _FOLDER = Path(__file__).parent

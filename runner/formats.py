@@ -57,11 +57,6 @@ def format_quantity(number: float, unit: str) -> str:
     return f"{format_number(number / factor)} {prefix}{unit}"
 
 
-def format_times(ratio: float) -> str:
-    """Returns a ratio or its inverse, whichever is above 1: `1.25×` for 1.25 and for 0.8."""
-    return f"{format_number(max(ratio, 1 / ratio))}×"
-
-
 def format_share(share: float) -> str:
     """Returns a share in whole percent: `63%`; more than nothing is never `0%`."""
     return "under 1%" if 0 < share < 0.005 else f"{share:.0%}"

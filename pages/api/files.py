@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from runner.schema import Table
-from runner.store.queries.tables import TablePage
+from runner.store.read.tables import TablePage
 
 #: Each format's media type.
 FORMATS: Mapping[str, str] = {

@@ -14,9 +14,9 @@ from runner.errors import UsageError
 from runner.schema import TABLES, Model, Table
 from runner.schema.own import is_unread
 from runner.schema.sizes import name_models
-from runner.store.queries import selection as queries
-from runner.store.queries.overview import Contents
-from runner.store.queries.selection import Selection
+from runner.store.read import selection as queries
+from runner.store.read.runs import Contents
+from runner.store.read.selection import Selection
 
 #: The filters of rows, by the names of their parameters.
 FILTERS = ("machine", "run", *queries.FILTERS)

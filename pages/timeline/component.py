@@ -19,7 +19,7 @@ import streamlit as st
 from pages.plot.colors import color_of
 from runner.analysis.timeline.stacks import frames_of
 from runner.results import Timeline
-from runner.store.queries.timelines import CATEGORIES, Columns
+from runner.store.read.memory import CATEGORIES, Columns
 
 _FOLDER = Path(__file__).parent
 _SCRIPTS = ("model.js", "raster.js", "picture.js", "place.js", "controls.js", "view.js")

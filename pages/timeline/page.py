@@ -23,8 +23,8 @@ from runner.formats import format_bytes, format_count, format_share
 from runner.plan.commands import sweep_commands
 from runner.results import LiveAllocation, MemoryPart, Timeline
 from runner.results.findings import SEVERITIES
-from runner.store.queries.findings import load_timeline_findings
-from runner.store.queries.timelines import Columns, load_columns, load_largest_at, load_parts_at, load_timelines
+from runner.store.read.findings import load_timeline_findings
+from runner.store.read.memory import Columns, load_columns, load_largest_at, load_parts_at, load_timelines
 
 #: Sizes below which blocks are drawn as one.
 FOLDS: Mapping[str, int] = {

@@ -19,7 +19,7 @@ from runner.cli.lists import new_grid
 from runner.cli.terminal import STYLES, Terminal
 from runner.results import RunSummary
 from runner.results.findings import GRADE_WORDS, GRADES, SEVERITIES, format_evidence
-from runner.store.queries.published import list_table_ids, load_published
+from runner.store.read.published import list_table_ids, load_published
 
 
 def print_published_audit(console: Terminal, run: RunSummary, *, db: Path) -> int:

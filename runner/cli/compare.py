@@ -22,9 +22,9 @@ from runner.render.markdown import MARKDOWN, write
 from runner.render.text import print_answer
 from runner.results.rows import Rows
 from runner.schema import table_of
-from runner.store.queries.notes import load_notes
-from runner.store.queries.selection import Selection
 from runner.store.read import read
+from runner.store.read.runs import load_notes
+from runner.store.read.selection import Selection
 
 FORMATS = ("text", "markdown")
 SPECS = "a run's id or its beginning, a label, or machine:…, commit:…, precision:…, backend:…, label:…, run:…"

@@ -17,9 +17,9 @@ from runner.cli.lists import find_run, new_grid, print_left_out, print_title
 from runner.cli.terminal import STYLES, Terminal
 from runner.results import Timeline
 from runner.results.findings import GRADE_WORDS, GRADES, SEVERITIES, format_evidence, grade
-from runner.store.queries.findings import MAX_ROWS, Audit, load_audit, load_timeline_findings
-from runner.store.queries.selection import Selection
-from runner.store.queries.timelines import load_timelines
+from runner.store.read.findings import MAX_ROWS, Audit, load_audit, load_timeline_findings
+from runner.store.read.memory import load_timelines
+from runner.store.read.selection import Selection
 
 
 def print_findings(console: Terminal, run: str, *, db: Path) -> int:

@@ -15,7 +15,7 @@ from runner.errors import UsageError
 from runner.results.runs import Note
 from runner.schema import NoteKind, NoteRow, new_id, utc_now
 from runner.store.database import ingest
-from runner.store.queries.notes import Subject, find_subject, load_notes
+from runner.store.read.runs import Subject, find_subject, load_notes
 from runner.store.spool import Spool
 from runner.visible import visible
 

@@ -25,10 +25,10 @@ from runner.render.text import print_answer
 from runner.results import RunSummary
 from runner.results.findings import GRADE_WORDS, Grade
 from runner.schema.sizes import size_named
-from runner.store.queries.findings import load_audit
-from runner.store.queries.overview import Contents, load_contents, load_run_details
-from runner.store.queries.selection import Model, Selection
 from runner.store.read import read
+from runner.store.read.findings import load_audit
+from runner.store.read.runs import Contents, load_contents, load_run_details
+from runner.store.read.selection import Model, Selection
 from runner.store.reference import MEASURE, describe_reference, is_reference
 
 Edition = Literal["2025", "2026"]

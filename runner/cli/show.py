@@ -25,13 +25,13 @@ from runner.render.text import print_answer
 from runner.results import PublishedTable
 from runner.schema import CeilingRow, FrontierRow, Row
 from runner.schema.titles import title
-from runner.store.queries.counted import load_settled_ids
-from runner.store.queries.findings import load_findings
-from runner.store.queries.overview import load_contents
-from runner.store.queries.published import load_published
-from runner.store.queries.raw import load_run_rows
-from runner.store.queries.selection import Selection
+from runner.store.read.fetch import load_run_rows
+from runner.store.read.findings import load_findings
 from runner.store.read.kernels import load_ceilings
+from runner.store.read.published import load_published
+from runner.store.read.runs import load_contents
+from runner.store.read.selection import Selection
+from runner.store.read.tables import load_settled_ids
 from runner.sweep import frontier
 
 #: The least width of the column that names a cell; a longer name is broken.

@@ -38,7 +38,7 @@ from runner.published.tables import ENDINGS, OTHERS
 from runner.results import PublishedTable
 from runner.schema import PublishedFigureRow, PublishedLineRow, PublishedTableRow, RunRow
 from runner.store.database import ingest
-from runner.store.queries.published import find_imports
+from runner.store.read.published import find_imports
 
 #: How many refused cells and remarks a report names.
 _MAX_NAMED = 12

@@ -1,6 +1,6 @@
 """The read model: results as pages, the terminal and the analysis read them.
 
-    for cell in load_steps(path, Selection(mode="train")):     # runner.store.queries brings them
+    for cell in load_steps(path, Selection(mode="train")):     # runner.store.read brings them
         print(cell.cell.context, cell.status, cell.times["step"].median_ms)
 
 The store makes them, the analysis reasons from them. Standard library and the schema only.
@@ -8,7 +8,6 @@ The store makes them, the analysis reasons from them. Standard library and the s
 
 from runner.results.cells import AccumulationResult as AccumulationResult
 from runner.results.cells import AttentionResult as AttentionResult
-from runner.results.cells import CompileCost as CompileCost
 from runner.results.cells import EarlyStep as EarlyStep
 from runner.results.cells import ExploredCell as ExploredCell
 from runner.results.cells import NormalizationResult as NormalizationResult

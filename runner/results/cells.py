@@ -121,25 +121,6 @@ class PhaseSample:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompileCost:
-    """The cost of compiling one cell on one machine, None where it was not measured. `compiled_at_once` is how many
-    cells were compiled together, None for one that was compiled alone; `fallback` says whether the compiler gave up."""
-
-    machine: str
-    torch: str | None
-    cell: StepCell
-    cold_seconds: float | None
-    warm_seconds: float | None
-    shared_seconds: float | None
-    compiled_at_once: int | None
-    graphs: int | None
-    graph_breaks: int | None
-    recompiles: int | None
-    compiled_gradient_error: float | None
-    fallback: bool | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class AccumulationResult:
     """A sum; `on_the_way` are its partial sums as (addends so far, sum so far)."""
 

@@ -49,10 +49,6 @@ class KernelTrace:
     graph_breaks: int | None = None
     recompiles: int | None = None
 
-    @property
-    def is_imported(self) -> bool:
-        return self.cell is None
-
 
 @dataclass(frozen=True, kw_only=True)
 class KernelPart:

@@ -19,8 +19,8 @@ from runner.results.times import RoundTime, find_bound
 from runner.schema import DONE, TABLES, Bound, Cell, Status
 from runner.store.attached import EVERY_CELL
 from runner.store.database import open_reader
-from runner.store.queries import overview
-from runner.store.queries.fetch import fetch, select
+from runner.store.read.fetch import fetch, select
+from runner.store.read.runs import load_runs
 
 #: How many rows of each table a forecast reads.
 MAX_PAST = 100
@@ -157,7 +157,7 @@ class _PastCell:
 def runs(db: Path) -> list[RunSummary]:
     """Returns every run in the file, newest first; none where there is no file."""
     with contextlib.suppress(DatabaseMissing):
-        return overview.load_runs(db)
+        return load_runs(db)
     return []
 
 

@@ -4,7 +4,7 @@
     {"columns": [["mode", "VARCHAR"]], "rows": [["train"]], "cut": false, "seconds": 0.004}      on stdout
     {"refused": ["got", "expected", "do"]}                                                       or this
 
-`runner.store.queries.console` starts and ends it. It is a process of its own because DuckDB cannot interrupt
+`runner.store.read.console` starts and ends it. It is a process of its own because DuckDB cannot interrupt
 everything, and because a query of one line can exhaust the memory of its process. It is limited three times: by the
 kinds of statement, by DuckDB's settings (no file, no extension, no setting, no spilling), and by the system (no file
 can be opened or written, 1 GiB of memory, an end after the time limit even if nobody waits). Limits: macOS does not

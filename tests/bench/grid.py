@@ -15,7 +15,7 @@ import duckdb
 from runner.schema import TABLES
 from runner.store.attached import default_value
 from runner.store.database import look_through
-from runner.store.queries.overview import load_run_details, load_runs
+from runner.store.read.runs import load_run_details, load_runs
 from tests.synthetic import rows
 
 MACHINES = 4

@@ -15,7 +15,7 @@ from pages.examples import EXAMPLES, Example
 from pages.sql import columns_of
 from runner.errors import UsageError
 from runner.store.database import ingest
-from runner.store.queries.console import BESIDE_A_SWEEP_S, QueryAnswer, run_query
+from runner.store.read.console import BESIDE_A_SWEEP_S, QueryAnswer, run_query
 from runner.store.spool import Spool
 from tests.browser import Site, opened
 from tests.some import some

@@ -29,8 +29,6 @@ RULES: Mapping[type[Audited], Sequence[Callable[[Any, RowContext], Finding | Non
     AttentionRow: (*ATTENTION_RULES, *TIME_RULES, *BYTE_RULES),
     MemoryRow: (*MEMORY_RULES, shared_gpu, *BYTE_RULES),
 }
-#: Beside the row and its run, all that a fault rests on: what samples and telemetry show is no more than a doubt.
-FAULT_PHASES: tuple[Phase, ...] = ("forward", "backward")
 
 
 def audit(
@@ -75,10 +73,10 @@ HALF = ("bf16", "fp16")
 _BOTH: tuple[Phase, ...] = ("forward", "backward")
 
 
-def judge_together(known: Sequence[Known], *, rules: Sequence[PairRule] | None = None) -> dict[UUID, list[Finding]]:
-    """Returns the findings by row, for rows that have any, by all rules or by the given ones."""
+def judge_together(known: Sequence[Known]) -> dict[UUID, list[Finding]]:
+    """Returns the findings by row, for rows that have any."""
     found: dict[UUID, list[Finding]] = defaultdict(list)
-    for rule in rules or PAIR_RULES:
+    for rule in PAIR_RULES:
         for cell_id, finding in rule(known):
             if finding.code not in {item.code for item in found[cell_id]}:
                 found[cell_id].append(finding)
@@ -208,5 +206,3 @@ def _group_by_axis(known: Sequence[Known], axis: str) -> Iterator[list[Known]]:
 
 
 PAIR_RULES: tuple[PairRule, ...] = (launch_bound, no_effect)
-#: Those of them that find faults.
-FAULT_RULES: tuple[PairRule, ...] = (no_effect,)

@@ -13,17 +13,14 @@ from typing import Any
 from runner.results import RunSummary, StepResult
 from runner.results.findings import AuditedRow
 from runner.results.rows import Rows, RunSteps, Traced
-from runner.store.queries.attention import load_attention, load_frontiers
-from runner.store.queries.findings import load_audit
-from runner.store.queries.memory import load_peaks
-from runner.store.queries.noise import load_repeated
-from runner.store.queries.numerics import load_accumulations
-from runner.store.queries.overview import load_runs
-from runner.store.queries.selection import Selection
-from runner.store.queries.steps import load_early_steps, load_steps
-from runner.store.read.details import load_precise, load_recorded, load_saved
+from runner.store.read.findings import load_audit
 from runner.store.read.kernels import load_ceilings, load_traced
-from runner.store.read.timing import load_machine_noise, load_spreads
+from runner.store.read.memory import load_peaks, load_precise, load_recorded, load_saved
+from runner.store.read.noise import load_machine_noise, load_repeated, load_spreads
+from runner.store.read.numerics import load_accumulations
+from runner.store.read.runs import load_runs
+from runner.store.read.selection import Selection
+from runner.store.read.timed import load_attention, load_early_steps, load_frontiers, load_steps
 
 
 def _load_by_run(path: Path, of: Selection) -> list[RunSteps]:

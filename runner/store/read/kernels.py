@@ -14,9 +14,9 @@ from runner.results import Kernel, KernelPart, KernelTrace
 from runner.results.rows import Traced
 from runner.schema import TABLES, CeilingRow
 from runner.store.database import open_reader
-from runner.store.queries.fetch import fetch, fetch_by, select
-from runner.store.queries.selection import Selection
-from runner.store.queries.steps import choose
+from runner.store.read.fetch import fetch, fetch_by, select
+from runner.store.read.selection import Selection
+from runner.store.read.timed import choose
 
 KEY = TABLES["profiles"].key
 _OWN = (
@@ -51,50 +51,23 @@ def load_traces(path: Path, of: Selection) -> list[KernelTrace]:
 _PARTS = """
     SELECT cell_id, phase, {scope} AS scope, kernel_class, sum(calls) AS calls, sum(device_ms) AS device_ms,
         TRY_CAST(sum(flops) AS BIGINT) AS flops
-    FROM kernels WHERE {condition} GROUP BY cell_id, phase, 3, kernel_class
+    FROM kernels GROUP BY cell_id, phase, 3, kernel_class
     ORDER BY cell_id, phase, 3, sum(device_ms) DESC, kernel_class"""
-
-
-def load_parts(path: Path) -> dict[UUID, list[KernelPart]]:
-    """Returns the kernel classes of every trace by phase, summed over ranges."""
-    return _load_parts(path, "''")
-
-
-def _load_parts(path: Path, scope: str) -> dict[UUID, list[KernelPart]]:
-    with open_reader(path) as reader:
-        return fetch_by(reader, _PARTS.format(scope=scope, condition="true"), kind=KernelPart, by=("cell_id",))
-
-
-def load_ranges(path: Path, cell_id: UUID) -> list[KernelPart]:
-    """Returns the kernel classes of one trace by phase and range."""
-    query = _PARTS.format(scope="scope", condition="cell_id = ?")
-    with open_reader(path) as reader:
-        parts: dict[UUID, list[KernelPart]] = fetch_by(reader, query, [cell_id], kind=KernelPart, by=("cell_id",))
-    return parts.get(cell_id, [])
-
-
 _KERNELS = """
     SELECT cell_id, phase, kernel, any_value(kernel_class) AS kernel_class, sum(calls) AS calls,
         sum(device_ms) AS device_ms, TRY_CAST(sum(flops) AS BIGINT) AS flops,
         TRY_CAST(sum(moved_bytes) AS BIGINT) AS moved_bytes, arg_max(operator, device_ms) AS operator,
         arg_max(scope, device_ms) AS scope
-    FROM kernels k WHERE {condition} GROUP BY cell_id, phase, kernel ORDER BY sum(k.device_ms) DESC, kernel, phase"""
-
-
-def load_kernels(path: Path, cell_id: UUID) -> list[Kernel]:
-    """Returns every kernel of one trace in each phase, the longest first."""
-    with open_reader(path) as reader:
-        query = _KERNELS.format(condition="cell_id = ?")
-        kernels: dict[UUID, list[Kernel]] = fetch_by(reader, query, [cell_id], kind=Kernel, by=("cell_id",))
-    return kernels.get(cell_id, [])
+    FROM kernels k GROUP BY cell_id, phase, kernel ORDER BY sum(k.device_ms) DESC, kernel, phase"""
 
 
 def load_traced(path: Path, of: Selection) -> list[Traced]:
     """Returns the profiled cells that count, smallest model first, with their kernels."""
     with open_reader(path) as reader:
-        query = _KERNELS.format(condition="true")
-        kernels: dict[UUID, list[Kernel]] = fetch_by(reader, query, kind=Kernel, by=("cell_id",))
-    parts, ranges = load_parts(path), _load_parts(path, "scope")
+        kernels: dict[UUID, list[Kernel]] = fetch_by(reader, _KERNELS, kind=Kernel, by=("cell_id",))
+        parts, ranges = (
+            fetch_by(reader, _PARTS.format(scope=scope), kind=KernelPart, by=("cell_id",)) for scope in ("''", "scope")
+        )
     return [
         Traced(
             trace=one,

@@ -26,10 +26,10 @@ from runner.answers import QUESTIONS, ask
 from runner.render.json import dump
 from runner.schema import TABLES
 from runner.store.database import fingerprint, plan_fingerprint
-from runner.store.queries.overview import load_contents
-from runner.store.queries.selection import Selection
-from runner.store.queries.tables import TablePage
 from runner.store.read import read
+from runner.store.read.runs import load_contents
+from runner.store.read.selection import Selection
+from runner.store.read.tables import TablePage
 from tests.browser import Site, served
 from tests.synthetic import memory_rows, rows
 

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from runner.importers.files import import_file
 from runner.schema import TimelineRow
-from runner.store.queries.timelines import load_timelines as stored
+from runner.store.read.memory import load_timelines as stored
 from tests.browser import Site, opened, settled
 from tests.pages.timeline.conftest import INFERENCE, TRAIN
 from tests.synthetic.timelines import HOSTILE, MIB

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from runner.schema import TimelineRow
-from runner.store.queries.timelines import CATEGORIES, load_columns, load_largest_at, load_parts_at
-from runner.store.queries.timelines import load_timelines as stored
+from runner.store.read.memory import CATEGORIES, load_columns, load_largest_at, load_parts_at
+from runner.store.read.memory import load_timelines as stored
 from tests.pages.timeline.conftest import BY_HAND, INFERENCE, TRAIN, by_hand
 from tests.synthetic import rows, timelines
 from tests.synthetic.timelines import HOSTILE, MIB

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from runner.analysis.audit.findings import REMEDIES, Drift, RowContext, doubt, fault, note
-from runner.analysis.audit.judge import FAULT_PHASES, PAIR_RULES, RULES, audit, judge, judge_together
+from runner.analysis.audit.judge import PAIR_RULES, RULES, audit, judge, judge_together
 from runner.analysis.audit.row_rules import ATTENTION_RULES, BYTE_RULES, LOST_RULES, MEMORY_RULES, STEP_RULES
 from runner.analysis.audit.time_rules import TIME_RULES
 from runner.analysis.costs import steps
@@ -30,7 +30,7 @@ from runner.schema import (
     TimingRow,
     new_id,
 )
-from runner.store.queries.findings import load_faults, load_findings
+from runner.store.read.findings import load_findings
 from tests.synthetic import memory_rows, rows
 
 GIB = 2**30
@@ -234,15 +234,6 @@ def test_the_worst_finding_decides_the_grade() -> None:
     assert set(Severity.__args__) == {"note", "doubt", "fault"}  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case[-1] == "D"], ids=lambda case: case[0])
-def test_faults_are_found_from_what_comparisons_read(case: Case) -> None:
-    """Comparisons of thousands of cells read no samples and no telemetry, and only these of the phases."""
-    code, row, broken, known, _ = case
-    timings = [timing for timing in known.get("timings", ()) if timing.phase in FAULT_PHASES]
-    found = audit(replace(row, **broken), timings=timings, run=known.get("run", H200))
-    assert code in [finding.code for finding in found if finding.severity == "fault"]
-
-
 def test_findings_contain_the_numbers_they_rest_on() -> None:
     (cold,) = audit(STEP, step_ms=[31.0, *STEADY])
     assert (cold.evidence["first_ms"], cold.evidence["median_ms"]) == (31.0, 10.0)
@@ -269,7 +260,6 @@ def test_cells_of_a_file_are_judged_together_with_their_run(tmp_path: Path) -> N
     ids: list[UUID] = [row.cell_id for cell in cells for row in (*cell.get("memory", ()), *cell.get("attention", ()))]  # type: ignore[attr-defined]
     found = load_findings(path, (ids[1],), "memory")
     assert [finding.code for finding in found[ids[1]]] == ["no_effect"]
-    assert load_faults(path, (ids[0], ids[1]), "memory") == {ids[1]: (found[ids[1]][0].sentence,)}
     assert load_findings(path, (ids[0],), "memory") == {ids[0]: []}
     assert load_findings(path, tuple(ids[2:]), "attention") == {ids[2]: [], ids[3]: []}
     assert load_findings(path, (ids[0],), "attention") == {}

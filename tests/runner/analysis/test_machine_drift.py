@@ -14,7 +14,7 @@ from runner.analysis.audit.findings import Drift, RowContext
 from runner.analysis.audit.time_rules import machine_drift
 from runner.results import RepeatedCell, Repetition, RoundTime
 from runner.schema import Bound, new_id
-from runner.store.queries.findings import load_findings
+from runner.store.read.findings import load_findings
 from tests.command import tiny
 from tests.synthetic import rows
 

@@ -24,8 +24,8 @@ from runner.analysis.roofline import (
     work,
 )
 from runner.schema import StepCell
-from runner.store.queries.selection import Selection
 from runner.store.read.kernels import load_ceilings
+from runner.store.read.selection import Selection
 from tests.synthetic.roofline_rows import KERNELS, MACHINE, ceiling, profile, store
 
 SHAPE = {"d_model": 4, "d_ff": 8, "layers": 1, "heads": 1, "vocabulary": 16}

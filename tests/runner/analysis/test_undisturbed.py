@@ -13,9 +13,9 @@ from runner.analysis.statistics import OWN_ROUNDS, Ratio, estimate, lower_decile
 from runner.answers import ask
 from runner.results import Noise, RoundTime
 from runner.results.times import Spread
-from runner.store.queries.selection import Selection
-from runner.store.queries.steps import load_steps
 from runner.store.read import read
+from runner.store.read.selection import Selection
+from runner.store.read.timed import load_steps
 from tests.synthetic import neighbors
 from tests.synthetic.neighbors import SLOWED
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from runner.results.rows import Rows
 from runner.store.database import open_reader
-from runner.store.queries.selection import Selection
 from runner.store.read import read
+from runner.store.read.selection import Selection
 from runner.store.reference import find_file
 from tests.command import ROOT
 

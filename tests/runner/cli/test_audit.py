@@ -9,8 +9,8 @@ import pytest
 
 from runner.analysis.audit.findings import REMEDIES, count_grades, group_findings, shorten_ids
 from runner.schema import RunRow, new_id
-from runner.store.queries.findings import load_audit
-from runner.store.queries.selection import Selection
+from runner.store.read.findings import load_audit
+from runner.store.read.selection import Selection
 from tests.command import run
 from tests.synthetic import memory_rows, rows
 
@@ -118,7 +118,7 @@ def test_filters_apply_to_the_tables_that_have_their_column(filled: Path) -> Non
 
 def test_only_the_newest_rows_are_read(filled: Path) -> None:
     every = load_audit(filled, Selection(run=SECOND.run_id))
-    with patch("runner.store.queries.findings.MAX_ROWS", 2):
+    with patch("runner.store.read.findings.MAX_ROWS", 2):
         audit = load_audit(filled, Selection(run=SECOND.run_id))
     assert (every.not_read, audit.not_read) == (0, 3)
     newest = sorted((row.cell_id for row in every.rows if row.table == "steps"), reverse=True)[:2]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from runner.answers import ask
-from runner.store.queries.selection import Selection
 from runner.store.read import read
+from runner.store.read.selection import Selection
 from tests.command import run, run_apart
 from tests.synthetic import sides as made
 

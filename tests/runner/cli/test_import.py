@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.store.queries.published import load_published
+from runner.store.read.published import load_published
 from tests.command import ROOT, run
 
 THEIRS = """\

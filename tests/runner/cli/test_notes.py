@@ -7,10 +7,9 @@ import pytest
 
 from runner.cli.notes import MAX_NOTE
 from runner.store.merging import merge
-from runner.store.queries.notes import load_notes
-from runner.store.queries.overview import load_contents
-from runner.store.queries.selection import Selection
-from runner.store.queries.steps import load_steps
+from runner.store.read.runs import load_contents, load_notes
+from runner.store.read.selection import Selection
+from runner.store.read.timed import load_steps
 from tests.command import run
 from tests.synthetic import rows
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from runner.analysis.statistics import next_process_interval
-from runner.store.queries.progress import load_progress
-from runner.store.queries.replay import find_stored
-from runner.store.queries.selection import Selection
-from runner.store.queries.steps import load_steps
+from runner.store.read.replay import find_stored
+from runner.store.read.runs import load_progress
+from runner.store.read.selection import Selection
+from runner.store.read.timed import load_steps
 from runner.store.spool import Spool
 from tests.command import TINY, run, run_apart, tiny
 from tests.command import rows as stored

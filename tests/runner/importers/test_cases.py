@@ -9,7 +9,7 @@ from runner.analysis.audit.published import audit_published
 from runner.errors import UsageError
 from runner.importers.files import import_file
 from runner.results import PublishedRow
-from runner.store.queries.published import load_published
+from runner.store.read.published import load_published
 
 CASES = Path(__file__).parents[2] / "cases"
 GIB = 2**30

@@ -13,9 +13,9 @@ from runner.published.reading import read_published
 from runner.schema import RunRow
 from runner.store.database import open_reader
 from runner.store.merging import merge
-from runner.store.queries.overview import load_contents, load_runs
-from runner.store.queries.published import list_shipped, load_published
-from runner.store.queries.raw import fetch_rows
+from runner.store.read.fetch import fetch_rows
+from runner.store.read.published import list_shipped, load_published
+from runner.store.read.runs import load_contents, load_runs
 from tests.synthetic import rows
 from tests.synthetic.nsys_statistics import KERN_SUM
 

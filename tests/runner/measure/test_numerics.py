@@ -26,8 +26,8 @@ from runner.measure.numerics.errors import (
 from runner.measure.steps.model import ModelStep
 from runner.models.transformer import ROPE_BASE
 from runner.schema import DtypeRow, NormalisationRow, NumericsCell, new_id
-from runner.store.queries.numerics import load_accumulations, load_precisions, load_sensitivities
-from runner.store.queries.selection import Selection
+from runner.store.read.numerics import load_accumulations, load_precisions, load_sensitivities
+from runner.store.read.selection import Selection
 from tests.command import rows as read
 from tests.command import run
 from tests.runner.measure.test_accumulation import SUMS

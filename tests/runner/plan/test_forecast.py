@@ -9,7 +9,7 @@ import pytest
 from runner.engines.local import LocalEngine
 from runner.plan.forecast import CEILING_SECONDS, FAMILIAR_S, Forecast
 from runner.schema import MemoryCell, Row, TimingRow
-from runner.store.queries.progress import load_progress
+from runner.store.read.runs import load_progress
 from runner.sweep.prepare import Expected, Prepared, prepare
 from runner.sweep.spent import Spent
 from runner.sweep.start import sweep

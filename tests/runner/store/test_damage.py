@@ -9,7 +9,7 @@ import pytest
 from runner.errors import DatabaseDamaged, StoreError
 from runner.store.database import look_through, open_reader
 from runner.store.merging import merge
-from runner.store.queries.overview import load_contents
+from runner.store.read.runs import load_contents
 from tests.synthetic import rows
 
 BLOCK = 4096

@@ -18,12 +18,12 @@ from runner.errors import DatabaseMissing
 from runner.results import Estimate, Noise, RoundTime, StepResult
 from runner.schema import TABLES, StepCell, utc_now
 from runner.store.database import open_reader
-from runner.store.queries import overview, progress, raw, steps, tables, times
-from runner.store.queries import rows as stored
-from runner.store.queries.findings import load_findings
-from runner.store.queries.selection import Model, Selection
-from runner.store.queries.tables import MAX_ROWS, Window
-from runner.store.queries.times import NoiseKind, load_noise
+from runner.store.read import fetch, runs, tables
+from runner.store.read import timed as timed_cells
+from runner.store.read.findings import load_findings
+from runner.store.read.selection import Model, Selection
+from runner.store.read.tables import MAX_ROWS, Window
+from runner.store.read.timed import NoiseKind, load_noise
 from runner.store.spool import Spool
 from tests.some import some
 from tests.synthetic import rows
@@ -39,7 +39,7 @@ def laptop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_contents(laptop: Path) -> None:
     """There are 29 cells: 18 of the grid (of which 2 failed), 4 compiled, 3 for inference, and a warm-up ablation of
     4."""
-    held = overview.load_contents(laptop)
+    held = runs.load_contents(laptop)
     assert [(run.label, run.ok, run.failed, run.skipped) for run in held.runs] == [("first look", 27, 2, 0)]
     assert held.machines == ("Example CPU · bench1",)
     assert [shape.d_model for shape in held.shapes] == [64, 128, 256]
@@ -52,19 +52,19 @@ def test_the_edition_follows_the_data(tmp_path: Path) -> None:
     """A copy has the same edition, another row changes it; whether rows wait in the spool does not matter."""
     of, path = rows.run(), tmp_path / "a.duckdb"
     rows.spooled(path, of, rows.ok(of, rows.asked()))
-    before = overview.load_contents(path).edition
+    before = runs.load_contents(path).edition
     rows.store(path, of, [])
     copy = tmp_path / "b.duckdb"
     copy.write_bytes(path.read_bytes())
-    assert overview.load_contents(path).edition == overview.load_contents(copy).edition == before
+    assert runs.load_contents(path).edition == runs.load_contents(copy).edition == before
     rows.store(path, of, [rows.ok(of, rows.asked(context=64))])
-    assert overview.load_contents(path).edition != before
+    assert runs.load_contents(path).edition != before
 
 
 def test_measured_times(laptop: Path) -> None:
     """The synthetic step is symmetric about layers * d_model**1.5 * context / 20,000 ms, which is therefore its
     median."""
-    cells = steps.load_steps(laptop, Selection(mode="train", precision=("fp32",), backend=("eager",)))
+    cells = timed_cells.load_steps(laptop, Selection(mode="train", precision=("fp32",), backend=("eager",)))
     found = {(cell.cell.d_model, cell.cell.context): cell for cell in cells}
     assert list(found) == list(itertools.product((64, 128, 256), (64, 128, 256)))
     whole = found[128, 64].times["step"]
@@ -82,8 +82,8 @@ def test_a_time_is_estimated_once_and_only_if_it_is_asked_for(laptop: Path, monk
         estimated.append(len(rounds))
         return estimate(rounds, noise)
 
-    monkeypatch.setattr(times, "estimate", record)
-    cell = steps.load_steps(laptop, Selection(mode="train"))[0]
+    monkeypatch.setattr(timed_cells, "estimate", record)
+    cell = timed_cells.load_steps(laptop, Selection(mode="train"))[0]
     assert (len(cell.times), "step" in cell.times, estimated) == (6, True, [])
     assert cell.times["step"] is cell.times["step"]
     assert estimated == [1]
@@ -91,7 +91,9 @@ def test_a_time_is_estimated_once_and_only_if_it_is_asked_for(laptop: Path, monk
 
 
 def test_a_failed_cell_keeps_its_key_and_reason(laptop: Path) -> None:
-    cells = steps.load_steps(laptop, Selection(mode="train", context=(256,), size=(Model(**rows.TOYS["toy-256"]),)))
+    cells = timed_cells.load_steps(
+        laptop, Selection(mode="train", context=(256,), size=(Model(**rows.TOYS["toy-256"]),))
+    )
     assert [(cell.status, cell.failed_phase, cell.times) for cell in cells] == [
         ("oom", "backward", {}),
         ("timeout", "warmup", {}),
@@ -108,8 +110,8 @@ def test_the_longest_warmup_is_shown(laptop: Path) -> None:
         precision=("fp32",),
         backend=("eager",),
     )
-    assert [(cell.cell.warmup_steps, cell.cell.max_steps) for cell in steps.load_steps(laptop, one)] == [(5, 200)]
-    early = steps.load_early_steps(laptop, one)
+    assert [(cell.cell.warmup_steps, cell.cell.max_steps) for cell in timed_cells.load_steps(laptop, one)] == [(5, 200)]
+    early = timed_cells.load_early_steps(laptop, one)
     assert sorted({step.cell.warmup_steps for step in early}) == [0, 1, 2, 5]
     first = next(step for step in early if step.cell.warmup_steps == 0 and step.step == 0)
     assert not first.is_warmup
@@ -121,7 +123,7 @@ def test_rounds_are_pooled(tmp_path: Path) -> None:
     of, cell = rows.run(), rows.asked()
     rounds = [rows.ok(of, cell, round=number) for number in range(3)]
     path = rows.store(tmp_path / "r.duckdb", of, rounds)
-    (found,) = steps.load_steps(path, Selection())
+    (found,) = timed_cells.load_steps(path, Selection())
     timings = [next(t for t in item.timings if t.phase == "forward") for item in rounds]
     assert (found.rounds, found.times["forward"].n) == (3, 33)
     logs = [math.log(t.median_ms or 0) for t in timings]
@@ -133,7 +135,7 @@ def test_rounds_are_pooled(tmp_path: Path) -> None:
     assert noise.dof == 1, "one half, from this cell alone"
     assert found.times["forward"].low_ms == pytest.approx(found.times["forward"].median_ms / reach)
     assert found.times["forward"].high_ms == pytest.approx(found.times["forward"].median_ms * reach)
-    assert {sample.round for sample in raw.load_samples(path, "steps", found.cell_id)} == {0, 1, 2}
+    assert {sample.round for sample in fetch.load_samples(path, "steps", found.cell_id)} == {0, 1, 2}
 
 
 def test_cells_of_the_same_rounds_are_paired(tmp_path: Path) -> None:
@@ -147,7 +149,7 @@ def test_cells_of_the_same_rounds_are_paired(tmp_path: Path) -> None:
         for number in range(3 if place < 2 else 2)
     ]
     path = rows.store(tmp_path / "p.duckdb", of, stored)
-    found = {cell.cell.d_model: cell.times["step"].step for cell in steps.load_steps(path, Selection())}
+    found = {cell.cell.d_model: cell.times["step"].step for cell in timed_cells.load_steps(path, Selection())}
     times = [[RoundTime(median_ms=ms, id=id) for id, ms in found[cell.shape.d_model].medians.items()] for cell in cells]
     assert [len(one) for one in times] == [3, 3, 2]
     within = found[64].noise and found[64].noise.within_rounds
@@ -174,11 +176,11 @@ def test_the_latest_run_and_the_last_try_count(tmp_path: Path) -> None:
     tries = [rows.failed(new, cell, status="crashed")]
     time.sleep(0.002)
     rows.store(path, new, [*tries, rows.ok(new, cell)])
-    (latest,) = steps.load_steps(path, Selection())
+    (latest,) = timed_cells.load_steps(path, Selection())
     assert (latest.run_id, latest.status, latest.rounds) == (new.run_id, "ok", 1)
-    (chosen,) = steps.load_steps(path, Selection(run=old.run_id))
+    (chosen,) = timed_cells.load_steps(path, Selection(run=old.run_id))
     assert chosen.run_id == old.run_id
-    assert steps.find(path, chosen.cell_id) == chosen
+    assert timed_cells.find(path, chosen.cell_id) == chosen
 
 
 def compare(cells: list[StepResult], axis: str, base: str, other: str) -> list[Pair[StepResult]]:
@@ -188,7 +190,7 @@ def compare(cells: list[StepResult], axis: str, base: str, other: str) -> list[P
 
 def test_speedups(laptop: Path) -> None:
     """bf16 was made exactly twice as fast, and compiled 1.2 times. A pair that failed says how."""
-    cells = steps.load_steps(laptop, Selection(mode="train"))
+    cells = timed_cells.load_steps(laptop, Selection(mode="train"))
     pairs = compare(cells, "precision", "fp32", "bf16")
     ratios = [
         found for pair in pairs for phase in ("forward", "backward", "step") if (found := pair.ratio(phase=phase))
@@ -219,7 +221,7 @@ def test_only_comparable_cells_are_compared(tmp_path: Path, other: dict[str, Any
     path = rows.store(
         tmp_path / "c.duckdb", of, [rows.ok(of, rows.asked()), rows.ok(of, rows.asked(precision="bf16", **other))]
     )
-    cells = steps.load_steps(path, Selection())
+    cells = timed_cells.load_steps(path, Selection())
     assert not compare(cells, "precision", "fp32", "bf16")
 
 
@@ -228,7 +230,7 @@ def test_machines_and_versions_are_not_mixed(tmp_path: Path, machine: dict[str, 
     path = tmp_path / "m.duckdb"
     for of, precision in ((rows.run(), "fp32"), (rows.run(**machine), "bf16")):
         rows.store(path, of, [rows.ok(of, rows.asked(precision=precision))])
-    cells = steps.load_steps(path, Selection())
+    cells = timed_cells.load_steps(path, Selection())
     assert len(cells) == 2
     assert not compare(cells, "precision", "fp32", "bf16")
 
@@ -236,20 +238,20 @@ def test_machines_and_versions_are_not_mixed(tmp_path: Path, machine: dict[str, 
 @pytest.mark.parametrize("table", TABLES)
 def test_the_pages_of_a_table(laptop: Path, table: str) -> None:
     """All pages together make the whole table, with each row once, in the schema's columns."""
-    whole = stored.load_page(laptop, table, Selection(), Window(limit=MAX_ROWS))
+    whole = tables.load_page(laptop, table, Selection(), Window(limit=MAX_ROWS))
     assert whole.total == len(whole.rows) == tables.count_rows(laptop)[table]
     starts = range(0, whole.total, 500)
-    pages = [stored.load_page(laptop, table, Selection(), Window(limit=500, offset=start)).rows for start in starts]
+    pages = [tables.load_page(laptop, table, Selection(), Window(limit=500, offset=start)).rows for start in starts]
     assert [row for page in pages for row in page] == whole.rows
     assert all(len(row) == len(TABLES[table].columns) for row in whole.rows)
 
 
 def test_tables_follow_the_selection(laptop: Path) -> None:
-    oom = stored.load_page(laptop, "steps", Selection(), Window(statuses=("oom",)))
+    oom = tables.load_page(laptop, "steps", Selection(), Window(statuses=("oom",)))
     assert oom.total == 1
     one = Selection(mode="train", context=(64,), size=(Model(**rows.TOYS["toy-64"]),), precision=("bf16",))
-    assert stored.load_page(laptop, "timings", one, Window()).total == 6
-    assert stored.load_page(laptop, "samples", one, Window()).total == 4 * (5 + 11)
+    assert tables.load_page(laptop, "timings", one, Window()).total == 6
+    assert tables.load_page(laptop, "samples", one, Window()).total == 4 * (5 + 11)
 
 
 def test_progress(tmp_path: Path) -> None:
@@ -257,23 +259,23 @@ def test_progress(tmp_path: Path) -> None:
     the sweep counts as dead."""
     of, path = rows.run(), tmp_path / "p.duckdb"
     Spool(path).write_plan(rows.plan(of, list("abcde"), done=2), of.run_id)
-    (sweep,) = progress.load_progress(path)
+    (sweep,) = runs.load_progress(path)
     assert (sweep.done, sweep.total, sweep.current, sweep.waiting) == (2, 5, "c", ("d", "e"))
     assert sweep.seconds_left == 6.0
     assert sweep.is_alive()
     assert not sweep.is_alive(now=utc_now() + timedelta(seconds=16))
     Spool(path).write_plan(rows.plan(of, list("ab"), done=2), of.run_id)
-    assert progress.load_progress(path) == []
+    assert runs.load_progress(path) == []
 
 
 def test_a_missing_file_is_an_error_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(DatabaseMissing):
-        overview.load_contents(tmp_path / "none.duckdb")
+        runs.load_contents(tmp_path / "none.duckdb")
 
 
 def test_a_cell_is_read_back_as_a_cell(laptop: Path) -> None:
     """The query returns the schema's own type with the same key."""
-    for measured in steps.load_steps(laptop, Selection()):
+    for measured in timed_cells.load_steps(laptop, Selection()):
         assert isinstance(measured.cell, StepCell)
         assert measured.cell.key == measured.cell_key
 
@@ -281,7 +283,7 @@ def test_a_cell_is_read_back_as_a_cell(laptop: Path) -> None:
 def test_the_audit_reads_the_steps_of_each_cell(laptop: Path) -> None:
     """A synthetic cell without warm-up begins with a step six times as long, which the audit finds; a cell with five
     warm-up steps has no finding."""
-    cells = steps.load_steps(laptop, Selection(mode="train", settled=False))
+    cells = timed_cells.load_steps(laptop, Selection(mode="train", settled=False))
     of_warmup = {cell.cell.warmup_steps: cell.cell_id for cell in cells if cell.cell.min_steps == cell.cell.max_steps}
     out_of_memory = next(cell.cell_id for cell in cells if cell.status == "oom")
     findings = load_findings(laptop, (of_warmup[0], of_warmup[5], out_of_memory))

@@ -12,7 +12,7 @@ from runner.store.checking import check_file
 from runner.store.database import open_reader
 from runner.store.fleet import list_files
 from runner.store.packing import unpack
-from runner.store.queries.overview import load_contents
+from runner.store.read.runs import load_contents
 from runner.store.reference import (
     choose_file,
     describe_reference,

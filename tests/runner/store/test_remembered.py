@@ -13,8 +13,8 @@ from runner.results import Noise
 from runner.schema import RunRow
 from runner.store import shared
 from runner.store.database import look_through, open_reader
-from runner.store.queries import times
-from runner.store.queries.times import NoiseKind, load_noise
+from runner.store.read import timed as times
+from runner.store.read.timed import NoiseKind, load_noise
 from runner.store.shared import remember
 from tests.synthetic import rows
 

@@ -13,8 +13,8 @@ from runner.analysis.audit.timeline_rules import (
     judge_timeline,
 )
 from runner.importers.snapshots.importing import import_snapshot
-from runner.store.queries.findings import load_timeline_findings
-from runner.store.queries.timelines import load_timelines
+from runner.store.read.findings import load_timeline_findings
+from runner.store.read.memory import load_timelines
 from tests.command import run
 from tests.synthetic.snapshots import block, event, segment, write
 

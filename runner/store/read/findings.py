@@ -14,24 +14,21 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 import duckdb
 
 from runner.analysis.audit.findings import RowContext
-from runner.analysis.audit.judge import FAULT_PHASES, FAULT_RULES, PAIR_RULES, judge, judge_together
+from runner.analysis.audit.judge import judge, judge_together
 from runner.analysis.audit.timeline_rules import RecordedBlock, RecordedTimeline, judge_timeline
 from runner.results.findings import Audited, AuditedRow, Finding
 from runner.schema import TABLES, AttentionRow, MemoryRow, RunRow, StepRow, TelemetryRow, TimingRow
 from runner.store.database import open_reader
-from runner.store.queries.fetch import fetch
-from runner.store.queries.noise import load_drifts
-from runner.store.queries.raw import fetch_rows
-from runner.store.queries.selection import Selection, select_chosen, write_conditions
-from runner.store.queries.steps import STEP_MS
-
-Depth = Literal["all", "faults"]
+from runner.store.read.fetch import fetch, fetch_rows
+from runner.store.read.noise import load_drifts
+from runner.store.read.selection import Selection, select_chosen, write_conditions
+from runner.store.read.timed import STEP_MS
 
 #: The audited tables, each with its row and the columns that a cell shares with the cells beside it.
 _KINDS: Mapping[str, tuple[type[Audited], tuple[str, ...]]] = {
@@ -44,7 +41,6 @@ _STEPS = f"""
         SELECT cell_id, step, {STEP_MS} AS step_ms FROM samples
         SEMI JOIN chosen USING (cell_id) WHERE NOT is_warmup GROUP BY ALL
     ) GROUP BY cell_id"""
-_PHASES: Mapping[Depth, str] = {"all": "true", "faults": f"phase IN {FAULT_PHASES}"}
 
 #: The chosen cells, and the cells of the same run beside them.
 _BESIDE = """
@@ -56,19 +52,6 @@ _BESIDE = """
 
 def load_findings(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> dict[UUID, list[Finding]]:
     """Returns the findings of each of these cells of one table, in the given order."""
-    return _judge_cells(path, cells, table, depth="all")
-
-
-def load_faults(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> dict[UUID, tuple[str, ...]]:
-    """Returns the sentences that say why, for each of these cells that the audit grades D. It does not read the
-    samples, because thousands of cells would take too long."""
-    found = _judge_cells(path, cells, table, depth="faults").items()
-    said = {cell: tuple(item.sentence for item in findings if item.severity == "fault") for cell, findings in found}
-    return {cell: sentences for cell, sentences in said.items() if sentences}
-
-
-def _judge_cells(path: Path, cells: tuple[UUID, ...], table: str, *, depth: Depth) -> dict[UUID, list[Finding]]:
-    """Returns the findings of all rules or, with depth `faults`, at least those of rules that find faults."""
     kind, alike = _KINDS[table]
     columns = ", ".join(("run_id", *alike))
     with open_reader(path) as reader:
@@ -78,11 +61,10 @@ def _judge_cells(path: Path, cells: tuple[UUID, ...], table: str, *, depth: Dept
         )
         reader.execute(_BESIDE.format(table=table, columns=columns))
         found = fetch_rows(reader, kind, f"{table} SEMI JOIN seen USING (cell_id)")
-        source = f"timings SEMI JOIN seen USING (cell_id) WHERE {_PHASES[depth]}"
-        timings = _group_by_cell(fetch_rows(reader, TimingRow, source))
+        timings = _group_by_cell(fetch_rows(reader, TimingRow, "timings SEMI JOIN seen USING (cell_id)"))
         runs = {row.run_id: row for row in fetch_rows(reader, RunRow, "runs SEMI JOIN seen USING (run_id)")}
-        telemetry, steps = _load_measured(reader) if depth == "all" else ({}, {})
-    drifts = load_drifts(path, runs) if depth == "all" else {}
+        telemetry, steps = _load_measured(reader)
+    drifts = load_drifts(path, runs)
     known = [
         (row, RowContext(
             step_ms=steps.get(row.cell_id, ()), timings={item.phase: item for item in timings.get(row.cell_id, ())},
@@ -90,7 +72,7 @@ def _judge_cells(path: Path, cells: tuple[UUID, ...], table: str, *, depth: Dept
             drifts=drifts.get(row.run_id, ())))
         for row in found
     ]  # fmt: skip
-    chosen, both = set(cells), judge_together(known, rules=PAIR_RULES if depth == "all" else FAULT_RULES)
+    chosen, both = set(cells), judge_together(known)
     said = {
         row.cell_id: _drop_repeated([*judge(row, seen), *both.get(row.cell_id, ())])
         for row, seen in known

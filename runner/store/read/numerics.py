@@ -12,11 +12,10 @@ from typing import TypeVar, get_args
 from uuid import UUID
 
 from runner.results import AccumulationResult, NormalizationResult, PrecisionResult
-from runner.schema import TABLES, DtypeRow, NumericsRow, Precision
+from runner.schema import TABLES, NumericsRow, Precision
 from runner.store.database import open_reader
-from runner.store.queries.fetch import fetch, select
-from runner.store.queries.raw import fetch_rows
-from runner.store.queries.selection import Selection, select_chosen
+from runner.store.read.fetch import fetch, select
+from runner.store.read.selection import Selection, select_chosen
 
 R = TypeVar("R", AccumulationResult, PrecisionResult)
 
@@ -50,13 +49,6 @@ def load_precisions(path: Path, of: Selection) -> list[PrecisionResult]:
         )
 
     return sorted(_load_rows(path, of, table="numerics", kind=PrecisionResult), key=lambda one: order(one.row))
-
-
-def load_dtypes(path: Path, cells: tuple[UUID, ...]) -> list[DtypeRow]:
-    """Returns the dtypes that were read in these passes, in their order."""
-    with open_reader(path) as reader:
-        source = "dtypes WHERE list_contains(?, cell_id) ORDER BY cell_id, position"
-        return fetch_rows(reader, DtypeRow, source, [list(cells)])
 
 
 _SENSITIVE = """

@@ -1,23 +1,48 @@
-"""The stored rows of any table, for the Data page and the HTTP routes, and the health of the file.
+"""Pages through whole tables with filters and search; the SQL of the rows that count.
 
-    found = load_rows(path, "attention", Selection(precision=("bf16",)), Window(limit=1000))
-    print(found.total, found.rows[0])
-
-A filter applies to the column of its name in any table. Rows that belong to a cell (timings, samples, …) pass with
-their cell. No filter applies to published tables. A query reads only the wanted rows, at most `MAX_ROWS`, newest first.
+page = load_table(path, "steps", Window())
 """
 
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from runner.errors import UsageError
 from runner.schema import TABLES, Table
 from runner.store.database import open_reader
-from runner.store.queries.fetch import fetch
-from runner.store.queries.selection import FILTERS, MACHINE, REPEATABLE, Selection, column_of, write_conditions
-from runner.store.queries.tables import MAX_ROWS, TablePage, Window
+from runner.store.read.fetch import fetch
+from runner.store.read.selection import (
+    FILTERS,
+    MACHINE,
+    REPEATABLE,
+    Selection,
+    column_of,
+    select_chosen,
+    write_conditions,
+)
+
+#: The most rows that one query returns.
+MAX_ROWS = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """A part of a table: of the rows with one of `statuses`, or of all rows without any, `limit` rows from `offset`."""
+
+    statuses: tuple[str, ...] = ()
+    limit: int = 500
+    offset: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablePage:
+    """Some rows of a table, in the schema's order of columns, and the total number of rows."""
+
+    rows: list[tuple[Any, ...]]
+    total: int
+
 
 _CELLS = [table for table in TABLES.values() if table.key]
 
@@ -122,3 +147,18 @@ def load_health(path: Path) -> Health:
         query = f"SELECT {counts} AS rows, (SELECT max(at_time) FROM ({times})) AS newest_at"
         (found,) = fetch(reader, query, kind=Health)
     return found
+
+
+def count_rows(path: Path) -> dict[str, int]:
+    """Counts the rows of each table; 0 for a table that cannot be read."""
+    counts = " UNION ALL ".join(f"SELECT '{name}', count(*) FROM {name}" for name in TABLES)
+    with open_reader(path, damaged="empty") as reader:
+        found = dict(reader.execute(counts).fetchall())
+    return {name: found[name] for name in TABLES}
+
+
+def load_settled_ids(path: Path, table: str, of: Selection) -> set[UUID]:
+    """Returns the ids of the rows that count."""
+    query, parameters = select_chosen(table, of)
+    with open_reader(path) as reader:
+        return {cell_id for (cell_id,) in reader.execute(f"SELECT cell_id FROM ({query})", parameters).fetchall()}

@@ -28,7 +28,7 @@ from typing import Any
 from runner.errors import UsageError
 from runner.store.database import READER_PATIENCE_S
 from runner.store.fleet import absolute, list_files
-from runner.store.queries.progress import STALE_S
+from runner.store.read.runs import STALE_S
 from runner.store.sandbox import MEMORY, START_SECONDS
 from runner.store.spool import Spool
 

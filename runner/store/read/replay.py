@@ -16,9 +16,9 @@ from runner.results import PhaseTime
 from runner.schema import TABLES, AttentionRow, Phase, RunRow, StepRow
 from runner.schema.titles import title
 from runner.store.database import open_reader
-from runner.store.queries.raw import fetch_rows
-from runner.store.queries.selection import MACHINE
-from runner.store.queries.times import load_times
+from runner.store.read.fetch import fetch_rows
+from runner.store.read.selection import MACHINE
+from runner.store.read.timed import load_times
 
 #: The tables whose cells can be replayed, because a median is what is compared.
 REPLAYED: tuple[type[StepRow | AttentionRow], ...] = (StepRow, AttentionRow)

@@ -1,34 +1,120 @@
-"""Times of cells over their rounds, and the noise of the machines that measured them: where every interval begins.
+"""The chosen timed cells, steps and attention, with their times over their rounds; and the noise that those rest on.
 
-    cells = with_times(reader, "steps", cells)          # cells[0].times["step"].low_ms
-    noise = load_noise(reader, "steps", machines)       # {NoiseKind(machine="H200 · node1", bound="host", …): Noise(…)}
+    for cell in load_steps(path, Selection(mode="train")):
+        print(cell.cell.context, cell.status, cell.times["step"].median_ms)
 
-The noise of a kind of cell is what its cells showed that were measured in several rounds of one run. On CUDA the times
-that the host sets are one kind and those that the device sets another, because the first vary many times as much;
-elsewhere all cells of a machine are one kind. Each phase and each clock is a kind of its own: a step may wait for the
-host where the loop does not.
-
-What is left of the noise within rounds is that of the same cells, without what all cells of a round share.
+Of cells that differ only in effort, the preferred one counts, unless the selection is not settled. The rounds of a cell
+are those of one run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import TypeVar, get_args
+from pathlib import Path
+from typing import Any, TypeVar, get_args
 from uuid import UUID
 
 import duckdb
 
 from runner.analysis.noise import MIN_STD, Repeats, pool_changes, pool_noise
 from runner.analysis.statistics import estimate
-from runner.results import Clock, Estimate, Noise, PhaseTime, RoundTime, TimedResult
+from runner.results import (
+    AttentionResult,
+    Clock,
+    EarlyStep,
+    Estimate,
+    Frontier,
+    Noise,
+    PhaseTime,
+    RoundTime,
+    StepResult,
+    TimedResult,
+)
 from runner.results.times import COLUMNS, DEVICE_BOUND, RoundId, TimesByPhase, find_bound, pool_bounds
-from runner.schema import Bound, Phase
+from runner.schema import TABLES, Bound, Phase, StepCell
 from runner.store.attached import quote
-from runner.store.queries.fetch import fetch
-from runner.store.queries.selection import MACHINE
+from runner.store.database import open_reader
+from runner.store.read.fetch import fetch
+from runner.store.read.selection import MACHINE, Selection, select_chosen
 from runner.store.shared import remember, remember_runs
+
+KEY = TABLES["steps"].key
+_OWN = ("failed_phase", "message", "parameters", "tokens_per_s", "mfu", "compile_seconds")
+#: The id and the status of a cell, over its rounds.
+POOLED = """coalesce(min(cell_id) FILTER (status = 'ok'), min(cell_id)) AS cell_id,
+        CASE WHEN bool_or(status = 'ok') THEN 'ok' ELSE arg_max(status, cell_id) END AS status,
+        arg_max(failed_phase, cell_id) AS failed_phase, arg_max(message, cell_id) AS message"""
+
+_CELLS = f"""
+    SELECT machine, cell_key, {", ".join(KEY)}, max(run_id) AS run_id, any_value(torch) AS torch,
+        any_value(parameters) AS parameters, count(*) AS rounds,
+        {POOLED}, median(tokens_per_s) AS tokens_per_s, median(mfu) AS mfu, median(compile_seconds) AS compile_seconds
+    FROM chosen GROUP BY machine, cell_key, {", ".join(KEY)} ORDER BY min(chosen.cell_id)"""
+
+
+def load_steps(path: Path, selection: Selection) -> list[StepResult]:
+    """Returns every chosen cell with its times, smallest model and shortest context first."""
+    with open_reader(path) as reader:
+        choose(reader, "steps", selection, _OWN)
+        cells = with_times(reader, "steps", fetch(reader, _CELLS, kind=StepResult))
+    return sorted(cells, key=lambda row: _order(row.cell))
+
+
+def load_rounds(reader: duckdb.DuckDBPyConnection, run: UUID, cell_key: str) -> StepResult | None:
+    """Returns one cell over the rounds of one run; None if the run has no such cell."""
+    choose(reader, "steps", Selection(run=run, settled=False), _OWN)
+    reader.execute("DELETE FROM chosen WHERE cell_key <> ?", [cell_key])
+    return next(iter(with_times(reader, "steps", fetch(reader, _CELLS, kind=StepResult))), None)
+
+
+def choose(reader: duckdb.DuckDBPyConnection, table: str, of: Selection, names: tuple[str, ...] = ()) -> None:
+    """Makes the temporary table `chosen` of the rows that count."""
+    query, parameters = select_chosen(table, of, names)
+    reader.execute(f"CREATE OR REPLACE TEMP TABLE chosen AS {query}", parameters)
+
+
+def _order(cell: StepCell) -> tuple[Any, ...]:
+    return (
+        cell.order,
+        cell.context,
+        cell.batch,
+        cell.precision != "fp32",
+        cell.precision,
+        cell.backend != "eager",
+        cell.backend,
+        cell.attention,
+        cell.warmup_steps,
+    )
+
+
+#: The time of one whole step, for samples grouped by cell and step: as recorded, or else the sum of its phases.
+STEP_MS = """coalesce(max(duration_ms) FILTER (phase = 'step'),
+    sum(duration_ms) FILTER (phase IN ('forward', 'loss', 'backward', 'optimizer')))"""
+
+
+def find(path: Path, cell_id: UUID) -> StepResult | None:
+    """Returns the cell with this id, over the rounds of its run; None if the file has no such row."""
+    with open_reader(path) as reader:
+        row = reader.execute("SELECT run_id, cell_key FROM steps WHERE cell_id = ?", [cell_id]).fetchone()
+        return load_rounds(reader, *row) if row else None
+
+
+_ABLATION = f"""
+    WITH ablation AS (
+        SELECT * FROM chosen WHERE status = 'ok' AND min_steps = max_steps AND list_contains([0, 1, 2, 5], warmup_steps)
+        WINDOW family AS (PARTITION BY machine, run_id, {", ".join(name for name in KEY if name != "warmup_steps")})
+        QUALIFY min(warmup_steps) OVER family < max(warmup_steps) OVER family AND round = min(round) OVER family)
+    SELECT {", ".join(KEY)}, machine, cell_id, m.step, bool_or(m.is_warmup) AS is_warmup, {STEP_MS} AS step_ms
+    FROM ablation a JOIN samples m USING (cell_id) GROUP BY ALL ORDER BY {", ".join(KEY)}, m.step"""
+
+
+def load_early_steps(path: Path, selection: Selection) -> list[EarlyStep]:
+    """Returns every step, in one round, of the cells that were measured after several of 0, 1, 2 and 5 warm-up
+    steps."""
+    with open_reader(path) as reader:
+        choose(reader, "steps", replace(selection, settled=False))
+        return fetch(reader, _ABLATION, kind=EarlyStep)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,11 +202,11 @@ def _compute_noise(reader: duckdb.DuckDBPyConnection, table: str, machine: str) 
     by_kind: dict[NoiseKind, list[_Repeated]] = {}
     for one in chain.from_iterable(by_run.values()):
         by_kind.setdefault(one.kind, []).append(one)
-    noise = {kind: _pool(by_kind[kind]) for kind in sorted(by_kind, key=_order)}
+    noise = {kind: _pool(by_kind[kind]) for kind in sorted(by_kind, key=_order_kinds)}
     return {kind: value for kind, value in noise.items() if value is not None}
 
 
-def _order(kind: NoiseKind) -> tuple[int, int, str]:
+def _order_kinds(kind: NoiseKind) -> tuple[int, int, str]:
     return get_args(Phase).index(kind.phase), get_args(Clock).index(kind.clock), kind.bound or "not known"
 
 
@@ -234,3 +320,39 @@ def with_times(reader: duckdb.DuckDBPyConnection, table: str, cells: Sequence[R]
     found, none = load_times(reader, table), (None, TimesByPhase({}))
     known = [(cell, *found.get((cell.machine, cell.cell_key), none)) for cell in cells]
     return [replace(cell, bound=bound, times=times) for cell, bound, times in known]
+
+
+_ATTENTION_KEY = TABLES["attention"].key
+#: The columns whose largest value over the rounds counts.
+_LARGEST = (
+    "saved_bytes", "before_backward_bytes", "peak_allocated_bytes", "predicted_saved_bytes", "predicted_peak_bytes",
+    "tensor_bytes", "asked_bytes", "in_use_bytes", "device_bytes", "output_error", "gradient_error", "tolerance",
+    "compile_seconds",
+)  # fmt: skip
+
+_ATTENTION = f"""
+    SELECT machine, cell_key, any_value(torch) AS torch, any_value(device_memory_bytes) AS machine_bytes,
+        any_value(device) AS device, any_value(device_name) AS device_name, {POOLED},
+        {", ".join(f"max({name}) AS {name}" for name in _LARGEST)}, {", ".join(_ATTENTION_KEY)}
+    FROM chosen LEFT JOIN (SELECT run_id, device, device_name, device_memory_bytes FROM runs) USING (run_id)
+    GROUP BY machine, cell_key, {", ".join(_ATTENTION_KEY)}
+    ORDER BY implementation <> 'naive', implementation, backend DESC, d_head, seq_len, precision, causal,
+        min(chosen.cell_id)"""
+
+
+def load_attention(path: Path, of: Selection) -> list[AttentionResult]:
+    """Returns every cell that counts: the naive implementation first, then by width and length."""
+    with open_reader(path) as reader:
+        choose(reader, "attention", of, ("failed_phase", "message", *_LARGEST))
+        return with_times(reader, "attention", fetch(reader, _ATTENTION, kind=AttentionResult))
+
+
+def load_frontiers(path: Path, of: Selection) -> list[Frontier]:
+    """Returns the answer to every question of `runner frontier`: the one with the finest resolution, and of those the
+    latest."""
+    columns = ("predicted", "largest", "smallest_failing", "largest_peak_bytes", "trials")
+    query, parameters = select_chosen("frontier", of, columns)
+    order = "limited, implementation <> 'naive', implementation, precision, d_head, d_model, layers, context, batch"
+    names = ", ".join(("cell_id", "status", *columns, *TABLES["frontier"].key))
+    with open_reader(path) as reader:
+        return fetch(reader, f"SELECT {names} FROM ({query}) ORDER BY {order}", parameters, kind=Frontier)

@@ -1,26 +1,28 @@
-"""The contents of a file: its machines, its runs, and the values of its filters.
+"""The contents of a file: its machines and runs with their names and notes, the values of its filters, and the progress
+of a running sweep.
 
 summary = load_contents(path)
 print([run.label for run in summary.runs], summary.shapes)
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from runner.errors import UsageError
 from runner.results import RunSummary
-from runner.results.runs import Notes
-from runner.schema import TABLES, Model, RunRow
+from runner.results.runs import Note, Notes, gather_notes
+from runner.schema import TABLES, Model, RunRow, utc_now
 from runner.schema.axes import MODEL
 from runner.store.attached import EVERY_CELL
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
-from runner.store.queries.fetch import fetch
-from runner.store.queries.notes import load_notes
-from runner.store.queries.raw import fetch_rows
-from runner.store.queries.selection import FILTERS, MACHINE
+from runner.store.read.fetch import fetch, fetch_rows
+from runner.store.read.selection import FILTERS, MACHINE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,3 +119,97 @@ def load_contents(path: Path) -> Contents:
             edition=edition,
             notes=notes,
         )
+
+
+_LIVE = """
+    SELECT note_id, run_id, noted_cell_id AS cell_id, kind, coalesce(text, '') AS text, written_at FROM notes
+    ANTI JOIN (SELECT removed_note_id AS note_id FROM notes WHERE kind = 'removal') USING (note_id)
+    WHERE kind <> 'removal' ORDER BY note_id"""
+_ID = re.compile(r"[0-9a-f]{4,32}")
+_BEGINS = "starts_with(replace({}::VARCHAR, '-', ''), ?)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What a note is about: a run, or one of its cells."""
+
+    run_id: UUID
+    cell_id: UUID | None = None
+
+
+def load_notes(path: Path) -> Notes:
+    """Returns every note of the file that was not taken back."""
+    with open_reader(path, damaged="empty") as reader:
+        return gather_notes(tuple(fetch(reader, _LIVE, kind=Note)))
+
+
+def find_subject(path: Path, words: str) -> Subject:
+    """Returns the run of this id, label or given name, or the cell of this id; the beginning of an id is enough.
+
+    Raises UsageError for none and for several."""
+    names, beginning = load_notes(path).names, words.strip().replace("-", "").lower()
+    is_id = bool(_ID.fullmatch(beginning))
+    with open_reader(path) as reader:
+        labeled = reader.execute("SELECT run_id FROM runs WHERE label = ? ORDER BY run_id DESC", [words]).fetchall()
+        named = [run_id for run_id, name in names.items() if name == words]
+        runs, cells = [], []
+        if is_id:
+            query = f"SELECT run_id FROM runs WHERE {_BEGINS.format('run_id')}"
+            runs = [run_id for (run_id,) in reader.execute(query, [beginning]).fetchall()]
+            query = f"SELECT DISTINCT run_id, cell_id FROM ({EVERY_CELL}) WHERE {_BEGINS.format('cell_id')}"
+            cells = reader.execute(query, [beginning]).fetchall()
+    found = [Subject(run_id=run_id) for run_id in runs] + [Subject(run_id=run, cell_id=cell) for run, cell in cells]
+    found = [Subject(run_id=run_id) for run_id in named or [run for (run,) in labeled[:1]]] or found
+    if len(found) == 1:
+        return found[0]
+    what = f"{len(found)} runs and cells begin so" if found else "no run or cell is called so"
+    raise UsageError(
+        f"{words!r}: {what}.",
+        expected="the id of a run or a cell or its beginning, or a run's label or name",
+        do="`python -m runner list runs` lists the runs; a page's address and its tables have the ids of cells.",
+    )
+
+
+#: The age of a heartbeat after which a sweep counts as interrupted (s).
+STALE_S = 15.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepProgress:
+    """One sweep with unfinished cells. `seconds_left` is its own prediction, scaled by the errors of its earlier
+    ones; `argv` is the command that goes on with it."""
+
+    run_id: UUID
+    done: int
+    total: int
+    failed: int
+    current: str | None
+    waiting: tuple[str, ...]
+    seconds_left: float | None
+    heartbeat_at: datetime | None
+    argv: str | None = None
+
+    def is_alive(self, *, now: datetime | None = None) -> bool:
+        """Returns whether the last heartbeat is recent."""
+        if self.heartbeat_at is None:
+            return False
+        return ((now or utc_now()) - self.heartbeat_at).total_seconds() <= STALE_S
+
+
+_PROGRESS = """
+    SELECT run_id, count(*) FILTER (state = 'done') AS done, count(*) AS total,
+        count(*) FILTER (state = 'done' AND status NOT IN ('ok', 'skipped')) AS failed,
+        any_value(title) FILTER (state = 'running') AS current,
+        coalesce(list(title ORDER BY position) FILTER (state = 'waiting'), []) AS waiting,
+        CASE WHEN count(*) FILTER (state <> 'done' AND seconds IS NULL) = 0
+            THEN sum(seconds) FILTER (state <> 'done')
+            ELSE avg(seconds) FILTER (state = 'done') * count(*) FILTER (state <> 'done') END AS seconds_left,
+        max(p.heartbeat_at) AS heartbeat_at, any_value(r.argv) AS argv
+    FROM plan p LEFT JOIN runs r USING (run_id) GROUP BY run_id
+    HAVING count(*) FILTER (state <> 'done') > 0 ORDER BY max(p.heartbeat_at) DESC"""
+
+
+def load_progress(path: Path) -> list[SweepProgress]:
+    """Returns every sweep with unfinished cells, the latest heartbeat first."""
+    with open_reader(path) as reader:
+        return fetch(reader, _PROGRESS, kind=SweepProgress)

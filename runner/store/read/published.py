@@ -19,7 +19,7 @@ from runner.published.reading import PROVENANCE, read_published
 from runner.results import PublishedFigure, PublishedRow, PublishedTable, Setting
 from runner.schema import PublishedFigureRow, PublishedLineRow, PublishedTableRow
 from runner.store.database import open_reader
-from runner.store.queries.raw import fetch_rows
+from runner.store.read.fetch import fetch_rows
 
 _SHIPPED = Path(__file__).parents[3] / "data/reference"
 _COUNTED = """

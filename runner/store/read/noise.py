@@ -1,13 +1,13 @@
-"""Loads the cells that were measured in several processes, and the noise of a machine that they show, for Trust.
+"""How much the times of steps vary: within the processes of a cell, and from one process of a machine to the next.
 
-    for known in load_known_noise(path): print(known.table, known.kind.machine, known.noise.std)
-    for cell in load_repeated(path, Selection()): print(cell.cell, [found.time.median_ms for found in cell.rounds])
+    for known in load_machine_noise(path, Selection()): print(known.table, known.machine, known.noise.std)
+    for cell in load_repeated(path, Selection()): print(cell.cell, [one.time.median_ms for one in cell.rounds])
 
 Times are those of whole steps. The rounds of a cell are those of one run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -17,28 +17,21 @@ import duckdb
 
 from runner.analysis.audit.drift import find_drifts
 from runner.analysis.audit.findings import Drift
-from runner.results import Noise, RepeatedCell, Repetition, RoundTime
+from runner.results import PhaseSample, RepeatedCell, Repetition, RoundTime
+from runner.results.rows import MachineNoise, StepSpread
 from runner.results.times import find_bound, pool_bounds
 from runner.schema import TABLES, Cell, Phase
+from runner.schema.axes import MODEL
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
-from runner.store.queries.fetch import fetch
-from runner.store.queries.selection import MACHINE, Selection
-from runner.store.queries.times import NoiseKind, load_noise
+from runner.store.read.fetch import fetch, fetch_by
+from runner.store.read.selection import MACHINE, Selection
+from runner.store.read.timed import STEP_MS, choose, load_noise
 from runner.store.shared import remember
 
 #: The tables of timed cells, and the phase that stands for a whole cell.
 TIMED = tuple(name for name, table in TABLES.items() if table.timed)
 WHOLE: Phase = "step"
-
-
-@dataclass(frozen=True, kw_only=True)
-class KnownNoise:
-    """The noise of one kind of cell that the repeated cells of one table show."""
-
-    table: str
-    kind: NoiseKind
-    noise: Noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,19 +57,6 @@ _ROUNDS = f"""
         t.median_ms, t.low_ms, t.high_ms, t.n
     FROM measured m JOIN timings t USING (cell_id) WHERE t.phase = '{WHOLE}' AND t.median_ms > 0
     ORDER BY m.run_id, m.started_at, m.cell_id"""
-
-
-def load_known_noise(path: Path) -> list[KnownNoise]:
-    """Returns the noise of whole steps, of each machine and kind of cell."""
-    with open_reader(path) as reader:
-        machines = [name for (name,) in reader.execute(f"SELECT DISTINCT {MACHINE} FROM runs r").fetchall()]
-        found = {table: load_noise(reader, table, machines) for table in TIMED}
-    return [
-        KnownNoise(table=table, kind=kind, noise=noise)
-        for table, of_table in found.items()
-        for kind, noise in of_table.items()
-        if kind.phase == WHOLE
-    ]
 
 
 #: How many runs are read whole, the newest of those that repeated a cell: one has up to thousands of repeated cells.
@@ -137,3 +117,48 @@ def _gather(table: str, rows: Sequence[_RepeatedRow]) -> RepeatedCell:
             Repetition(cell_id=row.cell_id, round=row.round, started_at=row.started_at, time=row.time) for row in rows
         ),
     )
+
+
+#: The id of a cell is that of its first ok round, as `load_steps` has it.
+_SPREADS = f"""
+    WITH whole AS (
+        SELECT cell_id, m.step, {STEP_MS} AS step_ms FROM samples m SEMI JOIN chosen USING (cell_id)
+        WHERE NOT m.is_warmup GROUP BY ALL)
+    SELECT min(cell_id) AS cell_id, count(*) AS n, min(step_ms) AS least_ms, max(step_ms) AS most_ms
+    FROM whole JOIN chosen USING (cell_id) WHERE status = 'ok' AND step_ms IS NOT NULL GROUP BY machine, cell_key"""
+#: Of the cells that differ in model and context alone, all steps of the one whose standard deviation is the largest
+#: share of its mean.
+_FAMILY = ", ".join(name for name in TABLES["steps"].question if name not in (*MODEL, "context"))
+_NOISIEST = f"""
+    WITH noisiest AS (
+        SELECT machine, cell_key, min(cell_id) AS of, {_FAMILY}
+        FROM chosen JOIN timings t USING (cell_id) WHERE status = 'ok' AND t.phase = 'step' AND t.std_ms IS NOT NULL
+        GROUP BY machine, cell_key, {_FAMILY}
+        QUALIFY row_number() OVER (PARTITION BY machine, {_FAMILY}
+            ORDER BY sqrt(avg(t.std_ms * t.std_ms)) / avg(t.mean_ms) DESC, min(cell_id)) = 1)
+    SELECT of, round, 'step' AS phase, m.step, bool_or(m.is_warmup) AS is_warmup, {STEP_MS} AS duration_ms
+    FROM noisiest JOIN chosen USING (machine, cell_key) JOIN samples m USING (cell_id)
+    WHERE status = 'ok' GROUP BY of, round, m.step HAVING duration_ms IS NOT NULL ORDER BY of, round, m.step"""
+
+
+def load_spreads(path: Path, of: Selection) -> list[StepSpread]:
+    """Returns the least and the most time of a measured step of each chosen cell, over its rounds."""
+    with open_reader(path) as reader:
+        choose(reader, "steps", of)
+        spreads = fetch(reader, _SPREADS, kind=StepSpread)
+        samples: dict[UUID, list[PhaseSample]] = fetch_by(reader, _NOISIEST, kind=PhaseSample, by=("of",))
+    return [replace(one, samples=tuple(samples.get(one.cell_id, ()))) for one in spreads]
+
+
+def load_machine_noise(path: Path, of: Selection) -> list[MachineNoise]:
+    """Returns the noise of whole steps of each kind of cell, of one machine or of all."""
+    with open_reader(path) as reader:
+        machines = [name for (name,) in reader.execute(f"SELECT DISTINCT {MACHINE} FROM runs r").fetchall()]
+        wanted = [name for name in machines if of.machine in (None, name)]
+        known = {table: load_noise(reader, table, wanted) for table in TIMED}
+    return [
+        MachineNoise(table=table, machine=kind.machine, bound=kind.bound, clock=kind.clock, noise=noise)
+        for table, of_table in known.items()
+        for kind, noise in of_table.items()
+        if kind.phase == WHOLE
+    ]

@@ -1,0 +1,257 @@
+"""Peaks and their parts, memory timelines and what they hold, tensors saved for backward, and the cost of a precision.
+
+for peak in load_peaks(path, Selection()):
+    print(peak.cell, peak.peak_allocated_bytes)
+for one in load_saved(path, Selection()):
+    print(one.cell, one.tensors[0].operation, one.tensors[0].size)
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+from uuid import UUID
+
+import duckdb
+
+from runner.results import LiveAllocation, MemoryPart, Peak, PhasePeak, Timeline
+from runner.results.rows import Precise, SavedCell, SavedTensor, TimelineDetails
+from runner.schema import TABLES, AttentionCell, Category, DtypeRow, MemoryCell
+from runner.store.database import open_reader
+from runner.store.read.fetch import fetch, fetch_by, fetch_rows, select
+from runner.store.read.numerics import load_precisions, load_sensitivities
+from runner.store.read.selection import MACHINE, Selection
+from runner.store.read.timed import choose
+
+KEY = TABLES["memory"].key
+#: The column of each part of a peak, in the order of stacking. The names are those of `Category` and two more of the
+#: allocator.
+PARTS: Mapping[str, str] = {
+    "parameter": "parameters_bytes",
+    "gradient": "gradients_bytes",
+    "optimizer state": "optimizer_state_bytes",
+    "activation": "activations_bytes",
+    "autocast copy": "autocast_copies_bytes",
+    "input": "inputs_bytes",
+    "temporary": "temporaries_bytes",
+    "workspace": "workspace_bytes",
+    "rounding": "rounding_bytes",
+    "unknown": "residual_bytes",
+    "fragmentation": "fragmentation_bytes",
+}
+#: The beginning of the paths of the first block's modules.
+_FIRST_BLOCK = "blocks.0."
+_OWN = (
+    "failed_phase", "message", "peak_phase", "peak_allocated_bytes", "peak_reserved_bytes", "peak_driver_bytes",
+    "predicted_peak_bytes", "residual_stream_bytes", "saved_bytes", "block_saved_bytes",
+)  # fmt: skip
+
+_PEAKS = f"""
+    SELECT cell_id, status, machine, device_memory_bytes AS machine_bytes, device, device_name, {", ".join(_OWN)},
+        MAP {{{", ".join(f"'{part}': {column}" for part, column in PARTS.items())}}} AS parts, {", ".join(KEY)}
+    FROM chosen LEFT JOIN (SELECT run_id, device, device_name, device_memory_bytes FROM runs) USING (run_id)
+    ORDER BY d_model * d_model * layers, d_model, layers, context, precision <> 'fp32', precision, mode,
+        checkpoint_blocks, attention, batch, cell_id"""
+_LIVE = """
+    SELECT cell_id, phase, peak_allocated_bytes FROM phase_peaks SEMI JOIN chosen USING (cell_id)
+    WHERE peak_allocated_bytes IS NOT NULL"""
+
+
+def load_peaks(path: Path, of: Selection) -> list[Peak]:
+    """Returns every cell that counts, smallest model and shortest context first."""
+    with open_reader(path) as reader:
+        choose(reader, "memory", of, (*_OWN, *PARTS.values()))
+        found = fetch(reader, _PEAKS, kind=Peak)
+        by_id = {peak.cell_id: peak for peak in found}
+        for cell_id, phase, peak_bytes in reader.execute(_LIVE).fetchall():
+            by_id[cell_id].phases[phase] = peak_bytes
+    return found
+
+
+_PHASES = """
+    SELECT phase, peak_allocated_bytes AS allocated, peak_reserved_bytes AS reserved, peak_driver_bytes AS driver,
+        end_allocated_bytes AS left
+    FROM phase_peaks WHERE cell_id = ?
+    ORDER BY list_position(['forward', 'loss', 'backward', 'optimizer'], phase)"""
+
+
+def load_phase_peaks(path: Path, cell_id: UUID) -> list[PhasePeak]:
+    """Returns the peaks of each phase of a memory cell, in the order of the phases."""
+    with open_reader(path) as reader:
+        return fetch(reader, _PHASES, [cell_id], kind=PhasePeak)
+
+
+_KEPT = """
+    SELECT operation, module, string_agg(DISTINCT shape || ' ' || dtype, ', ' ORDER BY shape || ' ' || dtype) AS shapes,
+        count(*) AS tensors, sum(storage_bytes)::BIGINT AS kept_bytes
+    FROM saved_tensors WHERE cell_id = ? AND storage_bytes > 0
+    GROUP BY operation, module ORDER BY kept_bytes DESC, min(position)"""
+
+
+_SAVED = f"""
+    SELECT operation, CASE WHEN starts_with(module, '{_FIRST_BLOCK}') THEN substr(module, {len(_FIRST_BLOCK) + 1})
+        ELSE coalesce(module, '') END AS module, tensor, shape || ' ' || dtype AS shape, storage_bytes AS size
+    FROM saved_tensors WHERE cell_id = ? AND storage_bytes > 0 ORDER BY position"""
+
+
+CATEGORIES: tuple[str, ...] = get_args(Category)
+
+_ALIVE = "cell_id = ? AND born_us <= ? AND (died_us IS NULL OR died_us > ?)"
+#: The allocations that count: all, those that were held before the recording, or those of the recording.
+Which = Literal["all", "held", "recorded"]
+_WHICH: Mapping[Which, str] = {"all": "", "held": " AND born_us = 0", "recorded": " AND born_us > 0"}
+
+
+_TIMELINES = f"""
+    WITH recorded AS (
+        SELECT t.*, {MACHINE} AS machine, replace(t.title, ' · timeline', '') AS words
+        FROM timelines t LEFT JOIN runs r USING (run_id) WHERE $run IS NULL OR t.run_id = $run
+        QUALIFY t.cell_id = max(t.cell_id) OVER (PARTITION BY t.title, machine))
+    SELECT t.cell_id, t.run_id, t.title,
+        words || CASE WHEN count(*) OVER (PARTITION BY words) > 1 THEN ' · ' || machine ELSE '' END AS label,
+        machine, origin, t.allocations, duration_us, baseline_bytes, t.peak_bytes, peak_at_us, lost_events,
+        device_bytes, baseline_allocations, baseline_block_bytes, peak_block_bytes,
+        {select(MemoryCell, "m.")}
+    FROM recorded t LEFT JOIN memory m USING (cell_id)
+    ORDER BY machine IS DISTINCT FROM $first, t.cell_id DESC"""
+
+
+def load_timelines(path: Path, run: UUID | None = None, first: str | None = None) -> list[Timeline]:
+    """Returns the timelines of the file or of one run, those of the machine `first` before others, the newest first. On
+    each machine only the newest timeline of a title counts."""
+    with open_reader(path) as reader:
+        return fetch(reader, _TIMELINES, {"run": run, "first": first}, kind=Timeline)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The allocations of one timeline in order of birth, as NumPy arrays of one length.
+
+    `born`, `died` (µs; -1 for allocations that outlived the recording), `address` and `bytes` are int64. The others are
+    int32 indices, -1 where unknown: `category` into `CATEGORIES`, `phase`, `operation` and `module` into `names[…]`,
+    `stack` into `stacks`. `marks` are the beginnings of the phases, in order."""
+
+    arrays: Mapping[str, Any]
+    names: Mapping[str, tuple[str, ...]]
+    stacks: tuple[str, ...]
+    marks: tuple[tuple[int, str], ...]
+
+
+_NAMED = ("phase", "operation", "module")
+
+
+def load_columns(path: Path, cell_id: UUID) -> Columns:
+    """Returns the allocations of a timeline, with their names, stacks and marks."""
+    rank = "CASE WHEN {0} IS NOT NULL THEN dense_rank() OVER (ORDER BY {0} NULLS LAST) - 1 ELSE -1 END::INTEGER AS {0}"
+    named = ", ".join(rank.format(name) for name in _NAMED)
+    query = f"""
+        SELECT born_us AS born, coalesce(died_us, -1) AS died, address, allocated_bytes AS bytes,
+            (coalesce(list_position(?, category), {len(CATEGORIES)}) - 1)::INTEGER AS category,
+            coalesce(stack, -1)::INTEGER AS stack, {named}
+        FROM allocations WHERE cell_id = ? ORDER BY born_us, allocation"""
+    with open_reader(path) as reader:
+        arrays = reader.execute(query, [list(CATEGORIES), cell_id]).fetchnumpy()
+        names = {name: _load_names(reader, name, cell_id) for name in _NAMED}
+        stacks = dict(reader.execute("SELECT stack, frames FROM stacks WHERE cell_id = ?", [cell_id]).fetchall())
+        marks = reader.execute("SELECT at_us, name FROM marks WHERE cell_id = ? ORDER BY at_us", [cell_id]).fetchall()
+    return Columns(
+        arrays={name: array.filled() if hasattr(array, "filled") else array for name, array in arrays.items()},
+        names=names,
+        stacks=tuple(stacks.get(number, "") for number in range(max(stacks, default=-1) + 1)),
+        marks=tuple(marks),
+    )
+
+
+def _load_names(reader: duckdb.DuckDBPyConnection, name: str, cell_id: UUID) -> tuple[str, ...]:
+    """Returns the names that a column's numbers stand for, in the order of `dense_rank`."""
+    query = f"SELECT DISTINCT {name} FROM allocations WHERE cell_id = ? AND {name} IS NOT NULL ORDER BY 1"
+    return tuple(value for (value,) in reader.execute(query, [cell_id]).fetchall())
+
+
+def load_marks(path: Path, cell_id: UUID) -> list[tuple[int, str]]:
+    """Returns when each phase of a timeline begins (µs), and its name."""
+    with open_reader(path) as reader:
+        query = "SELECT at_us, name FROM marks WHERE cell_id = ? ORDER BY at_us"
+        return reader.execute(query, [cell_id]).fetchall()
+
+
+def load_parts_at(path: Path, cell_id: UUID, at_us: int, which: Which = "all") -> list[MemoryPart]:
+    """Returns the bytes alive at a moment by category, the largest first."""
+    query = f"""
+        SELECT category, sum(allocated_bytes)::BIGINT AS held_bytes, count(*) AS allocations
+        FROM allocations WHERE {_ALIVE}{_WHICH[which]} GROUP BY category ORDER BY held_bytes DESC, category"""
+    with open_reader(path) as reader:
+        return fetch(reader, query, [cell_id, at_us, at_us], kind=MemoryPart)
+
+
+def load_largest_at(
+    path: Path, cell_id: UUID, at_us: int, limit: int = 25, which: Which = "all"
+) -> list[LiveAllocation]:
+    """Returns the largest allocations alive at a moment, the largest first."""
+    query = f"""
+        SELECT allocation, allocated_bytes, category, phase, module, operation, born_us, died_us, frames
+        FROM (SELECT * FROM allocations WHERE {_ALIVE}{_WHICH[which]}
+            ORDER BY allocated_bytes DESC, allocation LIMIT {int(limit)})
+        LEFT JOIN (SELECT stack, frames FROM stacks WHERE cell_id = ?) USING (stack)
+        ORDER BY allocated_bytes DESC, allocation"""
+    with open_reader(path) as reader:
+        return fetch(reader, query, [cell_id, at_us, at_us, cell_id], kind=LiveAllocation)
+
+
+#: The largest allocations that are read of each timeline.
+MAX_ALLOCATIONS = 12
+
+_SAVED_TENSORS = """
+    SELECT cell_id, operation, coalesce(module, '') AS module, tensor, shape || ' ' || dtype AS shape,
+        storage_bytes AS size
+    FROM saved_tensors SEMI JOIN chosen USING (cell_id) WHERE storage_bytes > 0 ORDER BY cell_id, position"""
+
+
+def load_saved(path: Path, of: Selection) -> list[SavedCell]:
+    """Returns the memory and attention cells that count and recorded what they keep for backward, tensor by tensor."""
+    cells = list[SavedCell]()
+    with open_reader(path) as reader:
+        for table, kind in (("memory", MemoryCell), ("attention", AttentionCell)):
+            choose(reader, table, of)
+            tensors: dict[UUID, list[SavedTensor]] = fetch_by(reader, _SAVED_TENSORS, kind=SavedTensor, by=("cell_id",))
+            keys = ", ".join(TABLES[table].key)
+            query = f"SELECT cell_id, machine, {keys} FROM chosen WHERE list_contains(?, cell_id) ORDER BY {keys}"
+            found = fetch(reader, query, [list(tensors)], kind=SavedCell, cell=kind)
+            cells += [replace(one, tensors=tuple(tensors[one.cell_id])) for one in found]
+    return cells
+
+
+def load_recorded(path: Path, of: Selection) -> list[TimelineDetails]:
+    """Returns the newest timeline of each title on each machine, with its phases and what was largest at its peak."""
+    recorded = []
+    for line in load_timelines(path, of.run, of.machine):
+        begins = {name: at_us for at_us, name in reversed(load_marks(path, line.cell_id))}
+        recorded.append(
+            TimelineDetails(
+                timeline=line,
+                phases=tuple(load_phase_peaks(path, line.cell_id)),
+                begins_us=begins,
+                largest=tuple(load_largest_at(path, line.cell_id, line.peak_at_us, MAX_ALLOCATIONS, "recorded")),
+            )
+        )
+    return recorded
+
+
+def load_precise(path: Path, of: Selection) -> list[Precise]:
+    """Returns every pass that was measured beside a reference, smallest model first, with its dtypes and statistics."""
+    rows = load_precisions(path, of)
+    dtypes: dict[UUID, list[DtypeRow]] = defaultdict(list)
+    with open_reader(path) as reader:
+        source = "dtypes WHERE list_contains(?, cell_id) ORDER BY cell_id, position"
+        for one in fetch_rows(reader, DtypeRow, source, [[row.row.cell_id for row in rows]]):
+            dtypes[one.cell_id].append(one)
+    return [
+        Precise(
+            row=one.row,
+            machine=one.machine,
+            dtypes=tuple(dtypes[one.row.cell_id]),
+            normalization=tuple(load_sensitivities(path, one.row.cell_id)),
+        )
+        for one in rows
+    ]
