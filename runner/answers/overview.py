@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runner.analysis.pair import compute_ratio, describe_effort_difference, describe_unusual_effort
+from runner.analysis.pair import compute_ratio, describe_effort_difference, describe_unusual_effort, pair_cells
 from runner.analysis.statistics import Ratio
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.shared import (
@@ -19,15 +19,17 @@ from runner.answers.shared import (
     about,
     cells_of,
     clock_choice,
+    describe_machine,
     ended,
     lacks,
     narrow,
     sizes_of,
 )
-from runner.formats import format_number, format_share
+from runner.formats import format_count, format_number, format_share
 from runner.results import StepResult
-from runner.results.rows import Rows
+from runner.results.rows import Rows, RunSteps
 from runner.schema import Model, StepCell
+from runner.schema.titles import title
 
 RATE = Field(name="tokens_per_s", label="Tokens per second", unit="tokens/s", role="value")
 MFU = Field(
@@ -43,6 +45,9 @@ RATIO, LOW, HIGH = (
     Field(name="low", label="Speedup, low", unit="×", role="low"),
     Field(name="high", label="Speedup, high", unit="×", role="high"),
 )
+CELL = Field(name="cell", label="Cell")
+CHANGE = Field(name="change", label="Speedup", unit="×", role="value", doc="Time before over time now, of one cell.")
+CLOCK = Field(name="clock", label="Decided by", role="note")
 JOINED = Field(name="joined", label="Several at once", role="note")
 _WORDS = {
     "attention": "{}",
@@ -84,9 +89,11 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     size = choose(asked, "size", "Size", list(ladders), default=longest)
     words = about(shown, *AXES, more=[clock.chosen])
     best = _draw_best(groups, sizes, by, words)
+    changes = _draw_regressions(rows.latest)
     views = [
         best,
         *([_draw_ladder(ladders[size.chosen], size.chosen, by, words)] if ladders else []),
+        *([changes] if changes else []),
         _draw_alone(groups, sizes, by, words),
     ]
     return Answer(
@@ -94,11 +101,12 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         sentence=_say(best, views[1], size.chosen, clock.chosen)
         if ladders
         else f"**{len(best.rows)}** ways are the fastest of their size; none has a plain fp32 step beside it.",
+        more=" ".join([*([_say_changes(changes)] if changes else []), f"{', '.join(describe_machine(rows.runs))}."]),
         views=tuple(views),
         choices=(size, *choices, clock),
         cells={
             cell_id: cell
-            for cell_id, cell in cells_of(shown).items()
+            for cell_id, cell in cells_of(shown, *(one.steps for one in rows.latest)).items()
             if any(cell_id in row.cells for view in views for row in view.rows)
         },
     )
@@ -267,6 +275,50 @@ def _draw_alone(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by
     )
 
 
+# --------------------------------------------------------------------------------------------------------- regressions
+
+
+def _draw_regressions(latest: Sequence[RunSteps]) -> View | None:
+    """Draws the cells of the latest run that are slower than in the run before, the most first; None where no run
+    measured the same before."""
+    if len(latest) < 2:
+        return None
+    now, before = latest
+    by_model = sizes_of(now.steps)
+    pairs = pair_cells(before.steps, now.steps, key=lambda one: (one.machine, one.cell.key))
+    lines = []
+    for pair in pairs:
+        verdict = pair.verdict()
+        if verdict.outcome == "slower" and verdict.ratio:
+            cell = pair.other.cell
+            name = " · ".join([by_model[Model.of(cell)], *title(cell).split(" · ")[1:]])
+            clock = next(words for words, by in CLOCKS.items() if by == verdict.clock)
+            values = (name, verdict.ratio.ratio, verdict.ratio.low, verdict.ratio.high, clock)
+            lines.append(Row(values=values, cells=(pair.base.cell_id, pair.other.cell_id)))
+    lines.sort(key=lambda row: row.values[1])
+    return View(
+        name="regressions",
+        title=f"Slower than in the run before: {now.run.name} after {before.run.name}",
+        about=f"{now.run.machine.split(' · ')[0]} · whole steps",
+        fields=(CELL, CHANGE, LOW, HIGH, CLOCK),
+        rows=tuple(lines),
+        draw=Draw(
+            kind="dots", value="change", low="low", high="high", down=("cell",), log="x", center=1.0, beside=("clock",)
+        ),
+        note=f"Of {format_count(len(pairs), 'equal cell')}. Time before over time now, by the clock that decides.",
+    )
+
+
+def _say_changes(view: View) -> str:
+    after, _, before = view.title.partition(": ")[2].partition(" after ")
+    if not view.rows:
+        return f"{view.note.partition('.')[0]} of {after} none got slower since {before}."
+    worst = view.rows[0]
+    count = format_count(len(view.rows), "cell")
+    ratio = format_number(view.get(worst, "change"))
+    return f"{count} of {after} got slower since {before}: most {worst.values[0]}, {ratio}× by {worst.values[4]}."
+
+
 # --------------------------------------------------------------------------------------------------------------- words
 
 
@@ -302,7 +354,7 @@ QUESTION = Question(
     name="overview",
     page="Overview",
     words="What is the fastest way to train each size, and what does each choice buy?",
-    needs=("every_step",),
+    needs=("every_step", "latest", "runs"),
     of_two_columns=True,
     answer=answer,
 )

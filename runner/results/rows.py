@@ -124,6 +124,9 @@ class Rows:
     traced: tuple[Traced, ...] = ()
     runs: tuple[RunSummary, ...] = ()
     by_run: tuple[RunSteps, ...] = ()
+    #: The latest run of a machine with steps, and the latest before it that measured some of the same, where there is
+    #: one.
+    latest: tuple[RunSteps, ...] = ()
     saved: tuple[SavedCell, ...] = ()
     recorded: tuple[TimelineDetails, ...] = ()
     frontiers: tuple[Frontier, ...] = ()

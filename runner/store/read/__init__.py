@@ -20,7 +20,7 @@ from runner.store.read.noise import load_machine_noise, load_repeated, load_spre
 from runner.store.read.numerics import load_accumulations
 from runner.store.read.runs import load_runs
 from runner.store.read.selection import Selection
-from runner.store.read.timed import load_attention, load_early_steps, load_frontiers, load_steps
+from runner.store.read.timed import find_latest, load_attention, load_early_steps, load_frontiers, load_steps
 
 
 def _load_by_run(path: Path, of: Selection) -> list[RunSteps]:
@@ -32,6 +32,14 @@ def _load_by_run(path: Path, of: Selection) -> list[RunSteps]:
             peaks = load_peaks(path, mine)
             found.append(RunSteps(run=run, steps=tuple(steps), attention=tuple(attention), peaks=tuple(peaks)))
     return [one for one in found if one.steps or one.attention or one.peaks]
+
+
+def _load_latest(path: Path, of: Selection) -> list[RunSteps]:
+    runs = {run.run_id: run for run in load_runs(path)}
+    return [
+        RunSteps(run=runs[run], steps=tuple(load_steps(path, replace(of, run=run, settled=False))))
+        for run in find_latest(path, of)
+    ]
 
 
 def _load_every_step(path: Path, of: Selection) -> list[StepResult]:
@@ -56,6 +64,7 @@ LOADERS: dict[str, Callable[[Path, Selection], Iterable[Any]]] = {
     "traced": load_traced,
     "runs": _load_every_run,
     "by_run": _load_by_run,
+    "latest": _load_latest,
     "saved": load_saved,
     "recorded": load_recorded,
     "frontiers": load_frontiers,

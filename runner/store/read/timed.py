@@ -68,6 +68,25 @@ def load_rounds(reader: duckdb.DuckDBPyConnection, run: UUID, cell_key: str) -> 
     return next(iter(with_times(reader, "steps", fetch(reader, _CELLS, kind=StepResult))), None)
 
 
+#: The latest run with steps, and the latest before it that measured one of its cells.
+_LATEST = f"""
+    WITH measured AS (
+        SELECT DISTINCT run_id, {MACHINE} AS machine, cell_key FROM steps s JOIN runs r USING (run_id)
+        WHERE status = 'ok' AND coalesce({MACHINE} = $machine, true) AND NOT list_contains($hidden, run_id)),
+    newest AS (FROM measured WHERE run_id = (SELECT max(run_id) FROM measured))
+    (SELECT run_id FROM newest LIMIT 1) UNION ALL
+    (SELECT max(m.run_id) FROM measured m SEMI JOIN newest USING (machine, cell_key)
+        WHERE m.run_id <> (SELECT max(run_id) FROM newest))"""
+
+
+def find_latest(path: Path, of: Selection) -> list[UUID]:
+    """Returns the latest run with steps of a machine or of all, then the latest before it that measured one of the
+    same cells, where there is one."""
+    with open_reader(path) as reader:
+        rows = reader.execute(_LATEST, {"machine": of.machine, "hidden": list(of.hidden)}).fetchall()
+    return [run for (run,) in rows if run is not None]
+
+
 def choose(reader: duckdb.DuckDBPyConnection, table: str, of: Selection, names: tuple[str, ...] = ()) -> None:
     """Makes the temporary table `chosen` of the rows that count."""
     query, parameters = select_chosen(table, of, names)

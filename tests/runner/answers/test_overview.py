@@ -1,12 +1,14 @@
 """The fastest way of each size, and what each choice buys: nothing slower is ever recommended."""
 
 import re
+from dataclasses import replace
 from itertools import islice
 
 import pytest
 
 from runner.answers import ask
 from runner.answers.shared import CLOCKS, sizes_of
+from runner.results import Estimate, StepResult
 from runner.results.rows import Rows
 from runner.schema import Model
 from tests.runner.answers.shipped import shipped
@@ -14,7 +16,7 @@ from tests.runner.answers.test_every_answer import answers
 
 
 def test_nothing_measured_is_faster_than_the_recommended_way() -> None:
-    rows = shipped("every_step")
+    rows = shipped("every_step", "latest", "runs")
     tried = [one for one in rows.every_step if one.cell.mode == "train" and one.status == "ok"]
     sizes = sizes_of(tried)
     for answer in islice(answers("overview"), 40):
@@ -38,9 +40,9 @@ def test_nothing_measured_is_faster_than_the_recommended_way() -> None:
 
 
 def test_each_bar_of_the_ladder_is_one_pair_or_says_that_it_is_none() -> None:
-    answer = ask("overview", shipped("every_step"), {"size": "xl@2026", "clock": "latency"})
+    answer = ask("overview", shipped("every_step", "latest", "runs"), {"size": "xl@2026", "clock": "latency"})
     ladder = next(view for view in answer.views if view.name == "ladder")
-    steps = {one.cell_id: one for one in shipped("every_step").every_step}
+    steps = {one.cell_id: one for one in shipped("every_step", "latest", "runs").every_step}
     for row in ladder.rows[1:]:
         before, after = (steps[cell_id] for cell_id in row.cells)
         if ladder.get(row, "joined"):
@@ -49,6 +51,40 @@ def test_each_bar_of_the_ladder_is_one_pair_or_says_that_it_is_none() -> None:
         else:
             times = [one.times["step"].median_ms for one in (before, after)]
             assert ladder.get(row, "ratio") == pytest.approx(times[0] / times[1], rel=0.02)
+
+
+def slowed(one: StepResult, factor: float) -> StepResult:
+    """Returns the cell with times that many times as long by every clock."""
+
+    def longer(time: Estimate) -> Estimate:
+        return replace(
+            time, ms=factor * time.ms, low_ms=factor * (time.low_ms or 0), high_ms=factor * (time.high_ms or 0)
+        )
+
+    times = {
+        phase: replace(
+            time, step=longer(time.step), others={clock: longer(other) for clock, other in time.others.items()}
+        )
+        for phase, time in one.times.items()
+    }
+    return replace(one, times=times)
+
+
+def test_what_got_slower_since_the_run_before_is_said_first() -> None:
+    rows = shipped("every_step", "latest", "runs")
+    now, before = rows.latest
+    traced = [one for one in now.steps if "step" in one.times and one.times["step"].by("device")]
+    assert len(traced) > 1
+    latest = (replace(now, steps=(slowed(traced[0], 1.1), *traced[1:])), replace(before, steps=tuple(traced)))
+    answer = ask("overview", replace(rows, latest=latest))
+    (row,) = next(view for view in answer.views if view.name == "regressions").rows
+    assert row.values[1] == pytest.approx(1 / 1.1)
+    assert (row.values[4], row.cells) == ("GPU time", (traced[0].cell_id, traced[0].cell_id))
+    assert answer.more.startswith("1 cell of ")
+    same = ask("overview", replace(rows, latest=(now, replace(before, steps=now.steps))))
+    assert not [view for view in same.views if view.name == "regressions"]
+    assert f"Of {len(now.steps)} equal cells" in same.more
+    assert "NVIDIA H200, 140 GiB" in same.more
 
 
 def test_without_rows_the_answer_names_the_cells_to_begin_with() -> None:
