@@ -9,17 +9,16 @@ Parameters: 2 V d + L (4 d^2 + 3 d d_ff + 2 d) + d, the embedding's V d included
 
 Axes in tensor names: b batch, t time, d model width, h head, e head width, v vocabulary.
 The cell gives the shape, the attention implementation, the dtype of the weights and the checkpointing; autocast and
-torch.compile (of the whole model or of each of `model.blocks`) are up to the caller. Limits: no key/value cache, no
-padding mask. Casting a built model with `.to(dtype)` would round the rotary tables: set the dtype in the cell instead.
+torch.compile (of the whole model or of each of `model.blocks`) are up to the caller, and change nothing in this code.
+Limits: no key/value cache, no padding mask. Casting a built model with `.to(dtype)` would round the rotary tables: set
+the dtype in the cell instead.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
-from einops import einsum, rearrange
+from einops import rearrange
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -65,101 +64,12 @@ def rotary_tables(*, context: int, head_width: int) -> Tensor:
 
 
 def apply_rope(x_bhte: Tensor, cosine_te: Tensor, sine_te: Tensor) -> Tensor:
-    """Rotates each adjacent pair of channels (x[2i], x[2i+1]) by its angle, in float32; returns x's dtype."""
-    pairs_bhtp2 = rearrange(x_bhte, "b h t (p two) -> b h t p two", two=2)
-    swapped_bhte = rearrange(pairs_bhtp2.flip(-1), "b h t p two -> b h t (p two)")
-    return (x_bhte * cosine_te + swapped_bhte * sine_te).to(x_bhte.dtype)
-
-
-class RopeFunction(torch.autograd.Function):
-    """`apply_rope` in half precision, whose gradient is the rotation back. Autograd's own, compiled for a CPU, takes
-    twice as long. Not for float32: PyTorch 2.11 compiles the gradient of a function that ends in a cast to the same
-    dtype as zeros."""
-
-    @staticmethod
-    def forward(ctx: Any, x_bhte: Tensor, rope_2te: Tensor) -> Tensor:
-        ctx.save_for_backward(rope_2te)
-        cosine_te, sine_te = rope_2te
-        return apply_rope(x_bhte, cosine_te, sine_te)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        ((cosine_te, sine_te),) = ctx.saved_tensors
-        return apply_rope(gradients[0], cosine_te, -sine_te), None
-
-
-def rotate_in_half_precision(x_bhte: Tensor, rope_2te: Tensor) -> Tensor:
-    """Returns `apply_rope` with the gradient of RopeFunction."""
-    rotated_bhte: Tensor = RopeFunction.apply(x_bhte, rope_2te)  # type: ignore[no-untyped-call]
-    return rotated_bhte
-
-
-def rotate(x_bhte: Tensor, rope_2te: Tensor) -> Tensor:
-    """Returns queries or keys rotated by their positions."""
+    """Rotates each adjacent pair of channels (x[2i], x[2i+1]) by its angle, in float32; returns x's dtype, laid out by
+    head."""
     with named_range("rope"):
-        if are_joined(x_bhte):
-            return rotate_in_half_precision(x_bhte, rope_2te)
-        rotated_bhte = apply_rope(x_bhte, *rope_2te)
-        # Compiled, it keeps x's layout, which fused attention need not copy.
-        return rotated_bhte if torch.compiler.is_compiling() else rotated_bhte.contiguous()
-
-
-class Product(torch.autograd.Function):
-    """x W^T in half precision, with the gradient of W in float32, in which it was summed. Plain autocast writes it in
-    half precision and casts it back, with one more kernel for each weight."""
-
-    @staticmethod
-    def forward(ctx: Any, x_bti: Tensor, weight_oi: Tensor, dtype: torch.dtype) -> Tensor:
-        """Takes (batch, time, inputs) and float32 (outputs, inputs); returns (batch, time, outputs)."""
-        low_bti, low_oi = x_bti.to(dtype), weight_oi.to(dtype)
-        ctx.save_for_backward(low_bti, low_oi)
-        ctx.x_dtype = x_bti.dtype
-        return F.linear(low_bti, low_oi)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
-        """Returns the gradients of x and of the weight."""
-        low_bti, low_oi = ctx.saved_tensors
-        (gradient_bto,) = gradients
-        gradient_on, low_ni = gradient_bto.flatten(0, 1).t(), low_bti.flatten(0, 1)
-        if gradient_bto.is_cuda:
-            gradient_oi = torch.mm(gradient_on, low_ni, out_dtype=torch.float32)
-        else:  # only CUDA has a product that writes another dtype than it reads
-            gradient_oi = torch.mm(gradient_on, low_ni).float()
-        return (gradient_bto @ low_oi).to(ctx.x_dtype), gradient_oi, None
-
-
-def multiply(x_bti: Tensor, weight_oi: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns x W^T of shape (batch, time, outputs) with the gradient of Product."""
-    product_bto: Tensor = Product.apply(x_bti, weight_oi, dtype)  # type: ignore[no-untyped-call]
-    return product_bto
-
-
-#: Functions that the compiler takes as one node of its graph, instead of tracing their Python code at every call.
-#: Traced, einops parses its patterns each time, and a function with a gradient of its own keeps the graph from being
-#: cached.
-WHOLE_FUNCTIONS: tuple[Callable[..., Tensor], ...] = (rearrange, einsum, rotate_in_half_precision, multiply)
-
-
-def are_joined(x_btd: Tensor) -> bool:
-    """Returns whether layers that read the same tensor are computed as one product: compiled under autocast."""
-    return torch.compiler.is_compiling() and torch.is_autocast_enabled(x_btd.device.type)
-
-
-def linear(x_btd: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
-    """Returns the output of each layer; several layers must have one width. Joined, the kernel that casts the weights
-    also concatenates them, and the GPU runs fewer and larger kernels."""
-    if not are_joined(x_btd):
-        return tuple(layer(x_btd) for layer in layers)
-    weights_od = torch.cat([layer.weight for layer in layers])
-    joined = multiply(x_btd, weights_od, torch.get_autocast_dtype(x_btd.device.type))
-    if len(layers) == 1:  # no chunk: the compiler pads what is only read through a view, and the loss copies that
-        return (joined,)
-    if not joined.is_cuda:
-        return joined.chunk(len(layers), dim=-1)
-    # By index: a chunk's gradient is a concatenation, whose kernel on a GPU computes every part for every element.
-    joined_btno = rearrange(joined, "b t (n o) -> b t n o", n=len(layers))
-    return tuple(joined_btno[:, :, number] for number in range(len(layers)))
+        pairs_bhtp2 = rearrange(x_bhte, "b h t (p two) -> b h t p two", two=2)
+        swapped_bhte = rearrange(pairs_bhtp2.flip(-1), "b h t p two -> b h t (p two)")
+        return (x_bhte * cosine_te + swapped_bhte * sine_te).to(x_bhte.dtype).contiguous()
 
 
 class SelfAttention(nn.Module):
@@ -176,12 +86,13 @@ class SelfAttention(nn.Module):
 
     def forward(self, x_btd: Tensor, rope_2te: Tensor) -> Tensor:
         with named_range("attention projections"):
-            projected = linear(x_btd, self.query, self.key, self.value)
-            q_bhte, k_bhte, v_bhte = (rearrange(y_btd, "b t (h e) -> b h t e", h=self.heads) for y_btd in projected)
+            q_bhte = rearrange(self.query(x_btd), "b t (h e) -> b h t e", h=self.heads)
+            k_bhte = rearrange(self.key(x_btd), "b t (h e) -> b h t e", h=self.heads)
+            v_bhte = rearrange(self.value(x_btd), "b t (h e) -> b h t e", h=self.heads)
         with named_range("attention"):
-            mixed_bhte = self.attend(rotate(q_bhte, rope_2te), rotate(k_bhte, rope_2te), v_bhte, causal=True)
+            mixed_bhte = self.attend(apply_rope(q_bhte, *rope_2te), apply_rope(k_bhte, *rope_2te), v_bhte, causal=True)
         with named_range("attention projections"):
-            (output_btd,) = linear(rearrange(mixed_bhte, "b h t e -> b t (h e)"), self.output)
+            output_btd: Tensor = self.output(rearrange(mixed_bhte, "b h t e -> b t (h e)"))
         return output_btd
 
 
@@ -196,13 +107,7 @@ class SwiGLU(nn.Module):
 
     def forward(self, x_btd: Tensor) -> Tensor:
         with named_range("feed-forward"):
-            if are_joined(x_btd):
-                gate_btf, up_btf = linear(x_btd, self.gate, self.up)
-                # With silu's own gradient the compiler makes a slower exponential and one more division.
-                hidden_btf = gate_btf * torch.sigmoid(gate_btf) * up_btf
-            else:  # unnamed, so that the gate's own output is freed before the product
-                hidden_btf = F.silu(self.gate(x_btd)) * self.up(x_btd)
-            (output_btd,) = linear(hidden_btf, self.down)
+            output_btd: Tensor = self.down(F.silu(self.gate(x_btd)) * self.up(x_btd))
         return output_btd
 
 
@@ -271,7 +176,7 @@ class Transformer(nn.Module):
         for first in range(0, len(self.blocks), together):
             x_btd = self.run_blocks(x_btd, rope_2te, self.blocks[first : first + together])
         with named_range("output head"):
-            (logits_btv,) = linear(self.final_norm(x_btd), self.head)
+            logits_btv: Tensor = self.head(self.final_norm(x_btd))
         return logits_btv
 
     def run_blocks(self, x_btd: Tensor, rope_2te: Tensor, blocks: nn.ModuleList) -> Tensor:

@@ -4,22 +4,16 @@ with compiler_cache(cell.compile_cache):
     run = compile_model(workload, "compiled-block", device, precision="bf16")
 """
 
-import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
-
-import einops
-import torch
 
 from runner.errors import Skipped
 from runner.measure.machine.device import Device
 from runner.measure.machine.environment import cpp_compiler
-from runner.models import transformer
 from runner.models.workload import Workload
 from runner.schema import Backend, CompileCache, Precision
 
@@ -38,7 +32,9 @@ def compile_model(workload: Workload, backend: Backend, device: Device, *, preci
         raise Skipped("Mode reduce-overhead is CUDA graphs, which need an NVIDIA GPU.")
     import torch._inductor.compile_fx  # so that the first step does not count it as compiling
 
-    _take_whole(transformer.WHOLE_FUNCTIONS, precision)
+    # PyTorch 2.11 leaves autocast's dtype out of the key of its cache: a step in fp16 would run what was compiled for
+    # bf16. The compiler's settings are part of the key, and this one, for functions with such names, has no effect.
+    torch._inductor.config.unsafe_marked_cacheable_functions = {"stepscope.precision": precision}
     if backend == "compiled-block":
         if not workload.blocks:
             raise Skipped("No block of this model repeats, so that there is none to compile alone.")
@@ -48,27 +44,6 @@ def compile_model(workload: Workload, backend: Backend, device: Device, *, preci
     mode = {"compiled": "default"}.get(backend, backend.removeprefix("compiled-"))
     compiled: Callable[..., Any] = torch.compile(model, mode=mode)
     return compiled
-
-
-def _take_whole(functions: Iterable[Callable[..., Any]], precision: Precision) -> None:
-    """Makes the compiler take these functions as one node of its graph each, and use graphs in its cache only where
-    the source of the model and the precision are the same.
-
-    PyTorch 2.11 leaves autocast's dtype out of the key: a step in fp16 would run what was compiled for bf16."""
-    from torch._inductor import config
-
-    key = " ".join((_hash_models(), einops.__version__, precision))
-    for function in functions:
-        torch.compiler.allow_in_graph(function)  # type: ignore[no-untyped-call]
-    config.unsafe_marked_cacheable_functions = {
-        f"{function.__module__}.{function.__name__}": key for function in functions
-    }
-
-
-@cache
-def _hash_models() -> str:
-    """Returns a hash of the source that holds the functions."""
-    return hashlib.sha256(Path(transformer.__file__).read_bytes()).hexdigest()
 
 
 def is_compiled(backend: Backend) -> bool:

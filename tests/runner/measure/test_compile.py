@@ -188,13 +188,13 @@ def test_the_difference_is_unknown_without_enough_memory_for_both() -> None:
 
 
 @pytest.mark.soak
-def test_compiling_under_autocast_joins_products_and_changes_nothing_else() -> None:
-    """A layer has four products instead of seven, and there is the head; logits and gradients equal the plain
-    model's."""
+def test_the_model_that_is_compiled_is_the_one_that_runs_eagerly() -> None:
+    """A layer has seven products and there is the head, with autocast and without; logits and gradients equal the
+    eager model's."""
     cell = tiny(precision="bf16", layers=1)
     tokens = torch.randint(cell.shape.vocabulary, (2, cell.context))
-    plain, joined = Transformer(cell), Transformer(cell)
-    joined.load_state_dict(plain.state_dict())
+    plain, other = Transformer(cell), Transformer(cell)
+    other.load_state_dict(plain.state_dict())
     products: list[int] = []
 
     def counting(graph: torch.fx.GraphModule, _: object) -> object:
@@ -204,15 +204,15 @@ def test_compiling_under_autocast_joins_products_and_changes_nothing_else() -> N
         return graph.forward
 
     torch._dynamo.reset()
-    compiled = torch.compile(joined, backend=counting, fullgraph=True)
+    compiled = torch.compile(other, backend=counting, fullgraph=True)
     compiled(tokens)
     with torch.autocast("cpu", torch.bfloat16):
         got, expected = compiled(tokens), plain(tokens)
-    assert products == [7 * cell.shape.layers + 1, 4 * cell.shape.layers + 1]
+    assert products == [7 * cell.shape.layers + 1] * 2
     torch.testing.assert_close(got, expected, rtol=2e-2, atol=2e-2)
     got.float().square().mean().backward()
     expected.float().square().mean().backward()
-    for a, b in zip(joined.parameters(), plain.parameters(), strict=True):
+    for a, b in zip(other.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(a.grad, b.grad, rtol=5e-2, atol=2e-3)
 
 
