@@ -3,7 +3,7 @@
     curl 'http://localhost:8501/api/v1'                                                  tables, columns and filters
     curl 'http://localhost:8501/api/v1/rows.csv?table=steps&mode=train&precision=bf16'   .csv, .json or .parquet
     curl 'http://localhost:8501/api/v1/answers'                                          the questions there are
-    curl 'http://localhost:8501/api/v1/answers/precision?size=small'                   as `runner show --json` prints it
+    curl 'http://localhost:8501/api/v1/answers/precision?clock=latency'                as `runner show --json` prints it
     curl 'http://localhost:8501/api/v1/state'                                            changes when rows or plans do
     curl 'http://localhost:8501/healthz'                                                 200, or 503 and why
 

@@ -118,7 +118,7 @@ def list_command(
 
 @app.command(
     name="show",
-    epilog="Example: python -m runner show precision --size small --clock latency",
+    epilog="Example: python -m runner show precision --clock latency",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )
 def show_command(

@@ -75,7 +75,8 @@ def print_brief(console: Terminal, options: ReportOptions, *, db: Path) -> None:
             console.print(f"{name}: {text}")
     for answer in document.answers:
         if answer.views:
-            console.print("", f"{QUESTIONS[answer.question].words}", sep="\n", style="bold")
+            console.print("")
+            console.print(QUESTIONS[answer.question].words, style="bold")
             brief = replace(answer, views=answer.views[:1], more="", choices=(), missing=())
             print_answer(console, brief, command=False)
     console.print("The whole report: python -m runner report --out report.md", style="dim")

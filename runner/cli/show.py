@@ -1,6 +1,6 @@
 """An answer, or the rows of a run, in the terminal, in as many columns as it has.
 
-python -m runner show precision --size small
+python -m runner show precision --clock latency
 python -m runner show
 """
 

@@ -22,9 +22,12 @@ MAX_LINES = 60
 
 def print_answer(console: Console, answer: Answer, *, command: bool = True) -> None:
     if answer.sentence:
-        console.print(style_sentence(f"{answer.sentence} {answer.more}".strip()), "")
+        console.print(style_sentence(f"{answer.sentence} {answer.more}".strip()))
+        console.print("")
     for view in answer.views:
-        console.print(*_make_view(console, view, answer.doubts), "", sep="\n")
+        for part in _make_view(console, view, answer.doubts):
+            console.print(part)
+        console.print("")
     for note in list_footnotes(answer.views, answer.doubts):
         console.print(Text(note, "dim"))
     for missing in answer.missing:
@@ -75,15 +78,13 @@ def _make_table(grid: TextGrid, where: Where, left_out: int) -> Table:
     return table
 
 
-def _make_cell(cell: Entry, *, below: bool) -> Text:
+def _make_cell(cell: Entry, *, below: bool) -> Text | Group:
+    """Returns the words of a cell; `below` puts its interval, or each reason of a failure, on a line of its own."""
     if cell.lost:
-        return Text(
-            cell.words.replace("out of memory", "OOM")
-            .replace(": ", "\n" if below else ", ")
-            .replace(", ", "\n" if below else ", "),
-            "red",
-        )
-    made = Text(f"{cell.words}{cell.marks}")
-    if cell.interval:
-        made.append(f"{chr(10) if below else ' '}{cell.interval}", "dim")
-    return made
+        words = cell.words.replace("out of memory", "OOM").replace(": ", ", ")
+        return Group(*(Text(part, "red") for part in words.split(", "))) if below else Text(words, "red")
+    number = Text(f"{cell.words}{cell.marks}")
+    if not cell.interval:
+        return number
+    interval = Text(cell.interval, "dim")
+    return Group(number, interval) if below else Text.assemble(number, " ", interval)

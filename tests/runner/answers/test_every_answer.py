@@ -8,11 +8,11 @@ from dataclasses import replace
 from itertools import islice
 
 import pytest
-from rich.console import Console
 
 from pages.plot import figure
 from runner.answers import QUESTIONS, ask
 from runner.answers.answer import Answer
+from runner.cli.terminal import Terminal
 from runner.render import json, markdown, text
 from runner.render.grid import scale_of
 from tests.runner.answers.shipped import shipped
@@ -73,10 +73,11 @@ def test_every_form_shows_the_answer(name: str) -> None:
         assert answer.question == name
         assert answer.sentence or answer.missing
         assert sum(any(map(str.isalnum, word)) for word in answer.sentence.split()) <= 30, answer.sentence
-        out = Console(width=80, file=io.StringIO(), markup=False, emoji=False, highlight=False)
+        out = Terminal(width=80, file=io.StringIO())
         text.print_answer(out, answer, command=False)
         lines = out.file.getvalue().splitlines()  # type: ignore[attr-defined]
         assert max(map(len, lines)) <= 80, "fits a terminal"
+        assert "␊" not in "".join(lines), "no line end within a cell"
         check_numbers(answer, lines)
         dumped = json.as_json(answer)
         for view, given in zip(answer.views, dumped["views"], strict=True):
