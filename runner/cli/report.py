@@ -35,7 +35,7 @@ Edition = Literal["2025", "2026"]
 #: The formats, with the ending of each file.
 FORMATS: dict[str, tuple[Form, str]] = {"markdown": (MARKDOWN, "md"), "html": (HTML, "html"), "latex": (LATEX, "tex")}
 #: The answers of a brief report.
-BRIEF = ("overview", "step", "precision", "memory", "attention", "kernels")
+BRIEF = ("overview", "step", "precision", "compile", "memory", "attention")
 #: The most runs that are listed with their commands.
 _MAX_RUNS = 3
 
@@ -77,7 +77,7 @@ def print_brief(console: Terminal, options: ReportOptions, *, db: Path) -> None:
         if answer.views:
             console.print("")
             console.print(QUESTIONS[answer.question].words, style="bold")
-            brief = replace(answer, views=answer.views[:1], more="", choices=(), missing=())
+            brief = replace(answer, views=answer.views[:1], more="", choices=(), missing=(), doubts=())
             print_answer(console, brief, command=False)
     console.print("The whole report: python -m runner report --out report.md", style="dim")
 

@@ -44,8 +44,8 @@ IN_HEAD = ("runs",)
 OUTSIDE = "writing FlashAttention or a distributed training step of one's own"
 #: The facts of a brief document.
 BRIEF_FACTS = ("Reference", "Machine", "Trust")
-#: The most lines of a table, and the most views of a question that the handout does not ask.
-MAX_LINES, VIEWS_BESIDE = 12, 2
+#: The most lines of a table, and the most views of a question that is not the handout's.
+MAX_LINES, VIEWS_BESIDE = 10, 1
 
 
 @dataclass(frozen=True, kw_only=True)

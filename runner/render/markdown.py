@@ -40,7 +40,7 @@ _LATEX = {
     **{mark: rf"\textsuperscript{{{letter}}}" for mark, letter in zip(MARKS, "abcdefghijklmnop", strict=True)},
 }
 #: The most commands below an answer.
-_MAX_COMMANDS = 4
+_MAX_COMMANDS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
