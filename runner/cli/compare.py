@@ -64,7 +64,8 @@ def compare(console: Terminal, options: CompareOptions, *, db: Path) -> int:
     if options.as_json:
         print(json.dumps(make_json(answer, a, b), ensure_ascii=False, indent=1, default=str))
     elif options.form == "markdown":
-        console.say(write(answer, MARKDOWN, words=f"{b} against {a}", commands=False).rstrip())
+        for line in write(answer, MARKDOWN, words=f"{b} against {a}", commands=False).splitlines():
+            console.say(line)
     else:
         print_answer(console, replace(answer, choices=()), command=False)
     return 0 if options.threshold is None else _gate(console, answer, options)
