@@ -50,7 +50,7 @@ RUNNER_MAY = {
     },
     "importers": {"analysis", "errors", "formats", "published", "results", "places", "schema", "store", "visible"},
     "answers": {"analysis", "errors", "experiments", "formats", "plan", "results", "schema"},
-    "render": {"answers", "formats", "plan", "schema"},
+    "render": {"answers", "formats", "plan", "schema", "visible"},
     "sweep": {
         "allowance",
         "analysis",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from runner.answers.answer import Answer, Doubt, View
 from runner.plan.commands import sweep_commands
 from runner.render.grid import MARKS, Entry, TextGrid, list_footnotes, make_grid
+from runner.visible import visible
 
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
 _SPECIAL = re.compile(r"[\\`*_{}\[\]<>#~$|!&@]")
@@ -45,7 +46,8 @@ _MAX_COMMANDS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """How a document is written: `escape` makes plain text safe, the others get escaped text."""
+    """How a document is written: `escape` makes plain text safe, and its control characters visible; the others get
+    escaped text."""
 
     escape: Callable[[str], str]
     bold: Callable[[str], str]
@@ -132,7 +134,7 @@ def _tabular(headings: Sequence[str], lines: Sequence[Sequence[str]], left: froz
 
 
 MARKDOWN = Form(
-    escape=lambda text: _SPECIAL.sub(lambda match: f"\\{match[0]}", text),
+    escape=lambda text: _SPECIAL.sub(lambda match: f"\\{match[0]}", visible(text)),
     bold=lambda text: f"**{text}**",
     heading=lambda text, level: f"{'#' * level} {text}",
     paragraph=lambda text: text,
@@ -140,7 +142,7 @@ MARKDOWN = Form(
     code=lambda lines: "\n".join(["```sh", *lines, "```"]),
 )
 HTML = Form(
-    escape=lambda text: html.escape(text, quote=False),
+    escape=lambda text: html.escape(visible(text), quote=False),
     bold=lambda text: f"<b>{text}</b>",
     heading=lambda text, level: f"<h{level}>{text}</h{level}>",
     paragraph=lambda text: f"<p>{text}</p>",
@@ -148,7 +150,7 @@ HTML = Form(
     code=lambda lines: f"<pre>{html.escape(chr(10).join(lines))}</pre>",
 )
 LATEX = Form(
-    escape=lambda text: "".join(_LATEX.get(letter, letter) for letter in text),
+    escape=lambda text: "".join(_LATEX.get(letter, letter) for letter in visible(text)),
     bold=lambda text: rf"\textbf{{{text}}}",
     heading=lambda text, level: rf"\{'sub' * (level - 1)}section{{{text}}}",
     paragraph=lambda text: text,
