@@ -18,10 +18,10 @@ from runner.formats import format_bytes
 from runner.importers.nsys import importing as nsys
 from runner.importers.nsys.stats import TOTAL, is_stats
 from runner.importers.published import ImportedTables, describe_table, import_folder, import_tables
-from runner.importers.snapshots.importing import import_snapshot
+from runner.importers.snapshots.importing import ImportedTimeline, import_snapshot
 from runner.places import explain_place
 from runner.published.tables import ENDINGS, OTHERS
-from runner.schema import TABLES, TimelineRow
+from runner.schema import TABLES
 from runner.store.merging import merge
 
 _SQLITE, _PICKLE = b"SQLite format 3\0", b"\x80"
@@ -115,16 +115,20 @@ def describe_added(added: Mapping[str, int]) -> str:
     return f"{runs}, cells: {cells}; {sum(added.values()):,} rows in all."
 
 
-def _report_timelines(timelines: Sequence[TimelineRow]) -> ImportReport:
+def _report_timelines(imported: Sequence[ImportedTimeline]) -> ImportReport:
     lines = []
-    for row in timelines:
+    for row, kept in imported:
         early = ""
         if row.baseline_allocations:
             size = format_bytes(row.baseline_bytes)
             early = f", {row.baseline_allocations:,} of them older than the recording ({size})"
         blocks = f", in the allocator's blocks {format_bytes(row.peak_block_bytes)}" if row.peak_block_bytes else ""
         peak = f"peak {format_bytes(row.peak_bytes)} asked for{blocks}"
-        lines.append(f"{row.title}: {row.allocations:,} allocations{early}; {peak}.")
+        if not row.duration_us and row.baseline_bytes == row.peak_bytes:
+            peak = f"no history: {format_bytes(row.peak_bytes)} are what was held, and no peak"
+        left = row.allocations - kept
+        less = f" {left:,} smaller allocations that were not alive at the peak are left out." if left else ""
+        lines.append(f"{row.title}: {row.allocations:,} allocations{early}; {peak}.{less}")
     return ImportReport(lines=tuple(lines))
 
 

@@ -1,4 +1,4 @@
-"""Audits imported memory timelines: rules about the optimizer's state and half-precision copies.
+"""Audits imported memory timelines: rules about the optimizer's state, kept graphs, copies and missing history.
 
     [finding for rule in TIMELINE_RULES if (finding := rule(recorded))]
 
@@ -56,12 +56,14 @@ TimelineRule = Callable[[RecordedTimeline], Finding | None]
 
 
 def _find_new_state(recorded: RecordedTimeline) -> list[RecordedBlock]:
-    """Returns the blocks of state that the recording itself made; none where the total did not grow by them."""
+    """Returns the blocks of state that the recording itself made; none where they replace blocks of before of the same
+    sizes, as an optimizer does that makes its state out of place."""
     lasting = [block for block in recorded.blocks if block.born_us > 0 and block.died_us is None]
     state = [block for block in lasting if block.category == STATE or _STEP.search(block.frames)]
     size = sum(block.size for block in state)
-    freed = sum(block.size for block in recorded.blocks if block.born_us == 0 and block.died_us is not None)
-    grown = sum(block.size for block in lasting) - freed
+    freed = Counter(block.size for block in recorded.blocks if block.born_us == 0 and block.died_us is not None)
+    replaced = Counter(block.size for block in state) & freed
+    grown = size - sum(each * many for each, many in replaced.items())
     return state if size >= SHARE * recorded.peak_bytes and grown >= GROWN * size else []
 
 
@@ -90,6 +92,48 @@ def first_step_recorded(recorded: RecordedTimeline) -> Finding | None:
     return doubt("first_step_recorded", sentence, state_bytes=size, peak_bytes=recorded.peak_bytes)
 
 
+def kept_graph(recorded: RecordedTimeline) -> Finding | None:
+    """Finds blocks of earlier passes at the peak. An optimizer's step ends a pass; a block is of an earlier one if it
+    was allocated before such a step, and the pass of the peak allocates another by the same stack and of the same size,
+    which holds for no state and no buffer."""
+    ordered = sorted((block for block in recorded.blocks if block.born_us > 0), key=lambda block: block.born_us)
+    passes: dict[int, int] = {}
+    number, was_step = 0, False
+    for block in ordered:
+        is_step = bool(_STEP.search(block.frames))
+        number, was_step = number + (was_step and not is_step), is_step
+        passes[id(block)] = number
+    last = max((passes[id(block)] for block in ordered if block.born_us <= recorded.peak_at_us), default=0)
+    again = {(block.frames, block.size) for block in ordered if passes[id(block)] == last and block.frames}
+    kept = [
+        block
+        for block in ordered
+        if passes[id(block)] < last
+        and block.is_alive(recorded.peak_at_us)
+        and (block.frames, block.size) in again
+        and not _STEP.search(block.frames)
+    ]
+    size = sum(block.size for block in kept)
+    if size < SHARE * recorded.peak_bytes or not kept:
+        return None
+    line = max(kept, key=lambda block: block.size).frames.partition("\n")[0]
+    sentence = (
+        f"Blocks of passes before lie in the peak: {format_bytes(size)} in {len(kept):,} blocks, which each pass "
+        f"allocates again and none frees, most of them by {line}. Something keeps the graph of a pass alive."
+    )
+    return doubt("kept_graph", sentence, kept_bytes=size, peak_bytes=recorded.peak_bytes)
+
+
+def no_history(recorded: RecordedTimeline) -> Finding | None:
+    if any(block.born_us > 0 or block.died_us is not None for block in recorded.blocks):
+        return None
+    sentence = (
+        f"No history was recorded: {format_bytes(recorded.peak_bytes)} are what was held when the snapshot was taken, "
+        "and no peak."
+    )
+    return doubt("no_history", sentence, held_bytes=recorded.peak_bytes)
+
+
 def half_precision_copies(recorded: RecordedTimeline) -> Finding | None:
     """Finds blocks half as large as every large block that existed before, one for each weight."""
     held = Counter(b.size for b in recorded.blocks if b.born_us == 0 and b.died_us is None and b.size >= LARGE)
@@ -111,12 +155,21 @@ def _are_copies(held: Counter[int], copies: dict[int, int], beside: int) -> bool
     return all(copies[size] and copies[size] * beside in (many, many / 2) for size, many in held.items())
 
 
-TIMELINE_RULES: tuple[TimelineRule, ...] = (no_optimizer_state, first_step_recorded, half_precision_copies)
+TIMELINE_RULES: tuple[TimelineRule, ...] = (
+    no_optimizer_state,
+    first_step_recorded,
+    kept_graph,
+    half_precision_copies,
+    no_history,
+)
 
 #: What to do about each finding.
 TIMELINE_REMEDIES = {
     "no_optimizer_state": "Do not read this as the peak of a training step: record from the second step on.",
     "first_step_recorded": "Record a later step, or add the state to the peak of forward and backward.",
+    "kept_graph": "Look for what keeps the loss or an output of each pass: a list of losses without `.item()`, a "
+    "tensor that is added up with its graph. Record again without it.",
+    "no_history": "Call torch.cuda.memory._record_memory_history() before the steps, and take the snapshot after them.",
     "half_precision_copies": "Nothing is wrong with the recording. At longer contexts the smaller activations outweigh "
     "the copies.",
 }

@@ -12,7 +12,7 @@ only.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from runner.schema import Category
@@ -121,6 +121,17 @@ def follow(events: Sequence[MemoryEvent], held: Iterable[Allocation] = ()) -> Hi
         peak=peak,
         lost_events=follower.lost,
     )
+
+
+def keep_largest(history: History, most: int) -> History:
+    """Returns the history with at most so many allocations: those alive at the peak before others, the largest first.
+    Its peak and its baseline stay those of the whole."""
+    if len(history.allocations) <= most:
+        return history
+    at = -1 if history.peak is None else history.peak
+    order = sorted(history.allocations, key=lambda one: (_is_alive(one, at), one.bytes), reverse=True)
+    kept = {id(one) for one in order[:most]}
+    return replace(history, allocations=[one for one in history.allocations if id(one) in kept])
 
 
 def alive_after(events: Sequence[MemoryEvent]) -> list[Allocation]:

@@ -20,7 +20,7 @@ from runner.analysis.timeline.stacks import MAX_FRAMES, Frame
 from runner.schema import Category
 
 #: The most events and blocks in one snapshot, and the most devices.
-MAX_ITEMS, MAX_DEVICES = 2_000_000, 256
+MAX_ITEMS, MAX_DEVICES = 4_500_000, 256
 #: Addresses, sizes and times are less than this, and so is the sum of a device's allocations.
 MAX_BYTES = 2**62
 #: The most characters of a category.

@@ -11,21 +11,30 @@ import json
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from runner.analysis.timeline.rows import AboutTimeline, timeline_rows
 from runner.errors import UsageError
 from runner.importers.runs import INGEST_SECONDS, new_run, write_run
-from runner.schema import TimelineRow, new_id
+from runner.schema import AllocationRow, TimelineRow, new_id
 from runner.store.database import ingest
 
 #: The largest file that is read, and the longest that reading it may take (s).
 FILE_BYTES, READING_SECONDS = 2 * 2**30, 300
 
 
-def import_snapshot(path: Path, *, db: Path, label: str | None = None) -> list[TimelineRow]:
-    """Reads the snapshot at `path`, adds it to `db` and returns its timelines, one a device.
+class ImportedTimeline(NamedTuple):
+    """A timeline and how many of its allocations are stored."""
+
+    row: TimelineRow
+    stored: int
+
+
+def import_snapshot(path: Path, *, db: Path, label: str | None = None) -> list[ImportedTimeline]:
+    """Reads the snapshot at `path`, adds it to `db` and returns its timelines, one a device, with how many of their
+    allocations are stored.
 
     Raises UsageError for a file that is no snapshot; then nothing was added."""
     timelines = _load(path)
@@ -38,7 +47,8 @@ def import_snapshot(path: Path, *, db: Path, label: str | None = None) -> list[T
         for table, table_rows in timeline_rows(columns, about).items():
             rows.setdefault(table, []).extend(table_rows)
     write_run(rows, run=run, db=db, where=path)
-    added = [row for row in rows["timelines"] if isinstance(row, TimelineRow)]
+    stored = Counter(row.cell_id for row in rows.get("allocations", ()) if isinstance(row, AllocationRow))
+    added = [ImportedTimeline(row, stored[row.cell_id]) for row in rows["timelines"] if isinstance(row, TimelineRow)]
     rows.clear()
     ingest(db, patience_s=INGEST_SECONDS)
     return added
@@ -56,6 +66,8 @@ def _load(path: Path) -> list[dict[str, Any]]:
         raise _refusal(path, got, expected="a snapshot") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", do="Name the pickle of a snapshot.") from None
+    if process.returncode == -signal.SIGXCPU:
+        raise _refusal(path, "a pickle that computes longer than a snapshot of its size", expected="a snapshot")
     if process.returncode:
         code = process.returncode
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -4,9 +4,9 @@
 
 A pickle is a program. This reader refuses every name that it could look up, so that there is nothing to call. The
 process has limits of memory and time, because a few bytes can claim gigabytes. It answers with one line of JSON:
-`{"timelines": [...]}`, each a set of columns, or `{"refused": [got, expected]}`. With at most MAX_ROWS allocations and
-MAX_STACK_CHARACTERS of stacks, the rest of the import stays within about 1.5 GiB. Limits: macOS does not enforce the
-limit of memory. Standard library only.
+`{"timelines": [...]}`, each a set of columns, or `{"refused": [got, expected]}`. Of more than MAX_ROWS allocations
+those alive at the peak and the largest others are kept, so that the rest of the import stays within about 1.5 GiB.
+Limits: macOS does not enforce the limit of memory. Standard library only.
 """
 
 import contextlib
@@ -19,16 +19,18 @@ import sys
 from functools import partial
 from typing import IO, Any, NoReturn
 
-from runner.analysis.timeline.allocations import History, follow
+from runner.analysis.timeline.allocations import History, follow, keep_largest
 from runner.analysis.timeline.blocks import block_totals
 from runner.analysis.timeline.rows import columns_of
 from runner.analysis.timeline.snapshot import MAX_BYTES, BadSnapshot, Frames, Recording, category_of, recordings
 from runner.analysis.timeline.stacks import Stacks
 
 #: The limits of the process: bytes, more of them for each byte of the pickle, at most so many, and seconds of
-#: computing. A recorded snapshot needs 5 to 20 bytes for each of its own.
-BASE_BYTES, BYTES_PER_BYTE, PROCESS_BYTES, PROCESS_SECONDS = 512 * 2**20, 32, 4 * 2**30, 120
-#: The most allocations and failures of all devices together, which become rows, and characters of a device's stacks.
+#: computing, which grow with the pickle too, because one of 86 bytes can hash for minutes. A recorded snapshot needs 5
+#: to 20 bytes for each of its own.
+BASE_BYTES, BYTES_PER_BYTE, PROCESS_BYTES = 512 * 2**20, 32, 4 * 2**30
+PROCESS_SECONDS, BYTES_PER_SECOND = 120, 2 * 2**20
+#: The most allocations of all devices together that become rows, and characters of a device's stacks.
 MAX_ROWS, MAX_STACK_CHARACTERS = 400_000, 64 * 2**20
 
 #: Raised for bytes that are a truncated pickle or none. Any other error ends the process.
@@ -71,19 +73,19 @@ def read(file: IO[bytes]) -> list[dict[str, Any]]:
     devices = recordings(snapshot)
     if not devices:
         raise BadSnapshot("a snapshot without a single allocation", expected="one with history or memory in use")
-    rows, timelines = 0, []
-    for recording in devices:
-        history = follow(recording.events, recording.held)
-        rows += len(history.allocations) + len(recording.failures)
-        if rows > MAX_ROWS:
-            raise BadSnapshot(f"a snapshot of more than {MAX_ROWS:,} allocations", expected="fewer: record fewer steps")
-        timelines.append(_timeline(recording, history))
+    del snapshot
+    most, timelines = MAX_ROWS // len(devices), []
+    while devices:
+        recording = devices.pop(0)
+        timelines.append(_timeline(recording, follow(recording.events, recording.held), most))
     return timelines
 
 
-def _timeline(recording: Recording, history: History) -> dict[str, Any]:
-    """Returns one device's timeline as columns."""
+def _timeline(recording: Recording, whole: History, most: int) -> dict[str, Any]:
+    """Returns one device's timeline as columns, with at most so many allocations and failures."""
     stacks, frames = Stacks(), Frames()
+    baseline, peak = block_totals(recording.layout, recording.events, whole)
+    history = keep_largest(whole, most)
     for allocation in history.allocations:
         source = recording.sources[allocation.source]
         allocation.category = category_of(source)
@@ -95,12 +97,16 @@ def _timeline(recording: Recording, history: History) -> dict[str, Any]:
                     f"stacks of more than {MAX_STACK_CHARACTERS:,} characters",
                     expected='fewer: record with stacks="python"',
                 )
-    marks = [(position, "out of memory") for position in recording.failures]
+    marks = [(position, "out of memory") for position in recording.failures[-most:]]
     columns = columns_of(history, stacks=stacks.texts, marks=marks, phased=False)
-    baseline, peak = block_totals(recording.layout, recording.events, history)
     if peak is not None and peak >= MAX_BYTES:
         raise BadSnapshot(f"blocks of {peak:,} bytes together", expected="sizes whose sum fits into 64 bits")
-    columns["timeline"] |= {"baseline_block_bytes": baseline, "peak_block_bytes": peak}
+    columns["timeline"] |= {
+        "allocations": len(whole.allocations),
+        "baseline_allocations": whole.baseline_allocations,
+        "baseline_block_bytes": baseline,
+        "peak_block_bytes": peak,
+    }
     return {"device": recording.device, **columns}
 
 
@@ -125,9 +131,12 @@ def answer(file: IO[bytes]) -> dict[str, Any]:
 def limit(file_bytes: int) -> None:
     """Limits this process to what a pickle of this size needs."""
     memory = min(PROCESS_BYTES, BASE_BYTES + BYTES_PER_BYTE * file_bytes)
-    for kind, value in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, PROCESS_SECONDS)):
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = int(used.ru_utime + used.ru_stime + min(PROCESS_SECONDS, 2 + file_bytes // BYTES_PER_SECOND))
+    for kind, value in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, seconds)):
         with contextlib.suppress(ValueError, OSError):  # macOS; or a lower limit is set already
-            resource.setrlimit(kind, (value, value))
+            # Beyond the first limit of time comes SIGXCPU, which says why it ended; beyond the second SIGKILL.
+            resource.setrlimit(kind, (value, value + (kind == resource.RLIMIT_CPU)))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from runner.analysis.audit.published import audit_published
 from runner.errors import UsageError
 from runner.importers.files import import_file
 from runner.results import PublishedRow
+from runner.store.database import open_reader
+from runner.store.queries.findings import load_timeline_findings
 from runner.store.read.published import load_published
 
 CASES = Path(__file__).parents[2] / "cases"
@@ -84,6 +86,15 @@ PUBLISHED = {
 }
 
 
+#: Memory snapshots: the findings with their bytes.
+SNAPSHOTS = {
+    "moments-anew": {},
+    "kept-graphs": {"kept_graph": ("kept_bytes", 2 * (12 + 36 + 8) * 2**20 + 2 * 4)},
+    "steady": {},
+    "no-history": {"no_history": ("held_bytes", 84193280)},
+}
+
+
 def _value(row: PublishedRow, quantity: str) -> float | None:
     return next((figure.value for figure in row.figures if figure.quantity == quantity), None)
 
@@ -117,3 +128,17 @@ def test_published_tables(name: str, mapped: bool, tmp_path: Path) -> None:
     if case.values is not None:
         assert sum(figure.value is not None for row in table.rows for figure in row.figures) == case.values
     assert {one.finding.code: one.lines for one in audit_published([table])} == case.found
+
+
+@pytest.mark.parametrize("name", SNAPSHOTS)
+def test_snapshots(name: str, tmp_path: Path) -> None:
+    db = tmp_path / "own.duckdb"
+    (line,) = import_file(CASES / f"snapshots/{name}.pickle", db=db).lines
+    with open_reader(db) as reader:
+        ((cell_id,),) = reader.execute("SELECT cell_id FROM timelines").fetchall()
+    found = load_timeline_findings(db, cell_id)
+    assert {one.code: one.severity for one in found} == dict.fromkeys(SNAPSHOTS[name], "doubt")
+    for one in found:
+        evidence, size = SNAPSHOTS[name][one.code]
+        assert one.evidence[evidence] == size
+    assert ("no peak" in line) == (name == "no-history")

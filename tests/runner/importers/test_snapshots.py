@@ -11,7 +11,7 @@ from tests.synthetic.snapshots import DOCUMENTED, HTML, block, event, segment, w
 
 def test_a_documented_snapshot_becomes_rows_computed_by_hand(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
-    (imported,) = import_snapshot(write(tmp_path, DOCUMENTED), db=db, label="theirs")
+    ((imported, _),) = import_snapshot(write(tmp_path, DOCUMENTED), db=db, label="theirs")
     assert rows(db, "SELECT run_id FROM runs WHERE source = 'imported'") == [{"run_id": imported.run_id}]
     assert rows(db, "SELECT label, device, device_name FROM runs") == [
         {"label": "theirs", "device": "cuda", "device_name": None}
@@ -86,7 +86,7 @@ def test_every_device_has_its_own_timeline(tmp_path: Path) -> None:
 def test_a_snapshot_without_history_shows_what_is_in_use(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     segments = [segment(0, block(0, 512, "active_allocated", 100), block(512, 512, "inactive", 0), device=1)]
-    (timeline,) = import_snapshot(write(tmp_path, {"segments": segments, "device_traces": [[], []]}), db=db)
+    ((timeline, _),) = import_snapshot(write(tmp_path, {"segments": segments, "device_traces": [[], []]}), db=db)
     assert (timeline.peak_bytes, timeline.baseline_bytes, timeline.duration_us, timeline.allocations) == (
         100,
         100,
