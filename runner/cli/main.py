@@ -248,7 +248,8 @@ def import_command(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A results file, a memory snapshot, an nsys export or statistics, a published table or a folder.",
+            help="A results file, a memory snapshot, an nsys export or statistics, a trace of torch.profiler, a "
+            "published table or a folder.",
             metavar="FILE",
         ),
     ],
@@ -262,8 +263,9 @@ def import_command(
     ] = False,
 ) -> None:
     """Add what another machine measured or somebody else recorded: a results file (.duckdb), the pickle of a
-    torch.cuda.memory snapshot, the SQLite export of an Nsight Systems report, what `nsys stats` prints, or a published
-    table as CSV, TSV, Markdown, HTML or JSON.
+    torch.cuda.memory snapshot, the SQLite export of an Nsight Systems report, what `nsys stats` prints, a trace of
+    torch.profiler (.json, .json.gz; a folder of them is the ranks of one run), or a published table as CSV, TSV,
+    Markdown, HTML or JSON.
 
     Nothing in the file is executed. Of a results file only the rows are added that are not there yet. Of a published
     table it says what was understood, what was assumed and what was refused; of a folder of them, one line each.

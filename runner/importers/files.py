@@ -4,8 +4,9 @@
         print(line)
 
 The first bytes tell the kind: the results file of another machine, a torch.cuda.memory snapshot (pickle), the SQLite
-export of an Nsight Systems report, what `nsys stats` prints, or a table that somebody published. Nothing in a file is
-executed. Of a folder, the published tables of its files are added.
+export of an Nsight Systems report, what `nsys stats` prints, a trace of torch.profiler, or a table that somebody
+published. Nothing in a file is executed. Of a folder, its traces are added as the ranks of one run, else the published
+tables of its files.
 """
 
 import os
@@ -19,6 +20,7 @@ from runner.importers.nsys import importing as nsys
 from runner.importers.nsys.stats import TOTAL, is_stats
 from runner.importers.published import ImportedTables, describe_table, import_folder, import_tables
 from runner.importers.snapshots.importing import ImportedTimeline, import_snapshot
+from runner.importers.traces import is_trace
 from runner.places import explain_place
 from runner.published.tables import ENDINGS, OTHERS
 from runner.schema import TABLES
@@ -51,6 +53,8 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
     is_table = path.suffix.lower() in (*ENDINGS, *OTHERS) and not is_stats(path, start)
     if mapping and not is_table:
         raise UsageError(f"--mapping got {str(mapping)!r}.", expected="none: only published tables have a mapping")
+    if is_trace(path, start):
+        return _report_traces(nsys.import_traces([path], db=db, label=label), path)
     if is_table:
         return _report_tables(import_tables(path, db=db, label=label, mapping=mapping))
     if start.startswith(_SQLITE):
@@ -76,11 +80,18 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
 
 
 def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path | None) -> ImportReport:
+    traces = [path for path in sorted(folder.iterdir()) if path.is_file() and _holds_trace(path)]
+    if traces:
+        return _report_traces(nsys.import_traces(traces, db=db, label=label), folder)
     if label:
         raise UsageError(f"--label got {label!r}.", expected="none: the tables of a folder keep their titles")
     imported = import_folder(folder, db=db, mapping=mapping)
     lines = (line for one in imported for line in (one.summary, *one.left_out))
     return ImportReport(lines=tuple(lines), is_whole=all(one.is_whole for one in imported))
+
+
+def _holds_trace(path: Path) -> bool:
+    return path.name.lower().endswith((".json", ".json.gz")) and is_trace(path, _read_beginning(path))
 
 
 def _report_tables(imported: ImportedTables) -> ImportReport:
@@ -139,7 +150,11 @@ def _report_traces(imported: nsys.ImportedTraces, path: Path) -> ImportReport:
         per = f" a step, over {row.steps} steps" if row.steps else ", over all that was recorded"
         known = f"; {trace.attributed_share:.0%} of it in a known phase" if trace.attributed_share else ""
         twice = "; its ranges count a kernel in each range around it" if trace.overlapping else ""
-        lines.append(f"{row.title}: {row.kernels:,} different kernels, {row.kernel_ms:,.3f} ms{per}{known}{twice}.")
+        copies = f"; copies and sets {trace.copies_ms:,.3f} ms" if trace.copies_ms else ""
+        if row.step_ms and row.busy_ms is not None:
+            known += f"; the device is busy for {row.busy_ms / row.step_ms:.0%} of a step of {row.step_ms:,.3f} ms"
+        said = f"{row.title}: {row.kernels:,} different kernels, {row.kernel_ms:,.3f} ms{per}{copies}{known}{twice}."
+        lines += [said, *(f"{row.title}: {remark}." for remark in trace.remarks)]
     return ImportReport(
         lines=tuple(lines), warning=_warn_of_private(imported.private, path.name) if imported.private else None
     )

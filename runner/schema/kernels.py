@@ -84,11 +84,14 @@ class TraceRow(Detail):
 
     origin: TraceOrigin = field(metadata=describe("Origin", "", "Who recorded it."))
     title: str = field(metadata=describe("Title", "", "The cell in words, or the imported file's name."))
-    kernels: int = field(metadata=describe("Different kernels", "", "Rows of this trace in `kernels`."))
+    kernels: int = field(metadata=describe("Different kernels", "", "Its rows in `kernels`, without copies and sets."))
     kernel_ms: float = field(
         metadata=describe("Kernel time", "ms", "Sum over its kernels, per step where steps are known.")
     )
     steps: int | None = column("Steps", "steps", "Steps that times and calls were divided by; unknown: by none.")
+    step_ms: float | None = column("Step, traced", "ms", "Mean time of its steps on the host, under the profiler.")
+    busy_ms: float | None = column("Device busy", "ms", "Time a step in which at least one kernel or copy ran.")
+    gap_ms: float | None = column("Launch gaps", "ms", "Time a step in which the device waits between two kernels.")
 
 
 @dataclass(frozen=True, kw_only=True)

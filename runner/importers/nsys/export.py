@@ -43,6 +43,13 @@ class Export:
             for (name,) in connection.execute(plain).fetchmany(2_000)
         }
 
+    def list_views(self) -> list[str]:
+        """Returns the tables of what ran that are no plain ones here, and so are not read."""
+        known = "SELECT name FROM sqlite_master WHERE name LIKE 'CUPTI_ACTIVITY_KIND_%' ORDER BY name"
+        return [
+            clean_name(name) for (name,) in self.connection.execute(known).fetchmany(99) if name not in self.columns
+        ]
+
     def has(self, table: str, *columns: str) -> bool:
         return table in self.columns and set(columns) <= set(self.columns[table])
 
@@ -55,10 +62,14 @@ class Export:
         ]
 
     def gpu(self) -> tuple[str | None, int | None]:
-        """Returns the name and the memory (bytes) of the GPU; None where the export does not name exactly one kind."""
+        """Returns the name and the memory (bytes) of the GPU, of several the one that ran the kernels; None where that
+        is not exactly one kind."""
         if not self.has("TARGET_INFO_GPU", "name", "totalMemory"):
             return None, None
-        gpus = self.connection.execute("SELECT DISTINCT name, totalMemory FROM TARGET_INFO_GPU").fetchmany(2)
+        ran = ""
+        if self.has("TARGET_INFO_GPU", "id") and self.has("CUPTI_ACTIVITY_KIND_KERNEL", "deviceId"):
+            ran = "WHERE id IN (SELECT deviceId FROM CUPTI_ACTIVITY_KIND_KERNEL)"
+        gpus = self.connection.execute(f"SELECT DISTINCT name, totalMemory FROM TARGET_INFO_GPU {ran}").fetchmany(2)
         if len(gpus) != 1 or not isinstance(gpus[0][0], str):
             return None, None
         name, memory = gpus[0]

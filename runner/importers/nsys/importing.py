@@ -1,4 +1,4 @@
-"""Turns a recording of Nsight Systems into a run with traces.
+"""Turns a recording of Nsight Systems or of torch.profiler into a run with traces.
 
     imported = import_export(Path("report.sqlite"), db=Path("data/results.duckdb"), label="their run")
     imported = import_stats(Path("report_cuda_gpu_kern_sum.csv"), db=Path("data/results.duckdb"), label=None)
@@ -20,20 +20,26 @@ from runner.importers.nsys.ranges import LaunchPlace
 from runner.importers.nsys.recordings import Launched, TracedProcess, load_processes
 from runner.importers.nsys.stats import load_stats
 from runner.importers.runs import INGEST_SECONDS, new_run, write_run
-from runner.schema import KernelRow, RunRow, TraceRow, new_id
+from runner.importers.traces import load_trace
+from runner.schema import KernelRow, RunRow, TraceOrigin, TraceRow, new_id
 from runner.store.database import ingest
 
 UNKNOWN_PHASE = "unknown"
+#: What the names of copies and sets begin with, which are no kernels.
+_COPIES = ("[CUDA memcpy", "[CUDA memset")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedTrace:
     """One imported trace. `attributed_share` is the share of its time whose phase is known; with `overlapping`, a
-    kernel counts in every range around it."""
+    kernel counts in every range around it. `copies_ms` is the time of copies and sets, a step, which are no kernels;
+    `remarks` say what was not read."""
 
     row: TraceRow
     attributed_share: float
     overlapping: bool = False
+    copies_ms: float = 0.0
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,18 +69,53 @@ def import_stats(path: Path, *, db: Path, label: str | None = None) -> ImportedT
     return _add_traces(new_run(path, label), [load_stats(path)], db=db, title=path.name)
 
 
-def _add_traces(run: RunRow, processes: Sequence[TracedProcess], *, db: Path, title: str) -> ImportedTraces:
+def import_traces(paths: Sequence[Path], *, db: Path, label: str | None = None) -> ImportedTraces:
+    """Reads traces of torch.profiler, one a rank, and adds them as one run. Raises UsageError; then nothing was
+    added."""
+    processes, titles = [load_trace(path) for path in paths], [path.name for path in paths]
+    run = new_run(paths[0] if len(paths) == 1 else paths[0].parent, label)
+    return _add_traces(run, processes, db=db, title=run.label or "", origin="torch-profiler", titles=titles)
+
+
+def _add_traces(
+    run: RunRow,
+    processes: Sequence[TracedProcess],
+    *,
+    db: Path,
+    title: str,
+    origin: TraceOrigin = "nsys",
+    titles: Sequence[str] = (),
+) -> ImportedTraces:
     traces: list[ImportedTrace] = []
     kernels: list[KernelRow] = []
     for number, process in enumerate(processes, start=1):
         ids: dict[str, Any] = {"run_id": run.run_id, "cell_id": new_id()}
         rows = _kernel_rows(ids, process)
-        total = sum(row.device_ms for row in rows)
-        known = sum(row.device_ms for row in rows if row.phase != UNKNOWN_PHASE)
+        ran = [row for row in rows if not row.kernel.startswith(_COPIES)]
+        total = sum(row.device_ms for row in ran)
+        known = sum(row.device_ms for row in ran if row.phase != UNKNOWN_PHASE)
         own = title if len(processes) == 1 else f"{title} · process {number}"
-        trace = TraceRow(**ids, origin="nsys", title=own, kernels=len(rows), steps=process.steps, kernel_ms=total)
+        trace = TraceRow(
+            **ids,
+            origin=origin,
+            title=titles[number - 1] if titles else own,
+            kernels=len(ran),
+            steps=process.steps,
+            kernel_ms=total,
+            step_ms=process.step_ms,
+            busy_ms=process.busy_ms,
+            gap_ms=process.gap_ms,
+        )
         share = known / total if total else 0.0
-        traces.append(ImportedTrace(row=trace, attributed_share=share, overlapping=process.overlapping))
+        traces.append(
+            ImportedTrace(
+                row=trace,
+                attributed_share=share,
+                overlapping=process.overlapping,
+                copies_ms=sum(row.device_ms for row in rows) - total,
+                remarks=process.remarks,
+            )
+        )
         kernels += rows
     added: dict[str, Sequence[object]] = {"runs": [run], "traces": [trace.row for trace in traces], "kernels": kernels}
     write_run(added, run=run, db=db, where=Path(title))

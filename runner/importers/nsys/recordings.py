@@ -11,6 +11,7 @@ Limits: LAUNCHES, RANGES and KERNELS; a CUDA graph that was traced whole is one 
 """
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -58,11 +59,16 @@ Kernels = dict[tuple[LaunchPlace, str], Launched]
 @dataclass(frozen=True, kw_only=True)
 class TracedProcess:
     """What one process ran on the GPU. `steps` is None where no range tells their number; with `overlapping`, a kernel
-    counts in every range around it."""
+    counts in every range around it. A step takes `step_ms` on the host; of that the device computes for `busy_ms` and
+    waits for `gap_ms` between two kernels; `remarks` say what was not read."""
 
     steps: int | None
     kernels: Kernels
     overlapping: bool = False
+    remarks: tuple[str, ...] = ()
+    step_ms: float | None = None
+    busy_ms: float | None = None
+    gap_ms: float | None = None
 
 
 @dataclass
@@ -85,10 +91,13 @@ class _Process:
 
     @property
     def steps(self) -> int | None:
-        """The number of ranges that are a whole step or, where there are none, a forward pass."""
+        """The number of ranges that are a whole step or, where there are none, of each phase; None where phases were
+        entered differently often, so that no one number divides them."""
         threads = self.threads.values()
         whole = sum(thread.steps for thread in threads)
-        return whole or sum(len(thread.phases.get("forward", ())) for thread in threads) or None
+        phases = {phase for thread in threads for phase in thread.phases if phase}
+        entered = {sum(len(thread.phases.get(phase, ())) for thread in threads) for phase in phases}
+        return whole or (entered.pop() if len(entered) == 1 and "forward" in phases else None)
 
 
 def load_processes(export: Export, path: Path) -> list[TracedProcess]:
@@ -102,11 +111,13 @@ def load_processes(export: Export, path: Path) -> list[TracedProcess]:
     calls = _Limit(path, LAUNCHES, "calls")
     kernels = _Limit(path, KERNELS, "different kernels and ranges")
     characters = _Limit(path, KERNEL_CHARACTERS, "characters in the names of kernels")
+    broken: Counter[str] = Counter()
     for table in present:
         for thread, moment, pid, duration, name, moved in _launches(export, path, table):
             calls.spend()
             if duration is None:
-                continue  # it had not finished when the recording ended
+                broken[table] += 1  # it had not finished when the recording ended, or ends before it starts
+                continue
             process = _process(path, processes, pid or 0)
             key = (process.place(thread, moment), name)
             if key not in process.kernels:
@@ -116,7 +127,13 @@ def load_processes(export: Export, path: Path) -> list[TracedProcess]:
     used = [process for _, process in sorted(processes.items()) if process.kernels]
     if not used:
         raise refusal(path, "a report in which nothing ran on a GPU")
-    return [TracedProcess(steps=process.steps, kernels=process.kernels) for process in used]
+    remarks = [f"{name} is no plain table and was not read" for name in export.list_views()]
+    if "CUPTI_ACTIVITY_KIND_KERNEL" not in present:
+        remarks.append("there is no table of kernels, so that only copies and graphs are known")
+    remarks += [
+        f"{count:,} rows of {table} have no end after their start and are left out" for table, count in broken.items()
+    ]
+    return [TracedProcess(steps=process.steps, kernels=process.kernels, remarks=tuple(remarks)) for process in used]
 
 
 def _load_ranges(export: Export, path: Path) -> dict[int, _Process]:

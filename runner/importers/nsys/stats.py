@@ -84,7 +84,11 @@ def _combine(whole: Mapping[str, Launched], ranges: Sequence[_LaunchRow]) -> Tra
     steps = [row for row in ranges if is_step(row.range)]
     phases = [row for row in ranges if phase_of(row.range)]
     others = [row for row in ranges if row.range and row not in steps] if not phases else []
-    passes = _count_entered([row for row in phases if phase_of(row.range) == "forward"])
+    by_phase = {
+        phase_of(row.range): [one for one in phases if phase_of(one.range) == phase_of(row.range)] for row in phases
+    }
+    entered = {_count_entered(rows) for rows in by_phase.values()}
+    passes = entered.pop() if len(entered) == 1 and "forward" in by_phase else None
     whole = whole or (_sums([*steps, *outside]) if steps else {})
     if not whole:
         kernels = _place([*phases, *others, *outside])

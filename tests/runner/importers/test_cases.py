@@ -142,3 +142,27 @@ def test_snapshots(name: str, tmp_path: Path) -> None:
         evidence, size = SNAPSHOTS[name][one.code]
         assert one.evidence[evidence] == size
     assert ("no peak" in line) == (name == "no-history")
+
+
+#: Recordings of Nsight Systems: steps, kernels by phase with calls and ms, the sum of the kernels alone.
+RECORDINGS = {
+    "uneven-phases.sqlite": (None, {("forward", 12.0, 1.44), ("backward", 10.0, 2.6), ("optimizer", 10.0, 0.9)}, 4.94),
+    "uneven-phases.csv": (None, {("forward", 24.0, 2.88), ("backward", 20.0, 5.0), ("optimizer", 10.0, 0.9)}, 8.78),
+    "two-devices.sqlite": (3, {("forward", 1.0, 0.11), ("forward", 1.0, 0.03), ("unknown", 1.0, 0.025)}, 0.14),
+}
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_recordings_of_nsight_systems(name: str, tmp_path: Path) -> None:
+    db = tmp_path / "own.duckdb"
+    steps, kernels, total = RECORDINGS[name]
+    import_file(CASES / "nsys" / name, db=db)
+    with open_reader(db) as reader:
+        ((stored, count, kernel_ms),) = reader.execute("SELECT steps, kernels, kernel_ms FROM traces").fetchall()
+        ran = reader.execute("SELECT phase, calls, round(device_ms, 6) FROM kernels").fetchall()
+        (machine,) = reader.execute("SELECT device_name, device_memory_bytes FROM runs").fetchall()
+    assert (stored, set(ran), kernel_ms) == (steps, kernels, pytest.approx(total))
+    if name.endswith(".sqlite"):
+        assert machine == ("Example Accelerator 48GB", 51539607552)
+    if name == "two-devices.sqlite":
+        assert (count, len(ran)) == (2, 4), "the copies are named apart from them"

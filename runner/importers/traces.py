@@ -1,0 +1,261 @@
+"""Reads traces of torch.profiler (`export_chrome_trace`), also packed with gzip: kernels by phase, range and operator.
+
+    process = load_trace(Path("trace.json.gz"))
+    print(process.steps, process.busy_ms, len(process.kernels))
+
+A kernel's correlation leads to the call that launched it, whose thread and time give the step (`ProfilerStep#`), the
+phase and the `record_function` range; its external id gives the operator. What autograd's engine evaluates is backward,
+what `Optimizer.step` runs is the optimizer's, and anything else that a step's own thread launches is forward, the loss
+included. Without kernels, operators count with their own times. The file is streamed: events of other kinds are dropped
+at once. Limits: EVENTS kernels and operators, EVENT_CHARACTERS of one event. Standard library only.
+"""
+
+import gzip
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from sys import intern
+from typing import IO, Any
+
+from runner.errors import UsageError
+from runner.importers.nsys.export import clean_name
+from runner.importers.nsys.ranges import LaunchPlace, ThreadRanges, phase_of
+from runner.importers.nsys.recordings import Launched, TracedProcess
+
+EVENTS, EVENT_CHARACTERS, _CHUNK = 5_000_000, 2**24, 2**22
+_BEGIN = re.compile(r'"traceEvents"\s*:\s*\[')
+_BETWEEN = re.compile(r"[\s,]*")
+_ON_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+_LAUNCHES = frozenset({"cuda_runtime", "cuda_driver"})
+_STEP = re.compile(r"ProfilerStep#(\d+)")
+_ENGINE = "autograd::engine::evaluate_function"
+#: The largest gap between two kernels of one step that is the launching's, and not a pause of the program (µs).
+_PAUSE_US = 1e5
+
+
+def is_trace(path: Path, start: bytes) -> bool:
+    """Returns whether a file that begins so is a trace of torch.profiler."""
+    if path.name.lower().endswith(".json.gz"):
+        return True
+    return path.suffix.lower() == ".json" and any(key in start for key in (b'"traceEvents"', b'"schemaVersion"'))
+
+
+@dataclass
+class _Trace:
+    """The events that count. Times are in µs; a kernel is (start, duration, name, correlation, external id)."""
+
+    kernels: list[tuple[float, float, str, int, int, int]] = field(default_factory=list)
+    launches: dict[int, tuple[int, float]] = field(default_factory=dict)
+    operators: dict[int, str] = field(default_factory=dict)
+    ranges: dict[int, list[tuple[int, int | None, str]]] = field(default_factory=dict)
+    steps: list[tuple[float, float, int]] = field(default_factory=list)
+    broken: int = 0
+
+    def find_step(self, moment: float) -> tuple[float, float, int] | None:
+        """Returns the step that a moment lies in. The steps are in order once all were read."""
+        place = bisect_right(self.steps, (moment, float("inf"), 0)) - 1
+        return self.steps[place] if place >= 0 and moment < self.steps[place][1] else None
+
+
+def load_trace(path: Path) -> TracedProcess:
+    """Returns what the trace says of its steps. Raises UsageError for a file that is no such trace, or one in which
+    nothing ran."""
+    trace = _Trace()
+    for event in _read_events(path):
+        _add_event(event, trace)
+        if len(trace.kernels) + len(trace.operators) > EVENTS:
+            raise _refuse(path, f"more than {EVENTS:,} kernels and operators", "fewer: record fewer steps")
+    trace.steps.sort()
+    threads = {thread: ThreadRanges(ranges) for thread, ranges in trace.ranges.items()}
+    if not trace.kernels:
+        return _sum_operators(path, trace, threads)
+    return _sum_kernels(trace, threads)
+
+
+def _add_event(event: dict[str, Any], trace: _Trace) -> None:
+    kind, start, duration, args = event.get("cat"), event.get("ts"), event.get("dur"), event.get("args")
+    if event.get("ph") != "X" or not isinstance(start, int | float) or not isinstance(kind, str):
+        return
+    name, thread = event.get("name"), event.get("tid")
+    args = args if isinstance(args, dict) else {}
+    if not isinstance(duration, int | float) or duration < 0 or not isinstance(name, str):
+        trace.broken += kind in _ON_DEVICE
+        return
+    number = args.get("correlation")
+    number = number if isinstance(number, int) else 0
+    external = args.get("External id")
+    external = external if isinstance(external, int) else 0
+    thread = hash(thread) if isinstance(thread, int | str) else 0
+    if kind in _ON_DEVICE:
+        moved = args.get("bytes")
+        size = moved if kind != "kernel" and isinstance(moved, int) and 0 <= moved < 2**50 else -1
+        name = _name_copy(name) if kind != "kernel" else name
+        trace.kernels.append((start, duration, intern(clean_name(name)), number, external, size))
+    elif kind in _LAUNCHES:
+        if number:
+            trace.launches[number] = (thread, start)
+    elif kind in ("user_annotation", "cpu_op"):
+        if kind == "cpu_op" and external:
+            trace.operators[external] = intern(clean_name(name))
+        step = _STEP.fullmatch(name)
+        if step:
+            trace.steps.append((start, start + duration, thread))
+        place = "backward" if name.startswith(_ENGINE) else _name_range(name) if kind == "user_annotation" else ""
+        if place and not step:
+            span = (round(start * 1e3), round((start + duration) * 1e3), intern(place))
+            trace.ranges.setdefault(thread, []).append(span)
+
+
+def _name_copy(name: str) -> str:
+    """Returns the name of a copy as `nsys stats` writes it: “Memcpy HtoD (Pinned -> Device)” is Host-to-Device."""
+    ways = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "PtoP": "Peer-to-Peer"}
+    way = next((words for short, words in ways.items() if short in name), "other")
+    return "[CUDA memset]" if name.startswith("Memset") else f"[CUDA memcpy {way}]"
+
+
+def _name_range(name: str) -> str:
+    return "optimizer" if name.startswith(("Optimizer.step", "Optimizer.zero_grad")) else clean_name(name)
+
+
+def _sum_kernels(trace: _Trace, threads: dict[int, ThreadRanges]) -> TracedProcess:
+    kernels: dict[tuple[LaunchPlace, str], Launched] = {}
+    busy: list[tuple[float, float]] = []
+    outside = 0
+    for start, duration, name, number, external, size in trace.kernels:
+        thread, moment = trace.launches.get(number, (0, start))
+        step = trace.find_step(moment)
+        if trace.steps and step is None:
+            outside += 1
+            continue
+        place = _place(threads, thread, moment, is_of_step=step is not None and step[2] == thread)
+        place = LaunchPlace(phase=place.phase, scope=place.scope, operator=trace.operators.get(external, ""))
+        moved = None if size < 0 else size
+        kernels.setdefault((place, name), Launched()).add(round(duration * 1e3), moved_bytes=moved)
+        busy.append((start, start + duration))
+    covered, gaps = _cover(busy)
+    count = len(trace.steps)
+    remarks = [f"{outside:,} kernels were launched outside of every ProfilerStep and are left out"] if outside else []
+    if trace.broken:
+        remarks.append(f"{trace.broken:,} kernels have no duration and are left out")
+    return TracedProcess(
+        steps=count or None,
+        kernels=kernels,
+        remarks=tuple(remarks),
+        step_ms=sum(end - start for start, end, _ in trace.steps) / count / 1e3 if count else None,
+        busy_ms=covered / 1e3 / (count or 1),
+        gap_ms=gaps / 1e3 / (count or 1),
+    )
+
+
+def _place(threads: dict[int, ThreadRanges], thread: int, moment: float, *, is_of_step: bool) -> LaunchPlace:
+    place = threads[thread].at(round(moment * 1e3)) if thread in threads else LaunchPlace()
+    if place.phase or not is_of_step or phase_of(place.scope):
+        return place
+    return LaunchPlace(phase="forward", scope=place.scope)
+
+
+def _cover(spans: list[tuple[float, float]]) -> tuple[float, float]:
+    """Returns the time that at least one span covers, and that of the gaps between them which are no pauses."""
+    covered = gaps = 0.0
+    last: float | None = None
+    for start, end in sorted(spans):
+        if last is not None and 0 < start - last <= _PAUSE_US:
+            gaps += start - last
+        covered += max(0.0, end - max(start, last if last is not None else start))
+        last = end if last is None else max(last, end)
+    return covered, gaps
+
+
+def _sum_operators(path: Path, trace: _Trace, threads: dict[int, ThreadRanges]) -> TracedProcess:
+    """Returns the operators of a trace without kernels by their own times, those within them taken off."""
+    by_thread: dict[int, list[tuple[float, float, str]]] = {}
+    for event in _read_events(path):
+        name, start, duration = event.get("name"), event.get("ts"), event.get("dur")
+        if event.get("cat") != "cpu_op" or not isinstance(start, int | float) or not isinstance(duration, int | float):
+            continue
+        if duration >= 0 and isinstance(name, str) and isinstance(event.get("tid"), int | str):
+            by_thread.setdefault(hash(event["tid"]), []).append((start, duration, intern(clean_name(name))))
+    kernels: dict[tuple[LaunchPlace, str], Launched] = {}
+    for thread, operators in by_thread.items():
+        stack: list[list[Any]] = []
+        for start, duration, name in sorted(operators, key=lambda one: (one[0], -one[1])):
+            while stack and stack[-1][1] <= start:
+                _close(stack, trace, threads, thread, kernels)
+            if stack:
+                stack[-1][2] -= duration
+            stack.append([start, start + duration, duration, name])
+        while stack:
+            _close(stack, trace, threads, thread, kernels)
+    if not kernels:
+        raise _refuse(path, "a trace in which nothing ran", "one with kernels or operators")
+    count = len(trace.steps)
+    step_ms = sum(end - start for start, end, _ in trace.steps) / count / 1e3 if count else None
+    remarks = ("it has no kernels of a GPU: operators count with their own times",)
+    return TracedProcess(steps=count or None, kernels=kernels, remarks=remarks, step_ms=step_ms)
+
+
+def _close(
+    stack: list[list[Any]],
+    trace: _Trace,
+    threads: dict[int, ThreadRanges],
+    thread: int,
+    kernels: dict[tuple[LaunchPlace, str], Launched],
+) -> None:
+    start, _, own, name = stack.pop()
+    step = trace.find_step(start)
+    if trace.steps and step is None:
+        return
+    place = _place(threads, thread, start, is_of_step=step is not None and step[2] == thread)
+    kernels.setdefault((place, name), Launched()).add(max(0, round(own * 1e3)))
+
+
+# ---------------------------------------------------------------------------------------------------------- the stream
+
+
+def _read_events(path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the events one by one. Raises UsageError for a file that is no trace, or ends within one."""
+    decoder, buffer, at = json.JSONDecoder(), "", 0
+    try:
+        with _open(path) as file:
+            while not (begin := _BEGIN.search(buffer)):
+                chunk = file.read(_CHUNK)
+                if not chunk or len(buffer) > EVENT_CHARACTERS:
+                    raise _refuse(path, "no “traceEvents”", "what `export_chrome_trace` writes")
+                buffer += chunk
+            at = begin.end()
+            while True:
+                match = _BETWEEN.match(buffer, at)
+                at = match.end() if match else at
+                if buffer[at : at + 1] == "]":
+                    return
+                try:
+                    event, at = decoder.raw_decode(buffer, at)
+                except ValueError:
+                    chunk = file.read(_CHUNK)
+                    if not chunk or len(buffer) - at > EVENT_CHARACTERS:
+                        raise _refuse(path, "an event that does not end", "a whole trace") from None
+                    buffer, at = buffer[at:] + chunk, 0
+                    continue
+                if isinstance(event, dict):
+                    yield event
+                if at > _CHUNK:
+                    buffer, at = buffer[at:], 0
+    except (OSError, EOFError, RecursionError) as error:
+        raise _refuse(path, f"a file that cannot be read ({type(error).__name__})", "a whole trace") from None
+
+
+def _open(path: Path) -> IO[str]:
+    if path.suffix.lower() == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8", errors="replace")
+    return path.open(encoding="utf-8", errors="replace")
+
+
+def _refuse(path: Path, got: str, expected: str) -> UsageError:
+    return UsageError(
+        f"{path} is no trace of torch.profiler that can be read: got {got}.",
+        expected=expected,
+        do="Write one with `torch.profiler.profile(…)` and `export_chrome_trace(FILE)`.",
+    )

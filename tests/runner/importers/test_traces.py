@@ -1,0 +1,129 @@
+"""Traces of torch.profiler become the rows that own profiles have: one written by hand, and a real one."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from runner.errors import UsageError
+from runner.importers.files import import_file
+from runner.store.database import open_reader
+
+GEMM, COPY, NCCL = "ampere_sgemm_128x64_tn", "Memcpy HtoD (Pinned -> Device)", "ncclDevKernel_AllReduce_Sum_f32"
+
+
+def event(cat: str, name: str, ts: float, dur: float, *, tid: int = 1, **args: object) -> dict[str, Any]:
+    return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "pid": 0, "tid": tid, "args": args}
+
+
+def launched(number: int, ts: float, *, tid: int = 1, name: str = GEMM, at: float, dur: float) -> list[dict[str, Any]]:
+    """Returns an operator, its launch at `ts` and what ran at `at` (µs)."""
+    kind = "gpu_memcpy" if name == COPY else "kernel"
+    return [
+        event("cpu_op", "aten::mm", ts - 1, 5, tid=tid, **{"External id": number}),
+        event("cuda_runtime", "cudaLaunchKernel", ts, 2, tid=tid, correlation=number),
+        event(kind, name, at, dur, tid=7, correlation=number, **{"External id": number}),
+    ]
+
+
+def a_step(number: int, begin: float) -> list[dict[str, Any]]:
+    """A step of 1,000 µs: two products forward, one in `attention`; backward by another thread; the optimizer."""
+    first = 100 * number
+    return [
+        event("user_annotation", f"ProfilerStep#{number}", begin, 1000),
+        event("user_annotation", "attention", begin + 50, 50),
+        *launched(first + 1, begin + 10, at=begin + 20, dur=100),
+        *launched(first + 2, begin + 60, at=begin + 130, dur=50),
+        event("cpu_op", "autograd::engine::evaluate_function: MmBackward0", begin + 200, 100, tid=2),
+        *launched(first + 3, begin + 210, tid=2, at=begin + 220, dur=200),
+        *launched(first + 4, begin + 250, tid=2, name=NCCL, at=begin + 400, dur=70),
+        event("user_annotation", "Optimizer.step#AdamW.step", begin + 500, 100),
+        *launched(first + 5, begin + 510, name="adam", at=begin + 520, dur=30),
+        *launched(first + 6, begin + 700, name=COPY, at=begin + 710, dur=10),
+    ]
+
+
+def write(path: Path, events: list[dict[str, Any]]) -> Path:
+    text = json.dumps({"schemaVersion": 1, "deviceProperties": [{"id": 0}], "traceEvents": events, "traceName": "t"})
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+def read(db: Path, query: str) -> list[tuple[Any, ...]]:
+    with open_reader(db) as reader:
+        return reader.execute(query).fetchall()
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_a_trace_of_a_gpu(tmp_path: Path, name: str) -> None:
+    """Two steps, of 450 µs of kernels each; 20 of the backward product overlap with communication, and 10 are copied,
+    so that the device is busy for 440. Gaps: 10 + 40 + 50 + 160 within a step, and 300 between the two."""
+    db = tmp_path / "own.duckdb"
+    early = launched(999, 5.0, at=10, dur=50)
+    report = import_file(write(tmp_path / name, [*early, *a_step(1, 1e4), *a_step(2, 1.1e4)]), db=db)
+    assert "the device is busy for 44% of a step of 1.000 ms" in report.lines[0]
+    assert "1 kernels were launched outside of every ProfilerStep" in report.lines[1]
+    columns = "origin, steps, kernels, round(kernel_ms, 6), step_ms, round(busy_ms, 6), round(gap_ms, 6)"
+    assert read(db, f"SELECT {columns} FROM traces") == [("torch-profiler", 2, 5, 0.45, 1.0, 0.44, 0.41)]
+    ran = read(db, "SELECT phase, scope, kernel, kernel_class, calls, round(device_ms, 6), operator FROM kernels")
+    assert {(phase, scope, kernel): (calls, ms, by) for phase, scope, kernel, _, calls, ms, by in ran} == {
+        ("forward", "", GEMM): (1, 0.1, "aten::mm"),
+        ("forward", "attention", GEMM): (1, 0.05, "aten::mm"),
+        ("backward", "", GEMM): (1, 0.2, "aten::mm"),
+        ("backward", "", NCCL): (1, 0.07, "aten::mm"),
+        ("optimizer", "", "adam"): (1, 0.03, "aten::mm"),
+        ("forward", "", "[CUDA memcpy Host-to-Device]"): (1, 0.01, "aten::mm"),
+    }
+
+
+def test_ranks_of_one_folder_are_traces_of_one_run(tmp_path: Path) -> None:
+    folder, db = tmp_path / "ranks", tmp_path / "own.duckdb"
+    folder.mkdir()
+    for rank in (0, 1):
+        write(folder / f"rank{rank}.json.gz", a_step(1, 0.0))
+    assert len(import_file(folder, db=db).lines) == 2
+    assert read(db, "SELECT title FROM traces ORDER BY ALL") == [("rank0.json.gz",), ("rank1.json.gz",)]
+    assert read(db, "SELECT label FROM runs") == [("ranks",)]
+
+
+def test_a_real_trace(tmp_path: Path) -> None:
+    """Operators count with their own times where there is no GPU: they sum to no more than the steps."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64))
+    optimizer = torch.optim.AdamW(model.parameters())
+    path, db = tmp_path / "real.json", tmp_path / "own.duckdb"
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU],
+        schedule=torch.profiler.schedule(wait=0, warmup=1, active=3, repeat=1),
+        on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
+    ) as profiler:
+        for _ in range(4):
+            with torch.profiler.record_function("my range"):
+                loss = model(torch.randn(8, 64)).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            profiler.step()
+    import_file(path, db=db)
+    ((steps, kernel_ms, step_ms),) = read(db, "SELECT steps, kernel_ms, step_ms FROM traces")
+    assert steps == 3
+    assert 0 < kernel_ms <= step_ms * 1.01
+    ran = {(phase, scope, kernel): calls for phase, scope, kernel, calls in read(
+        db, "SELECT phase, scope, kernel, calls FROM kernels")}  # fmt: skip
+    assert ran["forward", "my range", "aten::addmm"] == 2
+    assert ran["backward", "", "aten::mm"] == 3, "two gradients of weights, and one of an input"
+    assert any(phase == "optimizer" for phase, _, _ in ran)
+
+
+def test_broken_traces_are_one_error(tmp_path: Path) -> None:
+    whole = json.dumps({"traceEvents": a_step(1, 0.0)})
+    for content, words in ((whole[:900], "an event that does not end"), ('{"schemaVersion": 1}', "no “traceEvents”")):
+        path = tmp_path / "a.json"
+        path.write_text(content)
+        with pytest.raises(UsageError, match=words):
+            import_file(path, db=tmp_path / "own.duckdb")
+    (tmp_path / "b.json.gz").write_bytes(b"no gzip")
+    with pytest.raises(UsageError, match="cannot be read"):
+        import_file(tmp_path / "b.json.gz", db=tmp_path / "own.duckdb")
