@@ -10,7 +10,7 @@ from runner.errors import UsageError
 from runner.importers.files import import_file
 from runner.results import PublishedRow
 from runner.store.database import open_reader
-from runner.store.queries.findings import load_timeline_findings
+from runner.store.read.findings import load_timeline_findings
 from runner.store.read.published import load_published
 
 CASES = Path(__file__).parents[2] / "cases"
