@@ -125,7 +125,7 @@ def fuzz(kind: Kind, *, examples: int, folder: Path) -> Counter[str]:
         contextlib.closing(Reader(_READER)) as reader,
         patch("runner.importers.snapshots.importing.run_reader", read),
         patch("runner.importers.snapshots.importing.ingest"),
-        patch("runner.importers.nsys.importing.ingest"),
+        patch("runner.importers.traces.importing.ingest"),
         patch("runner.importers.published.ingest", return_value=0),
     ):
 

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from runner.errors import UsageError
 from runner.formats import format_bytes
-from runner.importers.nsys import importing as nsys
-from runner.importers.nsys.stats import TOTAL, is_stats
 from runner.importers.published import ImportedTables, describe_table, import_folder, import_tables
 from runner.importers.snapshots.importing import ImportedTimeline, import_snapshot
-from runner.importers.traces import is_trace
+from runner.importers.traces import importing as traces
+from runner.importers.traces.profiler import is_trace
+from runner.importers.traces.stats import TOTAL, is_stats
 from runner.places import explain_place
 from runner.published.tables import ENDINGS, OTHERS
 from runner.schema import TABLES
@@ -54,11 +54,11 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
     if mapping and not is_table:
         raise UsageError(f"--mapping got {str(mapping)!r}.", expected="none: only published tables have a mapping")
     if is_trace(path, start):
-        return _report_traces(nsys.import_traces([path], db=db, label=label), path)
+        return _report_traces(traces.import_traces([path], db=db, label=label), path)
     if is_table:
         return _report_tables(import_tables(path, db=db, label=label, mapping=mapping))
     if start.startswith(_SQLITE):
-        return _report_traces(nsys.import_export(path, db=db, label=label), path)
+        return _report_traces(traces.import_export(path, db=db, label=label), path)
     if start[8:12] == _DUCKDB:
         return _merge(path, db=db, label=label)
     if path.suffix in _REPORTS:
@@ -70,7 +70,7 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
     if start.startswith(_PICKLE) or path.suffix in _PICKLES:
         return _report_timelines(import_snapshot(path, db=db, label=label))
     if TOTAL in start:
-        return _report_traces(nsys.import_stats(path, db=db, label=label), path)
+        return _report_traces(traces.import_stats(path, db=db, label=label), path)
     raise UsageError(
         f"{path} is no file that can be imported: it begins with {start[:16]!r}.",
         expected="a results file (.duckdb), a memory snapshot (.pickle), the SQLite export of an nsys report, what "
@@ -80,9 +80,9 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
 
 
 def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path | None) -> ImportReport:
-    traces = [path for path in sorted(folder.iterdir()) if path.is_file() and _holds_trace(path)]
-    if traces:
-        return _report_traces(nsys.import_traces(traces, db=db, label=label), folder)
+    ranks = [path for path in sorted(folder.iterdir()) if path.is_file() and _holds_trace(path)]
+    if ranks:
+        return _report_traces(traces.import_traces(ranks, db=db, label=label), folder)
     if label:
         raise UsageError(f"--label got {label!r}.", expected="none: the tables of a folder keep their titles")
     imported = import_folder(folder, db=db, mapping=mapping)
@@ -143,7 +143,7 @@ def _report_timelines(imported: Sequence[ImportedTimeline]) -> ImportReport:
     return ImportReport(lines=tuple(lines))
 
 
-def _report_traces(imported: nsys.ImportedTraces, path: Path) -> ImportReport:
+def _report_traces(imported: traces.ImportedTraces, path: Path) -> ImportReport:
     lines = []
     for trace in imported.traces:
         row = trace.row

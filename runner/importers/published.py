@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from runner.errors import UsageError
-from runner.importers.nsys.stats import is_stats
 from runner.importers.runs import INGEST_SECONDS, new_run, write_run
+from runner.importers.traces.stats import is_stats
 from runner.published.mapping import TableMapping, load_mapping
 from runner.published.proposal import propose_mapping
 from runner.published.reading import (

@@ -11,7 +11,7 @@ import pytest
 
 from runner.errors import UsageError
 from runner.importers.files import import_file
-from runner.importers.nsys import export, recordings, tables
+from runner.importers.traces import export, recordings, tables
 from tests.synthetic.nsys import GEMM, HTML, PID, Made, kernels, made
 from tests.synthetic.nsys_statistics import API_COLUMNS, API_SUM, KERN_SUM
 

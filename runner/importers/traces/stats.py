@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.importers.nsys.export import clean_name
-from runner.importers.nsys.ranges import NOWHERE, LaunchPlace, is_step, phase_of
-from runner.importers.nsys.recordings import Kernels, Launched, TracedProcess
-from runner.importers.nsys.tables import PrintedTable, load_tables, stats_refusal
+from runner.importers.traces.export import clean_name
+from runner.importers.traces.ranges import NOWHERE, LaunchPlace, is_step, phase_of
+from runner.importers.traces.recordings import Kernels, Launched, TracedProcess
+from runner.importers.traces.tables import PrintedTable, load_tables, stats_refusal
 
 #: The most characters of all names together.
 NAME_CHARACTERS = 20_000_000

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from runner.analysis.kernels import kernel_class
-from runner.importers.nsys.export import open_export
-from runner.importers.nsys.ranges import LaunchPlace
-from runner.importers.nsys.recordings import Launched, TracedProcess, load_processes
-from runner.importers.nsys.stats import load_stats
 from runner.importers.runs import INGEST_SECONDS, new_run, write_run
-from runner.importers.traces import load_trace
+from runner.importers.traces.export import open_export
+from runner.importers.traces.profiler import load_trace
+from runner.importers.traces.ranges import LaunchPlace
+from runner.importers.traces.recordings import Launched, TracedProcess, load_processes
+from runner.importers.traces.stats import load_stats
 from runner.schema import KernelRow, RunRow, TraceOrigin, TraceRow, new_id
 from runner.store.database import ingest
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from runner.importers.nsys.export import Export, clean_name, refusal
-from runner.importers.nsys.ranges import NOWHERE, LaunchPlace, ThreadRanges
+from runner.importers.traces.export import Export, clean_name, refusal
+from runner.importers.traces.ranges import NOWHERE, LaunchPlace, ThreadRanges
 
 #: The most calls, ranges, processes and different (kernel, range) that are read, and the most characters in the names
 #: of ranges and of kernels.

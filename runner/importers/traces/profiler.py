@@ -21,9 +21,9 @@ from sys import intern
 from typing import IO, Any
 
 from runner.errors import UsageError
-from runner.importers.nsys.export import clean_name
-from runner.importers.nsys.ranges import LaunchPlace, ThreadRanges, phase_of
-from runner.importers.nsys.recordings import Launched, TracedProcess
+from runner.importers.traces.export import clean_name
+from runner.importers.traces.ranges import LaunchPlace, ThreadRanges, phase_of
+from runner.importers.traces.recordings import Launched, TracedProcess
 
 EVENTS, EVENT_CHARACTERS, _CHUNK = 5_000_000, 2**24, 2**22
 _BEGIN = re.compile(r'"traceEvents"\s*:\s*\[')
