@@ -16,7 +16,7 @@ Nothing else that was tried made equal steps differ less: a core of their own, t
 addresses and hash seeds that are new in each process or fixed in all, huge pages, one arena. Medians had a standard
 deviation of 1 to 3% on a quiet CPU (12 to 16 processes each). Where the host bounds steps of an H200, it was 16 to 27%
 in training and 22 to 31% in inference under these settings, 17% and 12% under none of them (six or seven processes
-each, so that each figure is itself known to a third; `python -m tests.bench.sources`).
+each, so that each figure is itself known to a third).
 """
 
 import psutil
