@@ -39,7 +39,7 @@ _OF_RUN: Mapping[str, Callable[[RunSteps], str]] = {
     "machine": lambda one: one.run.machine,
     "commit": lambda one: (one.run.git_commit or "unknown")[:12],
 }
-_OF_CELL = ("precision", "backend")
+_OF_CELL = ("precision", "backend", "model")
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
@@ -88,7 +88,8 @@ def list_sides(runs: Sequence[RunSteps]) -> dict[str, list[str]]:
     """Returns the sides that can be compared, by what they differ in; those that measured last come first."""
     sides = {name: list(dict.fromkeys(map(of, runs))) for name, of in _OF_RUN.items()}
     cells = [step.cell for one in runs for step in one.steps]
-    return sides | {name: list(dict.fromkeys(getattr(cell, name) for cell in cells)) for name in _OF_CELL}
+    values = {name: dict.fromkeys(getattr(cell, name) for cell in cells) for name in _OF_CELL}
+    return sides | {name: [value for value in known if value is not None] for name, known in values.items()}
 
 
 def _of_side(runs: Sequence[RunSteps], by: str, name: str, pick: Callable[[RunSteps], Sequence[Any]]) -> list[Any]:

@@ -61,6 +61,12 @@ def compare(console: Terminal, options: CompareOptions, *, db: Path) -> int:
     answer = ask("compare", rows, asked)
     if not answer.views:
         raise UsageError(f"{answer.missing[0].words}.", expected="cells that both sides have" if answer.missing else "")
+    return print_comparison(console, answer, options)
+
+
+def print_comparison(console: Terminal, answer: Answer, options: CompareOptions) -> int:
+    """Prints a comparison as the options say; returns 1 when a threshold is given and something is worse beyond it."""
+    _, a, b = (one.chosen for one in answer.choices[:3])
     if options.as_json:
         print(json.dumps(make_json(answer, a, b), ensure_ascii=False, indent=1, default=str))
     elif options.form == "markdown":

@@ -1,7 +1,7 @@
 """The commands: parse, call, print. Only they and their group exit.
 
     python -m runner sweep | frontier | import | merge | export | check | list | show | report | replay |
-    compare | note | model | doctor
+    compare | ab | note | model | doctor
 
 Exit codes: 0 all cells ended ok, oom or skipped; 1 some did not, the budget ran out, `show --strict` found a row of
 grade D, `replay` landed outside, `check` found something wrong, or `compare --fail-on-regression` found a regression; 2
@@ -19,6 +19,7 @@ import typer
 
 from runner.answers import QUESTIONS
 from runner.cli import (
+    ab,
     check,
     compare,
     doctor,
@@ -34,7 +35,7 @@ from runner.cli import (
     show,
 )
 from runner.cli.commands import Commands
-from runner.cli.options import FRONTIER, Db, Run, sweep_options, where, with_options
+from runner.cli.options import AB, FRONTIER, Db, Run, sweep_options, where, with_options
 from runner.cli.progress import PlainLines, TerminalBar
 from runner.cli.terminal import Terminal
 from runner.engines.local import LocalEngine
@@ -241,6 +242,40 @@ def compare_command(
         as_json=as_json,
     )
     raise typer.Exit(compare.compare(console, options, db=find_file(db)))
+
+
+@app.command(name="ab", epilog="Example: python -m runner ab main HEAD --model train.py:build --budget 10m")
+@with_options(AB)
+def ab_command(
+    *,
+    a: str | None,
+    b: str | None,
+    against: str | None,
+    threshold: str | None,
+    clock: str | None,
+    form: str | None,
+    as_json: bool | None,
+    config: Path | None,
+    **given: Any,
+) -> None:
+    """Compare two versions of a model of your own, measured interleaved: two commits, or two builders.
+
+    Commits of the repository that you are in are checked out into temporary worktrees. Both versions are measured in
+    fresh processes, shuffled in each round, and rounds are added until every cell is decided or the budget ends. Exit
+    codes: 0 no regression beyond the threshold, 1 some, 2 a version that cannot be built or measured, 130 interrupted.
+    """
+    given = {**given, "experiment": given["experiment"] or ["benchmark"]}
+    request, settings = parse_request(dict.fromkeys(sweep_options()) | given, config=config)
+    options = ab.AbOptions(
+        a=a,
+        b=b,
+        against=against,
+        threshold=compare.percent(threshold or "5%"),
+        clock=clock or "auto",
+        form=form or "text",
+        as_json=bool(as_json),
+    )
+    raise typer.Exit(ab.ab(console, Terminal(stderr=True), options, request, settings))
 
 
 @app.command(name="import", epilog="Example: python -m runner import report.sqlite --label 'their run'")

@@ -141,3 +141,15 @@ FRONTIER: dict[str, Any] = {
     "timeout": Annotated[str | None, where("Limit for one trial, such as 90s or 10m. [default: 10m]")],
     "fresh": Annotated[bool | None, _flag("--fresh", "Ask again what was answered before.")],
 }
+
+_NOT_OF_AB = ("rounds", "engine", "on", "shard", "fresh", "any_commit", "ceilings", "dry_run")
+AB: dict[str, Any] = {
+    "a": Annotated[str | None, typer.Argument(help="The baseline: a commit, branch or tag.", show_default=False)],
+    "b": Annotated[str | None, typer.Argument(help="What is compared with it.", show_default=False)],
+    "against": Annotated[str | None, _what("B as another model, instead of two commits.", metavar="FILE.py:build")],
+    "threshold": Annotated[str | None, _how("How much slower or larger is a regression. [default: 5%]")],
+    "clock": Annotated[str | None, _how("auto, latency, throughput or gpu. [default: auto]")],
+    "form": Annotated[str | None, typer.Option("--format", help="text or markdown.", show_default=False)],
+    "as_json": Annotated[bool | None, _flag("--json", "One object with every compared cell.")],
+    **{name: how for name, how in sweep_options().items() if name not in _NOT_OF_AB},
+}

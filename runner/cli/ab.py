@@ -1,0 +1,230 @@
+"""Two versions of a user's model, measured interleaved in one sweep and compared: two commits, or two builders.
+
+    python -m runner ab main HEAD --model train.py:build --contexts 128
+    python -m runner ab --model old.py:build --against new.py:build
+
+Each commit is checked out into a temporary worktree, so that the user's tree is not touched. Every cell is measured
+from both versions in fresh processes, shuffled within each round, and rounds are added to the same run until each cell
+is decided at the threshold. So throughput and latency can decide even where the host sets them.
+Limits: what the model reads but Python does not import, such as a data file, does not make another version.
+"""
+
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import chdir, closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from runner.answers import ask
+from runner.answers.answer import Answer
+from runner.cli.compare import CLOCK_WORDS, FORMATS, CompareOptions, print_comparison
+from runner.cli.progress import PlainLines
+from runner.cli.terminal import Terminal
+from runner.engines.engine import open_engine
+from runner.errors import INTERRUPTED_CODE, BadModel, UsageError
+from runner.plan.planning import Request
+from runner.results.rows import RunSteps
+from runner.schema import table_of
+from runner.schema.axes import MODEL
+from runner.schema.own import OwnSpec, parse_spec
+from runner.store.database import check_writable
+from runner.store.read import read
+from runner.store.read.selection import Selection
+from runner.sweep.loop import Sweep
+from runner.sweep.machine_lock import lock_machine
+from runner.sweep.prepare import Settings, prepare
+from runner.temporary import temporary_folder
+
+#: The rounds of the first sweep, those that are added at a time, and the most of a cell.
+FIRST_ROUNDS, MORE_ROUNDS, MAX_ROUNDS = 3, 2, 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbOptions:
+    """What the command line said: two refs of a repository and one model, or two models."""
+
+    a: str | None
+    b: str | None
+    against: str | None = None
+    threshold: float = 0.05
+    clock: str = "auto"
+    form: str = "text"
+    as_json: bool = False
+
+
+def ab(console: Terminal, progress: Terminal, options: AbOptions, request: Request, settings: Settings) -> int:
+    """Measures both versions and prints how B compares with A. Returns 0 without a regression, 1 with one, and raises
+    UsageError where a version cannot be built or measured; what was measured is kept."""
+    if options.form not in FORMATS:
+        raise UsageError(f"There is no format {options.form!r}.", expected=" or ".join(FORMATS))
+    if options.clock not in CLOCK_WORDS:
+        raise UsageError(f"There is no clock {options.clock!r}.", expected=", ".join(CLOCK_WORDS))
+    specs = request.axes.get("model", ())
+    if len(specs) != 1:
+        raise UsageError(f"--model was given {len(specs)} times.", expected="one model, such as --model train.py:build")
+    settings = replace(settings, db=settings.db.absolute(), fresh=True, ceilings=False)
+    check_writable(settings.db)
+    command = shlex.join(["python", "-m", "runner", *sys.argv[1:]])
+    if options.against:
+        if options.a or options.b:
+            raise UsageError("--against was given with two refs.", expected="two refs, or --model and --against")
+        models = (specs[0], parse_spec(options.against).text)
+        return _compare(console, progress, options, request, replace(settings, command=command), models)
+    if not (options.a and options.b):
+        raise UsageError("ab was given no two refs.", expected="two refs such as main HEAD, or --model and --against")
+    with _check_out(options.a, options.b, parse_spec(specs[0])) as (folder, models, note):
+        progress.say(note)
+        settings = replace(
+            settings, command=f"{command}  # {note}", label=settings.label or f"ab {options.a} {options.b}"
+        )
+        with chdir(folder):
+            return _compare(console, progress, options, request, settings, models)
+
+
+def _compare(
+    console: Terminal,
+    progress: Terminal,
+    options: AbOptions,
+    request: Request,
+    settings: Settings,
+    models: tuple[str, str],
+) -> int:
+    if models[0] == models[1]:
+        raise UsageError(f"A and B are both {models[0]}.", expected="two versions")
+    request = replace(request, axes={**request.axes, "model": models}, rounds=FIRST_ROUNDS)
+    ends_at = time.monotonic() + settings.budget_s if settings.budget_s else None
+    rounds, answer, run = 0, None, None
+    failed: list[str] = []
+    opened = open_engine("local", on=(), compiles=request.may_compile)
+    with opened as (engine,), lock_machine(progress.say), closing(PlainLines(progress, db=settings.db)) as watcher:
+        try:
+            while answer is None or (rounds < MAX_ROUNDS and _list_undecided(answer, options.threshold)):
+                left_s = ends_at - time.monotonic() if ends_at else None
+                if left_s is not None and left_s <= 0:
+                    break
+                settings = replace(settings, budget_s=left_s)
+                prepared = prepare(request, settings, engine)
+                if prepared.left_out:
+                    raise BadModel("; ".join(f"{name}: {why}" for name, why in prepared.left_out.items()))
+                if len(prepared.own) < len(models):
+                    console.say(f"{models[0]} and {models[1]} have the same source: there is nothing to measure.")
+                    return 0
+                with temporary_folder("compiled") as folder:
+                    sweep = Sweep(prepared, settings, engine=engine, watcher=watcher, folder=folder)
+                    sweep.run()
+                rounds += int(request.rounds)
+                request, settings = replace(request, rounds=MORE_ROUNDS), replace(settings, joins=sweep.run_id)
+                answer, run = _ask(settings, models, options)
+                if failed := _list_failed(run, models):
+                    break
+        except KeyboardInterrupt:
+            progress.say("Interrupted. Finished cells are kept.")
+            return INTERRUPTED_CODE
+    assert answer is not None
+    assert run is not None
+    if not answer.views:
+        raise UsageError("No cell was measured from both versions.", expected="a longer --budget", do=_join(failed))
+    compare = CompareOptions(
+        a=models[0], b=models[1], form=options.form, threshold=options.threshold, as_json=options.as_json
+    )
+    code = print_comparison(console, answer, compare)
+    if failed:
+        raise UsageError(f"Not measured in both versions: {_join(failed)}.", expected="cells that work in both")
+    if undecided := _list_undecided(answer, options.threshold):
+        progress.say(f"Undecided after {rounds} rounds: {_join(undecided)}.")
+    return code
+
+
+def _ask(settings: Settings, models: tuple[str, str], options: AbOptions) -> tuple[Answer, RunSteps]:
+    """Returns the comparison of the two models in the run that was measured, and that run."""
+    rows = read(settings.db, Selection(), ("by_run",))
+    run = next(one for one in rows.by_run if one.run.run_id == settings.joins)
+    asked = {"by": "model", "a": models[0], "b": models[1], "clock": CLOCK_WORDS[options.clock]}
+    return ask("compare", replace(rows, by_run=(run,)), asked), run
+
+
+def _list_undecided(answer: Answer, threshold: float) -> list[str]:
+    """Returns the cells whose interval holds both 1 and a difference beyond the threshold."""
+    names = []
+    for view in answer.views:
+        if view.name == "compare-memory":
+            continue
+        for row in view.rows:
+            low, high = view.get(row, "low"), view.get(row, "high")
+            is_within = low is not None and low > 1 / (1 + threshold) and high < 1 + threshold
+            if view.get(row, "outcome") == "undecided" and not is_within:
+                names.append(str(row.values[0]))
+    return names
+
+
+def _list_failed(run: RunSteps, models: tuple[str, str]) -> list[str]:
+    """Returns the cells that one version lacks or that failed in it, by name."""
+    sides: Mapping[str, dict[tuple[object, ...], str]] = {model: {} for model in models}
+    for one in run.steps:
+        names = [name for name in table_of(one.cell).question if name not in MODEL]
+        key = tuple(getattr(one.cell, name) for name in names)
+        sides[one.cell.model or ""][key] = one.status
+    failed = []
+    for model, other in (models, models[::-1]):
+        failed += [f"{model} at {_describe(key)}: {status}" for key, status in sides[model].items() if status != "ok"]
+        failed += [f"{model} at {_describe(key)}: missing" for key in sides[other].keys() - sides[model].keys()]
+    return failed
+
+
+def _describe(key: tuple[object, ...]) -> str:
+    return " · ".join(str(value) for value in key if value is not None and not isinstance(value, bool))
+
+
+def _join(names: list[str]) -> str:
+    return "; ".join(names[:8]) + (f"; and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+# ------------------------------------------------------------------------------------------------------------ worktrees
+
+
+@contextmanager
+def _check_out(a: str, b: str, spec: OwnSpec) -> Iterator[tuple[Path, tuple[str, str], str]]:
+    """Checks two commits out into temporary worktrees. Yields their folder, the model in each, relative to it, and what
+    was checked out in words. Removes the worktrees at the end, whatever happens."""
+    if spec.kind != "file":
+        raise UsageError(f"--model got {spec.text!r}.", expected="a Python file of the repository, such as train.py")
+    top = Path(_git("rev-parse", "--show-toplevel"))
+    path = Path(spec.where).resolve()
+    if not path.is_relative_to(top.resolve()):
+        raise UsageError(f"{spec.where} is not in the repository {top}.", expected="a Python file of the repository")
+    inside, rest = path.relative_to(top.resolve()).as_posix(), spec.text[len(spec.where) :]
+    commits = {ref: _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}") for ref in (a, b)}
+    if commits[a] == commits[b]:
+        raise UsageError(f"{a} and {b} are both commit {commits[a][:12]}.", expected="two commits")
+    note = ", ".join(f"{ref} is {commit[:12]}" for ref, commit in commits.items())
+    if _git("status", "--porcelain", "--untracked-files=no"):
+        note += "; uncommitted changes are in neither"
+    with temporary_folder("ab") as folder:
+        names = {ref: f"{re.sub(r'[^A-Za-z0-9_.-]', '-', ref)}@{commit[:7]}" for ref, commit in commits.items()}
+        try:
+            for ref, commit in commits.items():
+                _git("worktree", "add", "--quiet", "--detach", str(folder / names[ref]), commit)
+                if not (folder / names[ref] / inside).is_file():
+                    raise UsageError(f"{ref} has no file {inside}.", expected="a model that both versions have")
+            yield folder, (f"{names[a]}/{inside}{rest}", f"{names[b]}/{inside}{rest}"), note
+        finally:
+            for name in names.values():
+                if (folder / name).exists():
+                    _git("-C", str(top), "worktree", "remove", "--force", str(folder / name))
+
+
+def _git(*words: str) -> str:
+    """Returns what git prints, without hooks. Raises UsageError with what git says."""
+    command = ["git", "-c", "core.hooksPath=/dev/null", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        what = words[-1].removesuffix("^{commit}")
+        raise UsageError(
+            f"git {words[0]} failed for {what!r}: {done.stderr.strip() or 'there is no such commit'}.",
+            expected="two commits of the repository of the working folder",
+        )
+    return done.stdout.strip()

@@ -1,0 +1,136 @@
+"""`ab` through the real command in a real repository: a slower version, an equal one, and what is refused."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.command import PATIENCE_S, ROOT, rows
+
+MODEL = """
+import torch
+from torch import nn
+LAYERS = 2
+
+def build(want):
+    model = nn.Sequential(*(nn.Linear(256, 256) for _ in range(LAYERS)))
+    return model, torch.randn(64, 256), lambda out: out.square().mean()
+"""
+QUICK = [
+    "--device",
+    "cpu",
+    "--modes",
+    "train",
+    "--precisions",
+    "fp32",
+    "--batch",
+    "1",
+    "--max-steps",
+    "10",
+    "--budget",
+    "20s",
+]
+#: What is committed after the first version, by branch.
+VERSIONS = {
+    "slow": MODEL.replace("LAYERS = 2", "LAYERS = 16"),
+    "equal": MODEL,
+    "broken": MODEL.replace("def build(want):", "def build(want):\n    raise ValueError('no weights')"),
+}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    (folder / "net.py").write_text(MODEL)
+    git(folder, "init", "--quiet", "--initial-branch", "main")
+    git(folder, "add", ".")
+    commit(folder, "first")
+    for branch, text in VERSIONS.items():
+        git(folder, "checkout", "--quiet", "-b", branch, "main")
+        (folder / "net.py").write_text(text)
+        (folder / "README").write_text(branch)
+        git(folder, "add", ".")
+        commit(folder, branch)
+    git(folder, "checkout", "--quiet", "main")
+    return folder
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def commit(folder: Path, text: str) -> None:
+    git(folder, "-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "--quiet", "--message", text)
+
+
+def run_ab(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "runner", "ab", *words, *QUICK, "--db", str(folder.parent / "ab.duckdb")],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "300"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+def test_a_slower_commit_is_found_and_the_tree_stays_as_it_was(repository: Path) -> None:
+    """Eight times the layers take longer in every round. Both commits are in one run, in the same rounds."""
+    (repository / "net.py").write_text("this is not committed")
+    done = run_ab(repository, "main", "slow", "--model", "net.py:build", "--json")
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert re.fullmatch(r"main@[0-9a-f]{7}/net\.py:build", found["a"])
+    assert re.fullmatch(r"slow@[0-9a-f]{7}/net\.py:build", found["b"])
+    assert [row["verdict"] for row in found["rows"]] == ["slower"]
+    measured = rows(repository.parent / "ab.duckdb", "SELECT run_id, model, round, status FROM steps")
+    assert len({one["run_id"] for one in measured}) == 1
+    rounds = {model: sorted(one["round"] for one in measured if one["model"] == model) for model in found.values()
+              if isinstance(model, str) and "@" in model}  # fmt: skip
+    assert len(rounds) == 2
+    assert all(numbers == list(range(len(numbers))) and len(numbers) >= 3 for numbers in rounds.values())
+    [run] = rows(repository.parent / "ab.duckdb", "SELECT argv FROM runs")
+    assert "uncommitted changes are in neither" in run["argv"]
+    assert (repository / "net.py").read_text() == "this is not committed"
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("main", "equal", "--model", "net.py:build"), 0, "have the same source: there is nothing to measure"),
+        (("main", "broken", "--model", "net.py:build"), 2, "no weights"),
+        (("main", "nowhere", "--model", "net.py:build"), 2, "'nowhere'"),
+        (("main", "main", "--model", "net.py:build"), 2, "main and main are both commit"),
+        (("main", "slow", "--model", "other.py:build"), 2, "main has no file other.py"),
+        (("main", "slow"), 2, "--model was given 0 times"),
+        (("--model", "net.py:build"), 2, "ab was given no two refs"),
+        (("main", "slow", "--model", "net.py:build", "--against", "net.py:build"), 2, "--against was given with two"),
+    ],
+)
+def test_what_is_not_measured(repository: Path, words: tuple[str, ...], code: int, said: str) -> None:
+    done = run_ab(repository, *words)
+    assert done.returncode == code, done.stderr
+    assert said in re.sub(r"\s+", " ", done.stdout + done.stderr)
+    assert "Traceback" not in done.stderr
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+def test_two_files_are_compared_without_a_repository(tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    (folder / "old.py").write_text(VERSIONS["slow"])
+    (folder / "new.py").write_text(MODEL)
+    done = run_ab(folder, "--model", "old.py:build", "--against", "new.py:build", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["a"], found["b"]) == ("old.py:build", "new.py:build")
+    assert [row["verdict"] for row in found["rows"]] == ["faster"]
+    [ratio] = [clock["ratio"] for clock in found["rows"][0]["clocks"].values()]
+    assert ratio > 1.5
