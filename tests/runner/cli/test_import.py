@@ -1,4 +1,4 @@
-"""Published tables on the command line, with the commands of the README."""
+"""Published tables on the command line, with the commands of docs/import.md."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def theirs(tmp_path: Path) -> Path:
 
 def test_the_shipped_tables(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
-    assert "python -m runner import data/reference" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "python -m runner import data/reference" in (ROOT / "docs/import.md").read_text(encoding="utf-8")
     for words in ("1 table, 5 rows, 18 figures.", "nothing new"):
         done = run("import", str(ROOT / "data/reference"), db=db)
         assert done.returncode == 0

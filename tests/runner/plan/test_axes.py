@@ -111,9 +111,10 @@ def test_a_limit_of_steps_that_is_set_decides_the_other() -> None:
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_the_sweeps_of_the_readme_can_be_planned(device: str, tmp_path: Path) -> None:
+def test_the_sweeps_of_the_documents_can_be_planned(device: str, tmp_path: Path) -> None:
     (tmp_path / "sweep.toml").write_text('sizes = ["small"]')
-    lines = (ROOT / "README.md").read_text().replace("sweep.toml", str(tmp_path / "sweep.toml")).splitlines()
+    text = "\n".join((ROOT / name).read_text() for name in ("README.md", "docs/measuring.md"))
+    lines = text.replace("sweep.toml", str(tmp_path / "sweep.toml")).splitlines()
     found = [line.partition("runner sweep")[2] for line in lines if "runner sweep" in line and "`" not in line]
     found = [words for words in found if "--model" not in words]  # their files are the reader's own
     assert len(found) > 5
