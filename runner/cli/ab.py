@@ -27,7 +27,7 @@ from runner.cli.terminal import Terminal
 from runner.engines.engine import open_engine
 from runner.errors import INTERRUPTED_CODE, BadModel, UsageError
 from runner.plan.planning import Request
-from runner.results.rows import RunSteps
+from runner.results.rows import Rows, RunSteps
 from runner.schema import table_of
 from runner.schema.axes import MODEL
 from runner.schema.own import OwnSpec, parse_spec
@@ -97,7 +97,7 @@ def _compare(
         raise UsageError(f"A and B are both {models[0]}.", expected="two versions")
     request = replace(request, axes={**request.axes, "model": models}, rounds=FIRST_ROUNDS)
     ends_at = time.monotonic() + settings.budget_s if settings.budget_s else None
-    rounds, answer, run = 0, None, None
+    rounds, answer, rows = 0, None, None
     failed: list[str] = []
     opened = open_engine("local", on=(), compiles=request.may_compile)
     with opened as (engine,), lock_machine(progress.say), closing(PlainLines(progress, db=settings.db)) as watcher:
@@ -118,20 +118,20 @@ def _compare(
                     sweep.run()
                 rounds += int(request.rounds)
                 request, settings = replace(request, rounds=MORE_ROUNDS), replace(settings, joins=sweep.run_id)
-                answer, run = _ask(settings, models, options)
-                if failed := _list_failed(run, models):
+                answer, rows = _ask(settings, models, options)
+                if failed := _list_failed(rows.by_run[0], models):
                     break
         except KeyboardInterrupt:
             progress.say("Interrupted. Finished cells are kept.")
             return INTERRUPTED_CODE
     assert answer is not None
-    assert run is not None
+    assert rows is not None
     if not answer.views:
         raise UsageError("No cell was measured from both versions.", expected="a longer --budget", do=_join(failed))
     compare = CompareOptions(
         a=models[0], b=models[1], form=options.form, threshold=options.threshold, as_json=options.as_json
     )
-    code = print_comparison(console, answer, compare)
+    code = print_comparison(console, answer, rows, compare)
     if failed:
         raise UsageError(f"Not measured in both versions: {_join(failed)}.", expected="cells that work in both")
     if undecided := _list_undecided(answer, options.threshold):
@@ -139,12 +139,13 @@ def _compare(
     return code
 
 
-def _ask(settings: Settings, models: tuple[str, str], options: AbOptions) -> tuple[Answer, RunSteps]:
-    """Returns the comparison of the two models in the run that was measured, and that run."""
+def _ask(settings: Settings, models: tuple[str, str], options: AbOptions) -> tuple[Answer, Rows]:
+    """Returns the comparison of the two models in the run that was measured, and its rows."""
     rows = read(settings.db, Selection(), ("by_run",))
     run = next(one for one in rows.by_run if one.run.run_id == settings.joins)
     asked = {"by": "model", "a": models[0], "b": models[1], "clock": CLOCK_WORDS[options.clock]}
-    return ask("compare", replace(rows, by_run=(run,)), asked), run
+    rows = replace(rows, by_run=(run,))
+    return ask("compare", rows, asked), rows
 
 
 def _list_undecided(answer: Answer, threshold: float) -> list[str]:

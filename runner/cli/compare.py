@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
-from runner.analysis.pair import CLOCKS
+from runner.analysis.pair import CLOCKS, Pair
 from runner.answers import ask
 from runner.answers.answer import Answer, View
 from runner.answers.compare import AUTO, list_sides
@@ -21,7 +22,7 @@ from runner.errors import UsageError
 from runner.render.markdown import MARKDOWN, write
 from runner.render.text import print_answer
 from runner.results.rows import Rows
-from runner.schema import table_of
+from runner.schema import Phase, table_of
 from runner.store.read import read
 from runner.store.read.runs import load_notes
 from runner.store.read.selection import Selection
@@ -30,6 +31,10 @@ FORMATS = ("text", "markdown")
 SPECS = "a run's id or its beginning, a label, or machine:…, commit:…, precision:…, backend:…, label:…, run:…"
 #: The clocks by the words of the command line.
 CLOCK_WORDS = {"auto": AUTO, "latency": "latency", "throughput": "throughput", "gpu": "GPU time"}
+
+
+#: The clocks by their names in the JSON object.
+_IN_JSON = {"throughput": "throughput", "latency": "latency", "GPU time": "device"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +66,14 @@ def compare(console: Terminal, options: CompareOptions, *, db: Path) -> int:
     answer = ask("compare", rows, asked)
     if not answer.views:
         raise UsageError(f"{answer.missing[0].words}.", expected="cells that both sides have" if answer.missing else "")
-    return print_comparison(console, answer, options)
+    return print_comparison(console, answer, rows, options)
 
 
-def print_comparison(console: Terminal, answer: Answer, options: CompareOptions) -> int:
+def print_comparison(console: Terminal, answer: Answer, rows: Rows, options: CompareOptions) -> int:
     """Prints a comparison as the options say; returns 1 when a threshold is given and something is worse beyond it."""
     _, a, b = (one.chosen for one in answer.choices[:3])
     if options.as_json:
-        print(json.dumps(make_json(answer, a, b), ensure_ascii=False, indent=1, default=str))
+        print(json.dumps(make_json(answer, rows, a, b), ensure_ascii=False, indent=1, default=str))
     elif options.form == "markdown":
         for line in write(answer, MARKDOWN, words=f"{b} against {a}", commands=False).splitlines():
             console.say(line)
@@ -145,8 +150,9 @@ def _narrow(rows: Rows, within: Sequence[str]) -> Rows:
 # ---------------------------------------------------------------------------------------------------- JSON and the gate
 
 
-def make_json(answer: Answer, a: str, b: str) -> dict[str, Any]:
+def make_json(answer: Answer, rows: Rows, a: str, b: str) -> dict[str, Any]:
     """Returns the comparison as one object: every compared cell, peaks of memory, and what was left out."""
+    measured = {one.cell_id: one for run in rows.by_run for one in (*run.steps, *run.attention)}
     times = [(view, row) for view in answer.views if view.name != "compare-memory" for row in view.rows]
     peaks = [(view, row) for view in answer.views if view.name == "compare-memory" for row in view.rows]
     compared = [(view, row) for view, row in times if view.get(row, "ratio") is not None]
@@ -155,7 +161,7 @@ def make_json(answer: Answer, a: str, b: str) -> dict[str, Any]:
         "a": a,
         "b": b,
         "phase": next((one.chosen for one in answer.choices if one.name == "phase"), None),
-        "rows": [_make_row(answer, view, row) for view, row in compared],
+        "rows": [_make_row(answer, measured, view, row) for view, row in compared],
         "memory": [
             {
                 "cell": _describe_cell(answer, row),
@@ -175,25 +181,34 @@ def make_json(answer: Answer, a: str, b: str) -> dict[str, Any]:
     }
 
 
-def _make_row(answer: Answer, view: View, row: Any) -> dict[str, Any]:
-    clock = CLOCKS.get(view.get(row, "clock"))
-    names = {"loop": "throughput", "step": "latency", "device": "device"}
+def _make_row(answer: Answer, measured: Mapping[UUID, Any], view: View, row: Any) -> dict[str, Any]:
+    """Returns one compared cell with its ratio by every clock that both sides have, and the clock that decides."""
+    pair = Pair(base=measured[row.cells[0]], other=measured[row.cells[1]])
+    phase: Phase = "forward_backward"
+    if view.name == "compare-cells":
+        phase = next(PHASES[one.chosen] for one in answer.choices if one.name == "phase")
+    elif phase not in pair.base.times:
+        phase = "forward"
+    clocks = {}
+    for name, clock in CLOCKS.items():
+        if ratio := pair.ratio(phase=phase, clock=clock):
+            clocks[_IN_JSON[name]] = {
+                "a_ms": pair.base.times[phase].by(clock).ms,
+                "b_ms": pair.other.times[phase].by(clock).ms,
+                "ratio": ratio.ratio,
+                "low": ratio.low,
+                "high": ratio.high,
+                "level": ratio.level,
+                "verdict": ratio.outcome,
+            }
     return {
         "cell": _describe_cell(answer, row),
         "cell_ids": {"a": [str(row.cells[0])], "b": [str(row.cells[1])]},
-        "clocks": {
-            names[clock or "step"]: {
-                "a_ms": view.get(row, "a_ms"),
-                "b_ms": view.get(row, "b_ms"),
-                "ratio": view.get(row, "ratio"),
-                "low": view.get(row, "low"),
-                "high": view.get(row, "high"),
-                "verdict": view.get(row, "outcome"),
-            }
-        },
-        "clock": names[clock or "step"],
+        "phase": phase,
+        "clocks": clocks,
+        "clock": _IN_JSON[view.get(row, "clock")],
         "verdict": view.get(row, "outcome"),
-        "rounds": view.get(row, "rounds"),
+        "rounds": {"a": pair.base.rounds, "b": pair.other.rounds},
     }
 
 

@@ -42,6 +42,14 @@ def test_every_compared_cell_is_listed_farthest_from_one_first(file: Path) -> No
         48: "same",
     }
     assert all(len(row["cell_ids"]["a"]) == 1 for row in found["rows"])
+    assert {row["phase"] for row in found["rows"]} <= {"step", "forward", "forward_backward"}
+    for row in found["rows"]:
+        assert row["clock"] in row["clocks"]
+        assert row["rounds"].keys() == {"a", "b"}
+        for clock in row["clocks"].values():
+            assert clock["ratio"] == pytest.approx(clock["a_ms"] / clock["b_ms"])
+            assert clock["level"] in (0.99, 0.995)
+        assert row["clocks"][row["clock"]]["verdict"] == row["verdict"]
     assert {row["a_bytes"] / row["b_bytes"] for row in found["memory"]} == {2.0}
     assert {row["verdict"] for row in found["memory"]} == {"smaller"}
     assert {row["cell"]["context"] for row in found["left_out"]} >= {80, 96}
