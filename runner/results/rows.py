@@ -20,6 +20,7 @@ from runner.results.cells import (
 from runner.results.findings import AuditedRow
 from runner.results.kernels import Kernel, KernelPart, KernelTrace
 from runner.results.memory import Frontier, LiveAllocation, Peak, PhasePeak, Timeline
+from runner.results.published import PublishedTable
 from runner.results.runs import RunSummary
 from runner.results.times import Clock, Noise, RepeatedCell
 from runner.schema import Bound, CeilingRow, DtypeRow, NumericsRow
@@ -138,3 +139,4 @@ class Rows:
     repeated: tuple[RepeatedCell, ...] = ()
     ceilings: tuple[CeilingRow, ...] = ()
     audited: tuple[AuditedRow, ...] = ()
+    published: tuple[PublishedTable, ...] = ()

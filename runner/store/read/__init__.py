@@ -12,12 +12,14 @@ from typing import Any
 
 from runner.results import RunSummary, StepResult
 from runner.results.findings import AuditedRow
+from runner.results.published import PublishedTable
 from runner.results.rows import Rows, RunSteps, Traced
 from runner.store.read.findings import load_audit
 from runner.store.read.kernels import load_ceilings, load_traced
 from runner.store.read.memory import load_peaks, load_precise, load_recorded, load_saved
 from runner.store.read.noise import load_machine_noise, load_repeated, load_spreads
 from runner.store.read.numerics import load_accumulations
+from runner.store.read.published import load_published
 from runner.store.read.runs import load_runs
 from runner.store.read.selection import Selection
 from runner.store.read.timed import find_latest, load_attention, load_early_steps, load_frontiers, load_steps
@@ -50,6 +52,11 @@ def _load_every_run(path: Path, of: Selection) -> list[RunSummary]:
     return load_runs(path)
 
 
+def _load_published(path: Path, of: Selection) -> Sequence[PublishedTable]:
+    """Returns every table of the file. No filter applies to what others published."""
+    return load_published(path)
+
+
 def _load_audited(path: Path, of: Selection) -> Sequence[AuditedRow]:
     return load_audit(path, of).rows
 
@@ -76,6 +83,7 @@ LOADERS: dict[str, Callable[[Path, Selection], Iterable[Any]]] = {
     "repeated": load_repeated,
     "ceilings": load_ceilings,
     "audited": _load_audited,
+    "published": _load_published,
 }
 
 
