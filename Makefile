@@ -13,9 +13,10 @@ SWEEP ?=
 .PHONY: demo test soak ray check bench lock clean
 
 demo: $(VENV)/.demo
+ifeq ($(SERVE),0)
 	$(BIN)/python -m runner sweep $(SWEEP)
-ifneq ($(SERVE),0)
-	$(BIN)/streamlit run app.py
+else
+	$(BIN)/python -m runner app --measure -- $(SWEEP)
 endif
 
 test: $(VENV)/.test

@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.util import find_spec
@@ -113,7 +114,9 @@ def own_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Makes the sweeps of the tests wait for one another, and not for a sweep that someone runs on this machine. Also
     hides the shipped reference rows from tests that do not name a reference of their own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
+        folder = str(tmp_path_factory.mktemp("tmp"))
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)  # pytest has asked for it before, and Python remembers the answer
         patch.setenv("STEPSCOPE_REFERENCE", "")
         yield
 

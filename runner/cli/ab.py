@@ -35,8 +35,8 @@ from runner.store.database import check_writable
 from runner.store.read import read
 from runner.store.read.selection import Selection
 from runner.sweep.loop import Sweep
-from runner.sweep.machine_lock import lock_machine
 from runner.sweep.prepare import Settings, prepare
+from runner.sweep.start import lock_machine
 from runner.temporary import temporary_folder
 
 #: The rounds of the first sweep, those that are added at a time, and the most of a cell.

@@ -1,23 +1,28 @@
-"""What this machine is, and what can and cannot be measured on it, and why.
+"""What this machine is, what can and cannot be measured on it and why, and what is wrong with a results file.
 
 python -m runner doctor
-python -m runner doctor --noise
+python -m runner doctor --repair --db results.duckdb
 """
 
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table as Grid
 from rich.text import Text
 
 from runner.analysis.costs import hardware
-from runner.cli.noise import print_noise
 from runner.cli.terminal import Terminal
 from runner.engines.local import LocalEngine
+from runner.errors import DatabaseMissing
 from runner.schema import TABLES
+from runner.store.attached import check_place
+from runner.store.checking import Checked, check_file, repair_file
+from runner.store.spool import Spool
 
 
 @dataclass(frozen=True)
@@ -73,13 +78,9 @@ def checks(machine: Mapping[str, Any]) -> Iterator[Check]:
     yield check("browse here", importlib.util.find_spec("streamlit") is not None, yes="streamlit run app.py", no=copy)
 
 
-def doctor(console: Terminal, device: str, *, noise: bool) -> int:
-    """Prints what a device can do or, with `noise`, how noisy it is. Returns the exit code."""
-    machine = LocalEngine().describe(device)
-    if noise:
-        return print_noise(console, device, machine)
-    print_report(console, machine)
-    return 0
+def doctor(console: Terminal, device: str) -> None:
+    """Prints what this machine is, and what can be measured on a device of it."""
+    print_report(console, LocalEngine().describe(device))
 
 
 def print_report(console: Terminal, machine: Mapping[str, Any]) -> None:
@@ -97,3 +98,35 @@ def print_report(console: Terminal, machine: Mapping[str, Any]) -> None:
         answer = Text("yes", "green") if check.possible else Text("no", "yellow")
         table.add_row(answer, check.what, Text(check.reason, "dim"))
     console.print(table)
+
+
+def check_results(console: Terminal, db: Path, *, repair: bool) -> int:
+    """Prints what is wrong with the file and, with `repair`, repairs it and prints what is left. Returns the exit code:
+    0 if nothing is wrong, 1 if something is."""
+    check_place(db)
+    if not os.path.exists(db) and not os.path.exists(Spool(db).folder):
+        raise DatabaseMissing(f"{db} does not exist.", do="Name a results file with --db.")
+    found = check_file(db)
+    _print_problems(console, db, found)
+    if not repair or not any(problem.repair for problem in found.problems):
+        return 1 if found.problems else 0
+    copy = repair_file(db)
+    console.print("")
+    console.say(f"Repaired. The file as it was is {copy}." if copy else "Repaired.")
+    left = check_file(db)
+    _print_problems(console, db, left)
+    return 1 if left.problems else 0
+
+
+def _print_problems(console: Terminal, db: Path, found: Checked) -> None:
+    rows = sum(found.rows.values())
+    what = f"{db}: {rows:,} rows in {sum(count > 0 for count in found.rows.values())} tables"
+    grid = Grid(box=None, show_header=False, pad_edge=False)
+    for problem in found.problems:
+        repair = problem.repair or "A repair leaves it as it is."
+        grid.add_row(Text(problem.kind, "red"), f"{problem.sentence} {Text(repair)}")
+    console.say(f"{what}, nothing wrong." if not found.problems else f"{what}, {len(found.problems)} problems:")
+    if found.problems:
+        console.print(grid)
+    for note in found.notes:
+        console.say(note, style="dim")

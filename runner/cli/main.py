@@ -1,11 +1,13 @@
 """The commands: parse, call, print. Only they and their group exit.
 
-    python -m runner sweep | frontier | import | merge | export | check | list | show | report | replay |
-    compare | ab | note | model | doctor
+    python -m runner sweep | show | compare | ab | report | import | export | doctor | app | note | model |
+    frontier | list
+
+The old names audit, check, merge and replay work in this version, and say the new ones.
 
 Exit codes: 0 all cells ended ok, oom or skipped; 1 some did not, the budget ran out, `show --strict` found a row of
-grade D, `replay` landed outside, `check` found something wrong, or `compare --fail-on-regression` found a regression; 2
-wrong usage or a bad file; 130 interrupted.
+grade D, `sweep --again` landed outside, `doctor` found something wrong, or `compare --fail-on-regression` found a
+regression; 2 wrong usage or a bad file; 74 all went well, but the output could not be written; 130 interrupted.
 """
 
 import os
@@ -20,8 +22,8 @@ import typer
 from runner.answers import QUESTIONS
 from runner.cli import (
     ab,
-    check,
     compare,
+    dashboard,
     doctor,
     export,
     findings,
@@ -34,7 +36,7 @@ from runner.cli import (
     report,
     show,
 )
-from runner.cli.commands import Commands
+from runner.cli.commands import Commands, errors
 from runner.cli.options import AB, FRONTIER, Db, Run, sweep_options, where, with_options
 from runner.cli.progress import PlainLines, TerminalBar
 from runner.cli.terminal import Terminal
@@ -77,7 +79,19 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, **given: Any) ->
 
     With an axis set here an experiment is one grid: that axis, and for the others what the preset's first grid has. Its
     warm-up ablation, timelines and other additions are then left out; ask with --warmup, --timeline, --cache, ….
+
+    With --again CELL that cell is measured once more, and whether it lands inside the interval that the file claims for
+    the next process is said: exit code 0 if so or if there is none, 1 if not. On the same machine, torch and commit the
+    new row is one more round of the cell's run.
     """
+    again, is_sure = given.pop("again"), bool(given.pop("yes"))
+    if again:
+        if others := sorted(name for name, value in given.items() if value and name not in ("db", "device", "timeout")):
+            others = [f"--{name.replace('_', '-')}" for name in others]
+            raise UsageError(f"--again measures one cell; {', '.join(others)} came with it.", do="Leave that out.")
+        timeout_s = parse_duration("timeout", given["timeout"] or "10m")
+        options = replay.ReplayOptions(cell=again, device=given["device"], timeout_s=timeout_s, is_sure=is_sure)
+        raise typer.Exit(replay.replay(console, options, db=given["db"] or default_path()))
     request, settings = parse_request(given, config=config)
     if dry_run:
         lists.print_plan(console, prepare(request, settings, LocalEngine()))
@@ -153,7 +167,7 @@ def show_command(
 @app.command(name="audit", hidden=True, epilog="Example: python -m runner show nightly --findings --strict")
 def audit_command(run: Run = "", db: Db = None) -> None:
     """The old name of `show RUN --findings --strict`."""
-    print("audit is now: python -m runner show --findings --strict", file=sys.stderr)
+    _say_new_name("audit", "show --findings --strict")
     raise typer.Exit(findings.print_findings(console, run, db=find_file(db)))
 
 
@@ -189,7 +203,7 @@ def report_command(
         sys.stdout.write(report.write_report(options, db=find_file(db)))
 
 
-@app.command(name="replay", epilog="Example: python -m runner replay 01a2037e-c114")
+@app.command(name="replay", hidden=True, epilog="Example: python -m runner sweep --again 01a2037e-c114")
 def replay_command(
     cell: Annotated[str, typer.Argument(help="The id of a row of steps or attention, or its beginning.")],
     db: Db = None,
@@ -197,12 +211,8 @@ def replay_command(
     timeout: Annotated[str, where("Limit for the cell, such as 90s or 10m. [default: 10m]")] = "10m",
     yes: Annotated[bool, typer.Option("--yes", help="Run an own model's code without asking.")] = False,
 ) -> None:
-    """Measure a cell again, and say whether it lands inside the interval that the file claims for the next process.
-
-    On the same machine, with the same torch and commit, the new row is one more round of the cell's run. Elsewhere it
-    gets a run of its own. Exit codes: 0 it lands inside, or the file claims no interval; 1 it lands outside, or has no
-    result; 2 there is no such cell.
-    """
+    """The old name of `sweep --again CELL`."""
+    _say_new_name("replay", "sweep --again CELL")
     options = replay.ReplayOptions(cell=cell, device=device, timeout_s=parse_duration("timeout", timeout), is_sure=yes)
     raise typer.Exit(replay.replay(console, options, db=db or default_path()))
 
@@ -280,12 +290,12 @@ def ab_command(
 
 @app.command(name="import", epilog="Example: python -m runner import report.sqlite --label 'their run'")
 def import_command(
-    file: Annotated[
-        Path,
+    files: Annotated[
+        list[Path],
         typer.Argument(
-            help="A results file, a memory snapshot, an nsys export or statistics, a trace of torch.profiler, a "
-            "published table or a folder.",
-            metavar="FILE",
+            help="A results file or several, a memory snapshot, an nsys export or statistics, a trace of "
+            "torch.profiler, a published table or a folder.",
+            metavar="FILE …",
         ),
     ],
     db: Db = None,
@@ -306,20 +316,21 @@ def import_command(
     table it says what was understood, what was assumed and what was refused; of a folder of them, one line each.
     The exit code is 1 where something that was wanted is not stored.
     """
-    code = imports.import_into(console, file, db or default_path(), label=label, mapping=mapping, propose=propose)
+    if merge.are_results(files):
+        raise typer.Exit(merge.merge(console, files, db or default_path()))
+    if len(files) > 1:
+        raise UsageError(f"{len(files)} files are named.", expected="one, or only results files (.duckdb)")
+    code = imports.import_into(console, files[0], db or default_path(), label=label, mapping=mapping, propose=propose)
     raise typer.Exit(code)
 
 
-@app.command(name="merge", epilog="Example: python -m runner merge h200.duckdb a100.duckdb results/ --db all.duckdb")
+@app.command(name="merge", hidden=True, epilog="Example: python -m runner import h200.duckdb a100.duckdb results/")
 def merge_command(
     files: Annotated[list[Path], typer.Argument(help="Results files, and folders of them.", metavar="A B …")],
     db: Db = None,
 ) -> None:
-    """Join the results files of many machines: adds the rows that are not there yet, one transaction a file.
-
-    Merging again adds only what has come since, and a merge that was interrupted goes on. The other files stay as they
-    are. Exit codes: 0 all were merged, 1 some were refused, 2 nothing can be added.
-    """
+    """The old name of `import` for results files."""
+    _say_new_name("merge", "import A B …")
     raise typer.Exit(merge.merge(console, files, db or default_path()))
 
 
@@ -338,17 +349,14 @@ def export_command(
     export.export(console, find_file(db), out, parquet=parquet)
 
 
-@app.command(name="check", epilog="Example: python -m runner check --repair --db results.duckdb")
+@app.command(name="check", hidden=True, epilog="Example: python -m runner doctor --repair --db results.duckdb")
 def check_command(
     db: Db = None,
     repair: Annotated[bool, typer.Option("--repair", help="Repair what can be, and keep a copy of the file.")] = False,
 ) -> None:
-    """Verify the results file: pages that can be read, impossible values, duplicates, rows that belong to nothing, and
-    what is left over in its spool.
-
-    Exit codes: 0 nothing is wrong, or all was repaired; 1 something is wrong; 2 it is no results file.
-    """
-    raise typer.Exit(check.check(console, find_file(db), repair=repair))
+    """The old name of `doctor --db FILE`."""
+    _say_new_name("check", "doctor --db FILE")
+    raise typer.Exit(doctor.check_results(console, find_file(db), repair=repair))
 
 
 @app.command(name="note", epilog="Example: python -m runner note nightly 'the fan was broken'")
@@ -376,16 +384,45 @@ def note_command(
 app.add_typer(model.make_group(console), name="model")
 
 
-@app.command(name="doctor", epilog="Example: python -m runner doctor --device cpu")
+@app.command(name="doctor", epilog="Example: python -m runner doctor --repair --db results.duckdb")
 def doctor_command(
     device: Annotated[str, typer.Option(help="auto, cuda, cuda:1, mps or cpu.")] = "auto",
-    noise: Annotated[bool, typer.Option("--noise", help="Measure the noise between processes, for a minute.")] = False,
+    db: Db = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair what can be, and keep a copy of the file.")] = False,
 ) -> None:
     """Say what this machine is, and what can and cannot be measured on it, and why.
 
-    With --noise: how far equal cells in different processes differ, and the smallest difference it can resolve.
+    With --db or --repair it verifies the results file instead: pages that can be read, impossible values, duplicates,
+    rows that belong to nothing, and what is left over in its spool. Exit codes: 0 nothing is wrong, or all was
+    repaired; 1 something is wrong; 2 it is no results file.
     """
-    raise typer.Exit(doctor.doctor(console, device, noise=noise))
+    if db is not None or repair:
+        raise typer.Exit(doctor.check_results(console, find_file(db), repair=repair))
+    doctor.doctor(console, device)
+
+
+@app.command(
+    name="app",
+    epilog="Example: python -m runner app --port 8502 --db results.duckdb",
+    context_settings={"allow_extra_args": True},
+)
+def app_command(
+    context: typer.Context,
+    port: Annotated[int | None, typer.Option(help=r"Where it listens. \[default: 8501]", min=1, max=65535)] = None,
+    db: Db = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Run a sweep of this machine beside it, which fills its pages.")
+    ] = False,
+) -> None:
+    """Start the dashboard, from any folder: the rows of the results file, or those that Stepscope ships.
+
+    Ctrl-C ends it. What follows -- are options of the sweep with --measure, else of `streamlit run`.
+    """
+    raise typer.Exit(dashboard.serve(console, port=port, db=db, words=context.args, measure=measure))
+
+
+def _say_new_name(old: str, new: str) -> None:
+    errors.say(f"{old} is now: python -m runner {new}")
 
 
 def main() -> None:

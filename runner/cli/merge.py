@@ -1,6 +1,6 @@
 """Results files of several machines joined into one.
 
-python -m runner merge h200.duckdb a100.duckdb results/ --db all.duckdb
+python -m runner import h200.duckdb a100.duckdb results/ --db all.duckdb
 """
 
 import os
@@ -33,6 +33,13 @@ def merge(console: Terminal, named: Sequence[Path], db: Path) -> int:
     without = f", {refused} refused" if refused else ""
     console.say(f"{len(files)} files, {rows:,} rows added to {db}{without}.")
     return 1 if refused else 0
+
+
+def are_results(named: Sequence[Path]) -> bool:
+    """Returns whether these are results files and folders of them, not one file alone, which may be of any kind."""
+    if len(named) == 1 and not named[0].is_dir():
+        return False
+    return all(bool(list_files(path)) if path.is_dir() else path.suffix == ".duckdb" for path in named)
 
 
 def _is_same(file: Path, db: Path) -> bool:

@@ -104,6 +104,8 @@ def sweep_options() -> dict[str, Any]:
         ],
         "skip_predicted_oom": Annotated[bool | None, _flag("--skip-predicted-oom", _SKIP)],
         "ceilings": Annotated[bool | None, _flag("--ceilings/--no-ceilings", escape(_CEILINGS))],
+        "again": Annotated[str | None, where("Measure only this cell once more: a row's id, or its beginning.")],
+        "yes": Annotated[bool | None, _flag("--yes", "With --again: run an own model's code without asking.")],
         "dry_run": Annotated[bool | None, _flag("--dry-run", _DRY_RUN)],
     }
 

@@ -27,9 +27,9 @@ from runner.schema import DONE, FrontierCell, FrontierRow, RunRow, new_id, utc_n
 from runner.schema.axes import SHAPE
 from runner.schema.sizes import shape_name, size_named
 from runner.store import history
-from runner.sweep.machine_lock import lock_machine
 from runner.sweep.prepare import Settings, new_run, sweep_key
 from runner.sweep.request import parse_values
+from runner.sweep.start import lock_machine
 from runner.sweep.storing import ingest_all, make_folder, store
 
 _DEFAULTS = {

@@ -18,15 +18,19 @@ from typing import Any
 from uuid import UUID
 
 from runner.engines.engine import Engine
+from runner.errors import BadModel
 from runner.experiments import kind_of
 from runner.experiments.experiment import On, Prediction
+from runner.job import OwnModelJob
 from runner.plan.forecast import CEILING_SECONDS, Forecast, estimate_rate
 from runner.plan.planning import Planned, Request, plan
 from runner.plan.repeats import add_repeats
-from runner.schema import Cell, NumericsCell, RunRow, StepCell, utc_now
+from runner.schema import Cell, MemoryCell, Model, NumericsCell, ProfileCell, RunRow, StepCell, utc_now
 from runner.schema.own import OwnModel, PassFlops
 from runner.store import history
-from runner.sweep.own import describe_models
+
+#: Where the user named no context: those at which an own model's operations are counted. And the most counts of one.
+CONTEXTS, MAX_POINTS = (64, 128, 512), 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,3 +203,42 @@ def _forecast(
         seconds = forecast.seconds(item.cell, predicted=predicted.seconds)
         expected.append(Expected(planned=item, predicted=replace(predicted, seconds=seconds)))
     return forecast, tuple(expected)
+
+
+def describe_models(
+    request: Request, engine: Engine, *, device: str
+) -> tuple[Mapping[str, OwnModel], Mapping[str, str]]:
+    """Builds every own model of a request once. Returns them by key, and by name why others cannot be built.
+
+    Raises BadModel where none can, and where a cell that was given is of another version of its source."""
+    specs: tuple[str, ...] = request.axes.get("model", ())
+    given = [cell for cell in request.cells if isinstance(cell, Model) and cell.model_key is not None]
+    own, failed = dict[str, OwnModel](), dict[str, BadModel]()
+    for spec in dict.fromkeys((*specs, *(cell.model or "" for cell in given))):
+        try:
+            described = engine.describe_model(OwnModelJob(spec=spec, device=device, points=list_points(request, spec)))
+        except BadModel as error:
+            failed[spec] = error
+        else:
+            own[described.key] = described
+    if failed and (not own or given):
+        raise next(iter(failed.values()))
+    for cell in given:
+        if cell.model_key not in own:
+            raise BadModel(
+                f"{cell.model} is another version than that of the row, whose key is {cell.model_key}.",
+                do="Bring back that version of the source, or measure the new one with sweep --model.",
+            )
+    return own, {spec: str(error) for spec, error in failed.items()}
+
+
+def list_points(request: Request, spec: str) -> tuple[tuple[int, int], ...]:
+    """Returns the batches and contexts at which an own model may be measured, at most MAX_POINTS."""
+    kinds = StepCell | MemoryCell | ProfileCell | NumericsCell
+    given = {(cell.batch, cell.context) for cell in request.cells if isinstance(cell, kinds) and cell.model == spec}
+    asked = {
+        (batch, context)
+        for batch in request.axes.get("batch", (StepCell.batch,))
+        for context in request.axes.get("contexts", CONTEXTS)
+    }
+    return tuple(sorted(given or asked)[:MAX_POINTS])

@@ -25,7 +25,7 @@ from tests.runner.answers.shipped import FOLDER, query
 from tests.synthetic.rows import asked, failed, ok, store
 from tests.synthetic.rows import run as a_run
 
-COMMANDS = ("sweep", "list", "show", "report", "replay", "frontier", "compare", "import", "doctor")
+COMMANDS = ("sweep", "list", "show", "report", "replay", "frontier", "compare", "import", "doctor", "app")
 
 
 def runner(*words: str) -> subprocess.CompletedProcess[str]:

@@ -58,7 +58,7 @@ def test_a_replay_is_one_more_round_of_the_run_it_was_compared_with(db: Path) ->
     before = stored(db, "FROM steps WHERE mode = 'train' ORDER BY round")
     logs, others = logs_of(db, "train"), logs_of(db, "inference")
     wanted = before[1]
-    done = run("replay", str(wanted["cell_id"]), db=db)
+    done = run("sweep", "--again", str(wanted["cell_id"]), db=db)
     rows_now = stored(db, "FROM steps WHERE mode = 'train' ORDER BY round")
     assert rows_now[:3] == before
     (new,) = rows_now[3:]

@@ -52,9 +52,9 @@ def change(file: Path, *statements: str) -> None:
 
 def test_a_whole_file_has_nothing_wrong(file: Path) -> None:
     before = file.read_bytes()
-    done = run("check", db=file)
+    done = run("doctor", db=file)
     assert (done.returncode, "nothing wrong" in done.stdout) == (0, True), done.stdout
-    assert run("check", "--repair", db=file).returncode == 0
+    assert run("doctor", "--repair", db=file).returncode == 0
     assert file.read_bytes() == before
     assert sorted(os.listdir(file.parent)) == ["results.duckdb", "results.duckdb.spool"], (
         "makes no copy if nothing is wrong"
@@ -103,9 +103,9 @@ def test_problems_are_reported_and_repaired(file: Path, what: str) -> None:
     found = check_file(file).problems
     assert [problem.kind for problem in found] == [kind for kind, _ in problems], found
     assert all(words in one.sentence for one, (_, words) in zip(found, problems, strict=True)), found
-    assert run("check", db=file).returncode == 1
+    assert run("doctor", db=file).returncode == 1
     assert file.read_bytes() == damaged, "checking must change nothing"
-    done = run("check", "--repair", db=file)
+    done = run("doctor", "--repair", db=file)
     assert (done.returncode, "nothing wrong" in done.stdout) == (0, True), done.stdout
     assert counts(file) == tuple(count - less for count, less in zip(before, fewer, strict=True))
     (copy,) = file.parent.glob("results.duckdb.before-repair-*")
@@ -128,7 +128,7 @@ def test_problems_that_cannot_be_repaired_are_reported_and_left(
     before = counts(file)
     (problem,) = check_file(file).problems
     assert (problem.kind, words in problem.sentence, problem.repair) == (kind, True, "")
-    assert run("check", "--repair", db=file).returncode == 1
+    assert run("doctor", "--repair", db=file).returncode == 1
     assert counts(file) == before
 
 
@@ -195,7 +195,7 @@ def test_a_newer_file_is_read_and_not_added_to(file: Path) -> None:
     change(file, "ALTER TABLE steps ADD COLUMN tomorrow INTEGER")
     assert counts(file)[1] == 29
     before, listed = file.read_bytes(), sorted(os.listdir(file.parent))
-    done = run("check", db=file)
+    done = run("doctor", db=file)
     assert (done.returncode, "newer Stepscope wrote it (steps.tomorrow)" in done.stdout) == (0, True), done.stdout
     done = run("sweep", *TINY, db=file)
     assert (done.returncode, "newer Stepscope" in done.stdout, "Update" in done.stdout) == (2, True, True), done.stdout
@@ -212,7 +212,7 @@ def test_a_newer_file_is_read_and_not_added_to(file: Path) -> None:
 
 def test_check_says_what_an_older_file_will_gain(file: Path) -> None:
     change(file, "ALTER TABLE steps DROP COLUMN compile_cache", "DROP TABLE telemetry")
-    done = run("check", db=file)
+    done = run("doctor", db=file)
     assert done.returncode == 0, done.stdout
     assert "it gains 1 columns and 1 tables with the next sweep" in done.stdout
 
@@ -221,6 +221,6 @@ def test_a_file_without_results_is_an_error(tmp_path: Path) -> None:
     other, missing = tmp_path / "other.duckdb", tmp_path / "missing.duckdb"
     change(other, "CREATE TABLE stairs AS SELECT 17 AS height")
     for path, words in ((other, "holds no results"), (missing, "does not exist")):
-        done = run("check", "--repair", db=path)
+        done = run("doctor", "--repair", db=path)
         assert (done.returncode, words in done.stdout) == (2, True), done.stdout
     assert os.listdir(tmp_path) == ["other.duckdb"]

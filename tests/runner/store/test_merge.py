@@ -123,13 +123,13 @@ def fleet(tmp_path: Path) -> Path:
 def test_a_folder_is_merged_once(tmp_path: Path, fleet: Path, inside: bool) -> None:
     """The file to merge into may be in the same folder."""
     db = (fleet if inside else tmp_path) / "all.duckdb"
-    done = run("merge", str(fleet), db=db)
+    done = run("import", str(fleet), db=db)
     assert done.returncode == 0, done.stdout
     assert [line.partition(": ")[2][:25] for line in done.stdout.splitlines()[:3]] == [
         f"1 run, cells: {cells} of steps;" for cells in (1, 2, 3)
     ]
     assert len(content(db, "steps")) == 6
-    assert f"3 files, 0 rows added to {db}." in run("merge", str(fleet), db=db).stdout
+    assert f"3 files, 0 rows added to {db}." in run("import", str(fleet), db=db).stdout
     assert len(content(db, "runs")) == 3
 
 
@@ -140,7 +140,7 @@ def test_a_refused_file_does_not_block_the_others(tmp_path: Path, fleet: Path) -
         con.execute("ALTER TABLE steps ALTER COLUMN tokens_per_s TYPE VARCHAR")
     (fleet / "node1.duckdb").write_bytes(b"not a database")
     db = tmp_path / "all.duckdb"
-    done = run("merge", str(fleet), db=db)
+    done = run("import", str(fleet), db=db)
     assert done.returncode == 1, done.stdout
     first, second, third, last = done.stdout.splitlines()
     assert "node0.duckdb: refused" in first
@@ -160,7 +160,7 @@ def test_a_merge_that_cannot_start_is_one_error(tmp_path: Path, fleet: Path) -> 
     with duckdb.connect(str(foreign)) as con:
         con.execute("CREATE TABLE stairs AS SELECT 17 AS height")
     before = foreign.read_bytes()
-    done = run("merge", str(fleet), db=foreign)
+    done = run("import", str(fleet), db=foreign)
     assert (done.returncode, "holds no results" in done.stdout, "Traceback" in done.stdout) == (2, True, False)
     assert foreign.read_bytes() == before
 
@@ -169,7 +169,7 @@ def test_a_merge_that_cannot_start_is_one_error(tmp_path: Path, fleet: Path) -> 
 def test_a_killed_merge_resumes(tmp_path: Path, fleet: Path) -> None:
     """It is killed when the first of three files is merged. The next merge adds the others, each row once."""
     db = tmp_path / "all.duckdb"
-    process = start("merge", str(fleet), db=db)
+    process = start("import", str(fleet), db=db)
     try:
         assert process.stdout is not None
         assert "node0.duckdb" in process.stdout.readline()
@@ -178,7 +178,7 @@ def test_a_killed_merge_resumes(tmp_path: Path, fleet: Path) -> None:
         process.communicate()
     kept = len(content(db, "steps"))
     assert kept in (1, 3, 6), "only whole files are merged"
-    done = run("merge", str(fleet), db=db)
+    done = run("import", str(fleet), db=db)
     assert done.returncode == 0, done.stdout
     assert "node0.duckdb: nothing new." in done.stdout
     assert sorted(content(db, "samples")) == sorted(
@@ -237,7 +237,7 @@ def test_what_no_page_could_show_is_refused_left_out_and_found(tmp_path: Path, c
         con.execute(change)
     done = run("merge", str(other), db=db)
     assert (done.returncode, said in " ".join(done.stdout.split())) == (1, True), done.stdout
-    done = run("check", db=other)
+    done = run("doctor", db=other)
     assert (done.returncode, said.partition(" of ")[2][:20] in " ".join(done.stdout.split())) == (1, True), done.stdout
     assert "Left out" in run("list", "runs", db=other).stdout
 
@@ -246,10 +246,10 @@ def test_a_spool_file_with_wrong_values_is_something_wrong(tmp_path: Path) -> No
     of = rows.run()
     path = store(tmp_path / "r.duckdb", of, "toy-64")
     rows.spooled(path, of, rows.ok(of, rows.asked("toy-128")))
-    assert run("check", db=path).returncode == 0
+    assert run("doctor", db=path).returncode == 0
     (file,) = Spool(path).files()
     file.write_text(file.read_text().replace('"status":"ok"', '"status":"fine"'))
-    done = run("check", db=path)
+    done = run("doctor", db=path)
     assert (done.returncode, f"no finished cells: {file.name}" in " ".join(done.stdout.split())) == (1, True), (
         done.stdout
     )

@@ -70,7 +70,7 @@ def refused(*words: str, db: Path, said: str, code: int = 2) -> None:
 @kinds
 def test_no_command_opens_what_is_no_file(tmp_path: Path, stored: Path, make: Callable[[Path], None]) -> None:
     make(path := tmp_path / "odd.duckdb")
-    for words in (["show"], ["check"], ["list", "runs"], ["report"], ["audit"], ["note", "one", "text"]):
+    for words in (["show"], ["doctor"], ["list", "runs"], ["report"], ["audit"], ["note", "one", "text"]):
         refused(*words, db=path, said=KINDS[make])
     refused("export", str(tmp_path / "copy.duckdb"), db=path, said=KINDS[make])
     refused("import", str(path), db=stored, said=KINDS[make])
@@ -109,7 +109,7 @@ def test_an_odd_entry_of_the_spool_is_named_and_set_aside(
         assert reader.execute("SELECT count(*) FROM steps").fetchone() == (2,)
     assert list(look_through(stored).broken) == ["0.json"]
     assert "0.json" in run("show", db=stored).stdout
-    assert run("check", db=stored).returncode == 1
+    assert run("doctor", db=stored).returncode == 1
     with pytest.warns(UserWarning, match=r"0\.json"):
         assert ingest(stored) == 1, "it does not block the others"
     assert not os.path.lexists(entry)
@@ -252,7 +252,7 @@ def test_what_another_user_may_not_read_is_left_out_and_named(shared: Path, clos
         done = as_nobody(*words, "--db", str(path))
         assert "Traceback" not in done.stderr, done.stderr
         assert done.returncode == 0, done.stderr
-    assert as_nobody("check", "--db", str(path)).returncode == 1
+    assert as_nobody("doctor", "--db", str(path)).returncode == 1
 
 
 @as_root
@@ -262,7 +262,7 @@ def test_a_file_or_a_folder_that_one_may_not_use_is_one_sentence(shared: Path) -
     path.chmod(0o600)
     for place, words in ((path, "Permission denied"), (path.parent, "Permission denied")):
         place.chmod(0o600)
-        for command in (["check"], ["report"]):
+        for command in (["doctor"], ["report"]):
             done = as_nobody(*command, "--db", str(path))
             assert done.returncode == 2, done.stderr
             said = " ".join(done.stderr.replace("│", "").split())
