@@ -67,7 +67,7 @@ def change_clock(after: int) -> None:
 
 
 def _patch() -> None:
-    from runner.measure.timing import step
+    from runner.measure import step
 
     if step.measure_step.__module__ == step.__name__:  # a worker imports this file again as its main module
         _real.append(step.measure_step)

@@ -26,12 +26,12 @@ import torch
 from runner.errors import BadModel, Skipped, StepscopeError
 from runner.experiments import TRIAL, kind_of
 from runner.job import CeilingJob, CompileJob, Job, OwnModelJob, RanOut
-from runner.measure.machine import limits
-from runner.measure.machine.allocations import is_out_of_memory
-from runner.measure.machine.environment import describe
-from runner.measure.own.describing import describe_own
-from runner.measure.timing.ahead import run_first_step
-from runner.measure.timing.ceilings import measure_ceilings
+from runner.measure import limits
+from runner.measure.ceilings import measure_ceilings
+from runner.measure.device import describe
+from runner.measure.limits import is_out_of_memory
+from runner.measure.own import describe_own
+from runner.measure.step import run_first_step
 
 
 def work(pipe: Connection, log: str, device: str) -> None:

@@ -14,7 +14,7 @@ from runner.schema import Cell
 #: The order in which experiments are listed and planned; experiments that are not named here come last.
 _ORDER = "benchmark mixed-precision attention memory kernels compile numerics counterfactuals"
 #: The function that measures one trial of `python -m runner frontier`, for cells of several kinds.
-TRIAL = "runner.measure.memory.frontier:measure_trial"
+TRIAL = "runner.measure.memory:measure_trial"
 
 
 def _load_experiments() -> list[Experiment]:

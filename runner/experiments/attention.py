@@ -95,7 +95,7 @@ def _format_line(shown: Shown) -> list[str]:
 
 ATTENTION = Kind(
     cell=AttentionCell,
-    measure="runner.measure.timing.attention:measure_attention",
+    measure="runner.measure.attention:measure_attention",
     check=_check,
     predict=_predict,
     summarize=_summarize,

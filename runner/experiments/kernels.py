@@ -50,7 +50,7 @@ def _order_rows(row: ProfileRow) -> tuple[object, ...]:
 
 PROFILES = Kind(
     cell=ProfileCell,
-    measure="runner.measure.profiling.kernels:measure_kernels",
+    measure="runner.measure.kernels:measure_kernels",
     check=check_model,
     predict=_predict,
     summarize=_summarize,

@@ -43,7 +43,7 @@ def _summarize(row: MemoryRow, timings: Mapping[str, TimingRow]) -> str:
 
 MEMORY = Kind(
     cell=MemoryCell,
-    measure="runner.measure.memory.step:measure_memory",
+    measure="runner.measure.memory:measure_memory",
     check=check_model,
     predict=_predict,
     summarize=_summarize,

@@ -73,7 +73,7 @@ def _order_sums(row: AccumulationRow) -> tuple[object, ...]:
 
 SUMS = Kind(
     cell=AccumulationCell,
-    measure="runner.measure.numerics.accumulation:measure_accumulation",
+    measure="runner.measure.numerics:measure_accumulation",
     predict=_predict_sum,
     summarize=_summarize_sum,
     lines=Lines(
@@ -85,7 +85,7 @@ SUMS = Kind(
 )
 NUMERICS = Kind(
     cell=NumericsCell,
-    measure="runner.measure.numerics.errors:measure_numerics",
+    measure="runner.measure.numerics:measure_numerics",
     check=_check,
     predict=_predict,
     summarize=_summarize,

@@ -77,7 +77,7 @@ def _format_line(shown: Shown) -> list[str]:
 
 STEPS = Kind(
     cell=StepCell,
-    measure="runner.measure.timing.step:measure_step",
+    measure="runner.measure.step:measure_step",
     check=_check,
     predict=_predict,
     summarize=_summarize,

@@ -3,19 +3,29 @@
     workload = transformer_workload(cell, device="cuda")
     output = workload.run(); loss = workload.loss(output); loss.backward()
 
-`runner.models.own` makes the same of a user's model. Weights, data and blocks are what the experiments look at.
+`runner.models.given` makes the same of a user's model. Weights, data and blocks are what the experiments look at.
+
+A user's function and a configuration are both given a `Wanted` and make a `Built`.
+
+A block is a module with modules of its own that stands with others of its class in a `ModuleList` or `Sequential`. Of
+several classes, the one with the most parameters counts: the layers of a Transformer, the bottlenecks of a ResNet.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
+from runner.errors import BadModel
 from runner.models.transformer import Transformer
 from runner.schema import ModelCell
+from runner.schema.own import Option
 
 SEED = 0
 
@@ -74,3 +84,120 @@ def first_tensor(output: Any) -> Tensor | None:
         return output if output.ndim and output.is_floating_point() else None
     values = output.values() if isinstance(output, Mapping) else output if isinstance(output, list | tuple) else ()
     return next((found for value in values if (found := first_tensor(value)) is not None), None)
+
+
+@dataclass(kw_only=True)
+class Wanted:
+    """What `build` is asked for. `device` and `dtype` (of the weights) are torch's, `batch` counts samples, `context`
+    the tokens of each, and `attention` is the name of an implementation, as `runner list attention` has it. What
+    `build` does not read is no axis of its model."""
+
+    device: torch.device
+    batch: int
+    _context: int
+    dtype: torch.dtype
+    _attention: str
+    _options: Mapping[str, Option] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)
+
+    @property
+    def context(self) -> int:
+        """The tokens of each sequence."""
+        self.read.add("context")
+        return self._context
+
+    @property
+    def attention(self) -> str:
+        """The attention implementation by name."""
+        self.read.add("attention")
+        return self._attention
+
+    def option(self, name: str, default: Any = None) -> Any:
+        """Returns the value of `--model FILE.py:build,name=value`, or the default."""
+        self.read.add(f"option {name}")
+        return self._options.get(name, default)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """A workload, what its builder read of what it was asked for, and numbers of its shape that are known."""
+
+    workload: Workload
+    reads: frozenset[str]
+    numbers: Mapping[str, int | None] = field(default_factory=dict)
+
+
+def place_parameters(model: nn.Module, want: Wanted) -> None:
+    """Moves the model to the device, and casts its floating parameters (no buffers) to the dtype."""
+    model.to(want.device)
+    for parameter in model.parameters():
+        if parameter.is_floating_point() and parameter.dtype != want.dtype:
+            parameter.data = parameter.data.to(want.dtype)
+
+
+def list_tensors(values: Any) -> list[Tensor]:
+    """Returns the tensors in nested tuples, lists and dictionaries."""
+    if isinstance(values, Tensor):
+        return [values]
+    items = values.values() if isinstance(values, Mapping) else values if isinstance(values, list | tuple) else ()
+    return [tensor for item in items for tensor in list_tensors(item)]
+
+
+def default_loss(output: Any, tokens: Tensor | None) -> Tensor:
+    """Returns the loss in what a model returned, or the cross-entropy of its logits against the next tokens."""
+    own = output.get("loss") if isinstance(output, Mapping) else None
+    parts = [own] if own is not None else [output] if isinstance(output, Tensor) else list_tensors(output)
+    number = next((part for part in parts if part.numel() == 1 and part.is_floating_point()), None)
+    if number is not None:
+        return number.reshape(())
+    logits = first_tensor(output)
+    if logits is not None and tokens is not None and logits.ndim == 3 and logits.shape[:2] == tokens.shape:
+        return functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
+    shape = "nothing" if logits is None else f"a tensor of {'×'.join(map(str, logits.shape))}"
+    raise BadModel(
+        f"The model returned {shape} and no loss.",
+        expected="a loss as third value of the function, a number that the module returns, or logits of tokens",
+    )
+
+
+#: The name under which a checkpointed block holds what it computes.
+BODY = "body"
+_CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
+
+
+def find_blocks(model: nn.Module) -> tuple[str, ...]:
+    """Returns the paths of the repeated blocks, in order."""
+    groups: dict[type[nn.Module], dict[str, nn.Module]] = defaultdict(dict)
+    for path, module in model.named_modules():
+        if isinstance(module, _CONTAINERS):
+            for name, child in module.named_children():
+                if not isinstance(child, _CONTAINERS) and any(True for _ in child.children()):
+                    groups[type(child)][f"{path}.{name}" if path else name] = child
+    repeated = [group for group in groups.values() if len(group) > 1]
+    largest = max(repeated, key=_count_parameters, default={})
+    return tuple(path for path in largest if not any(path.startswith(f"{other}.") for other in largest))
+
+
+def _count_parameters(group: dict[str, nn.Module]) -> int:
+    return sum(parameter.numel() for module in group.values() for parameter in module.parameters())
+
+
+def checkpoint_each(model: nn.Module, paths: tuple[str, ...]) -> None:
+    """Makes each block save its input only and run again in the backward pass, with the same random numbers."""
+    for path in paths:
+        block = model.get_submodule(path)
+        block.add_module(BODY, body := _Body(block.forward))
+        # A plain attribute of the instance, which the module's call looks up before the class's.
+        block.forward = partial(checkpoint, body, use_reentrant=False)
+
+
+class _Body(nn.Module):
+    """What a block computes, as a module of its own, so that whoever watches modules sees it begin and end inside the
+    checkpoint."""
+
+    def __init__(self, run: Callable[..., Any]) -> None:
+        super().__init__()
+        self.run = run
+
+    def forward(self, *arguments: Any, **keywords: Any) -> Any:
+        return self.run(*arguments, **keywords)

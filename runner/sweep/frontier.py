@@ -2,7 +2,7 @@
 
     code = explore(flags, settings, say=print)
 
-Each trial is a step in a fresh process that may take no more than the limit (see `runner.measure.memory.frontier`). The
+Each trial is a step in a fresh process that may take no more than the limit (see `runner.measure.memory`). The
 first size tried is the one that the closed formulas predict (an estimate on CUDA, where what the allocator reserves
 decides). From there the loop steps outward until one size fits and another does not, then halves the distance down to
 the resolution. A question is done when its key, device name, torch version and commit agree with a row that ended `ok`

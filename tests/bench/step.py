@@ -21,9 +21,9 @@ from torch.nn import functional
 
 from runner.analysis.statistics import summarize
 from runner.engines.environment import ENVIRONMENT
-from runner.measure.machine.device import Device
-from runner.measure.steps.model import ModelStep
-from runner.measure.timing import timing
+from runner.measure import timing
+from runner.measure.device import Device
+from runner.measure.model_step import ModelStep
 from runner.models.transformer import Transformer
 from runner.schema import PHASES, StepCell
 from runner.schema.sizes import SIZES

@@ -9,8 +9,8 @@ import torch
 
 from runner.analysis import floats
 from runner.job import Job, Measurement
-from runner.measure.numerics import dtypes
-from runner.measure.numerics.accumulation import measure_accumulation
+from runner.measure import precision
+from runner.measure.numerics import measure_accumulation
 from runner.schema import AccumulationCell, FloatName, PartialSumRow, new_id
 
 NUMPY: dict[str, Any] = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64}
@@ -41,7 +41,7 @@ def test_the_limits_of_a_format() -> None:
     assert floats.round_to_format(65519.0, "fp16") == 65504.0 == floats.FORMATS["fp16"].largest
     assert floats.round_to_format(65520.0, "fp16") == math.inf
     assert floats.round_to_format(-1e6, "fp16") == -math.inf
-    for name, kind in dtypes.DTYPES.items():
+    for name, kind in precision.DTYPES.items():
         assert floats.FORMATS[name].largest == torch.finfo(kind).max
         assert floats.spacing(1.0, name) == torch.finfo(kind).eps
 

@@ -12,11 +12,16 @@ from runner.analysis.costs import attention as accounting
 from runner.analysis.costs.attention_tensors import is_unfused
 from runner.analysis.costs.tensors import MeasuredTensor, beside
 from runner.job import Job, Measurement
-from runner.measure.machine import precision
-from runner.measure.machine.device import Device
-from runner.measure.numerics.reference import TOLERANCE, reference, relative_error
-from runner.measure.steps.attention import AttentionStep
-from runner.measure.timing.attention import compute_errors, measure_attention
+from runner.measure import precision
+from runner.measure.attention import (
+    TOLERANCE,
+    AttentionStep,
+    compute_errors,
+    measure_attention,
+    reference,
+    relative_error,
+)
+from runner.measure.device import Device
 from runner.models.attention import ATTENTION, naive, unavailable
 from runner.schema import AttentionCell, SavedTensorRow, new_id
 from tests.some import some

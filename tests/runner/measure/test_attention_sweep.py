@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.measure.machine.allocations import parse_refusal
+from runner.measure.limits import parse_refusal
 from runner.schema import AttentionCell, AttentionRow, Cell
 from tests.command import rows, run
 

@@ -4,9 +4,8 @@ import itertools
 from collections import Counter
 from typing import Any
 
-from runner.measure.machine.device_work import union_ns
-from runner.measure.profiling.rows import kernel_sums
-from runner.measure.profiling.trace import ProfilerEvent, Trace
+from runner.measure.device_time import union_ns
+from runner.measure.trace import ProfilerEvent, Trace, kernel_sums
 
 
 def on_cuda() -> Trace:

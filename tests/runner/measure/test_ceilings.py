@@ -14,8 +14,8 @@ import pytest
 
 from runner.engines.local import LocalEngine
 from runner.job import CeilingJob
-from runner.measure.timing import ceilings
-from runner.measure.timing.ceilings import measure_ceilings
+from runner.measure import ceilings
+from runner.measure.ceilings import measure_ceilings
 from runner.schema import new_id
 from tests.command import TINY, parsed, rows, run
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from runner.errors import Skipped
-from runner.measure.machine.device import Device
-from runner.measure.steps.model import ModelStep
-from runner.measure.timing.compilation import CompilerLog, gradient_error
-from runner.measure.timing.timing import StepLimits, measure
+from runner.measure.compilation import CompilerLog, gradient_error
+from runner.measure.device import Device
+from runner.measure.model_step import ModelStep
+from runner.measure.timing import StepLimits, measure
 from runner.models.transformer import Transformer
 from tests.command import ROOT, TINY, run, tiny
 from tests.command import rows as read
@@ -55,9 +55,9 @@ def test_a_cell_compiled_with_an_empty_cache_has_both_times(tmp_path: Path) -> N
 FIRST_STEP = """
 import sys
 from torch._dynamo.utils import counters
-from runner.measure.machine.device import Device
-from runner.measure.timing.step import ModelStep
-from runner.measure.timing.timing import time_step
+from runner.measure.device import Device
+from runner.measure.step import ModelStep
+from runner.measure.timing import time_step
 from tests.command import tiny
 
 step = ModelStep(tiny(layers=1, precision=sys.argv[1], backend="compiled", attention="sdpa"), Device("cpu"))
@@ -99,7 +99,7 @@ def test_only_compiled_cells_have_a_cache_and_compile_times(swept: Path) -> None
 
 
 def test_fp16_cannot_be_captured_because_of_its_scaler() -> None:
-    from runner.measure.steps.cuda_graphs import require_capture
+    from runner.measure.model_step import require_capture
 
     with patch.object(Device, "__init__", lambda self, name: setattr(self, "type", name)):
         device = Device("cuda")

@@ -15,12 +15,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from runner.analysis.costs.steps import forward_flops, step_flops
 from runner.analysis.kernels import kernel_class
 from runner.job import Job, Measurement
-from runner.measure.machine.device import Device
-from runner.measure.profiling.kernels import STEPS, measure_kernels
-from runner.measure.profiling.rows import Key, Sum, kernel_sums
-from runner.measure.profiling.trace import Trace, events_of
-from runner.measure.steps.model import ModelStep
-from runner.measure.timing.timing import time_step
+from runner.measure.device import Device
+from runner.measure.kernels import STEPS, measure_kernels
+from runner.measure.model_step import ModelStep
+from runner.measure.timing import time_step
+from runner.measure.trace import Key, Sum, Trace, events_of, kernel_sums
 from runner.models.ranges import listen_to_ranges, named_range
 from runner.models.transformer import Transformer
 from runner.schema import PHASES, KernelRow, ProfileCell

@@ -14,10 +14,9 @@ from runner.analysis.costs.tensors import MeasuredTensor, beside
 from runner.analysis.timeline.allocations import MemoryEvent
 from runner.engines.local import LocalEngine
 from runner.job import Job, Outcome
-from runner.measure.memory.observer import CategoryNote, Observer
-from runner.measure.memory.rows import RecordedStep, peak_values, phase_peaks
-from runner.measure.memory.step import step_cell
-from runner.measure.memory.timeline import PhaseMark, Recorded, step_timeline
+from runner.measure.memory import RecordedStep, peak_values, phase_peaks, step_cell
+from runner.measure.observer import CategoryNote, Observer
+from runner.measure.timeline import PhaseMark, Recorded, step_timeline
 from runner.schema import MemoryCell, PhasePeakRow, SavedTensorRow, TimelineRow, new_id
 from runner.schema.sizes import size_named
 from tests.command import rows, run

@@ -11,10 +11,10 @@ import torch
 
 from runner.errors import Skipped
 from runner.job import Job, Measurement
-from runner.measure.machine import precision
-from runner.measure.machine.device import Device
-from runner.measure.numerics import dtypes, normalization
-from runner.measure.numerics.errors import (
+from runner.measure import numerics, precision
+from runner.measure.device import Device
+from runner.measure.model_step import ModelStep
+from runner.measure.numerics import (
     Pass,
     compute_errors,
     measure_numerics,
@@ -23,7 +23,6 @@ from runner.measure.numerics.errors import (
     run_scaled_pass,
     widen,
 )
-from runner.measure.steps.model import ModelStep
 from runner.models.transformer import ROPE_BASE
 from runner.schema import DtypeRow, NormalisationRow, NumericsCell, new_id
 from runner.store.read.numerics import load_accumulations, load_precisions, load_sensitivities
@@ -171,8 +170,8 @@ def test_tf32_is_skipped_on_devices_without_it() -> None:
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_dtypes_equal_those_of_a_pass_done_by_hand(name: str) -> None:
     kind = getattr(torch, name)
-    seen = dtypes.run_toy_pass(torch.autocast("cpu", dtype=kind), device=torch.device("cpu"), weights=torch.float32)
-    toy, x = dtypes.Toy(), torch.randn(8, dtypes.TOY_INPUTS)
+    seen = precision.run_toy_pass(torch.autocast("cpu", dtype=kind), device=torch.device("cpu"), weights=torch.float32)
+    toy, x = precision.Toy(), torch.randn(8, precision.TOY_INPUTS)
     with torch.autocast("cpu", dtype=kind):
         first = toy.first(x)
         normed = toy.layer_norm(torch.relu(first))
@@ -202,20 +201,20 @@ def test_overflow_by_hand() -> None:
     ones."""
     x = torch.ones(1, 4, 16)
     x[:, :2] = 300
-    found = normalization.measure_statistic(x, statistic="mean of squares", computed_in="fp16")
+    found = numerics.measure_statistic(x, statistic="mean of squares", computed_in="fp16")
     assert found == {"error": None, "overflowed_share": 0.5, "underflowed_share": 0.0}
-    coarse = normalization.measure_statistic(x, statistic="mean of squares", computed_in="bf16")
+    coarse = numerics.measure_statistic(x, statistic="mean of squares", computed_in="bf16")
     assert coarse["overflowed_share"] == 0
     assert coarse["error"] == pytest.approx(math.sqrt(2 * 112**2 / (2 * 90_000**2 + 2)), rel=1e-6)
     # 1/√∞ is 0, so the output of those tokens is zero without any warning.
-    output = normalization.measure_statistic(x, statistic="output", computed_in="fp16")
+    output = numerics.measure_statistic(x, statistic="output", computed_in="fp16")
     assert (output["overflowed_share"], output["underflowed_share"]) == (0.0, 0.5)
-    tiny = normalization.measure_statistic(x / 300 * 2**-14, statistic="mean of squares", computed_in="fp16")
+    tiny = numerics.measure_statistic(x / 300 * 2**-14, statistic="mean of squares", computed_in="fp16")
     assert tiny["underflowed_share"] == 1.0
 
 
 def test_streams_of_the_first_and_the_last_block() -> None:
-    assert [normalization.choose_layers(layers) for layers in (1, 2, 4, 12)] == [
+    assert [numerics.choose_layers(layers) for layers in (1, 2, 4, 12)] == [
         [0],
         [0, 1],
         [0, 1, 2, 3],

@@ -11,10 +11,10 @@ import torch
 from runner.analysis.costs.steps import parameter_count
 from runner.errors import Skipped
 from runner.job import Job, Measurement
-from runner.measure.machine import precision
-from runner.measure.machine.device import Device
-from runner.measure.steps.model import ModelStep
-from runner.measure.timing.step import measure_step
+from runner.measure import precision
+from runner.measure.device import Device
+from runner.measure.model_step import ModelStep
+from runner.measure.step import measure_step
 from runner.schema import PHASES, Mode, SampleRow, StepCell, TimingRow, new_id
 from tests.command import tiny
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from runner.measure.machine.device import Device
-from runner.measure.steps.step import Step
-from runner.measure.timing.timing import Sample, StepLimits, Steps, measure
+from runner.measure.device import Device
+from runner.measure.model_step import Step
+from runner.measure.timing import Sample, StepLimits, Steps, measure
 from runner.schema import PHASES, Phase, new_id
 
 THREE: tuple[Phase, ...] = ("forward", "loss", "backward")

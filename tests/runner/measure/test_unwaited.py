@@ -15,15 +15,19 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from runner.measure.machine.device import ClockMark, Device
-from runner.measure.machine.device_work import DeviceWork, device_work
-from runner.measure.machine.usage import read_usage, usage_per_step
-from runner.measure.timing import unwaited
-from runner.measure.timing.clocks import UNKNOWN, Clocks
-from runner.measure.timing.device_time import GAP_US, MARKER, phase_times, trace_phases
-from runner.measure.timing.loop import SETTLING, StepEnd, loop_length, time_loop
-from runner.measure.timing.timing import StepLimits, Steps, measure
-from runner.measure.timing.unwaited import measure_unwaited
+from runner.measure import device_time
+from runner.measure.device import ClockMark, Device
+from runner.measure.device_time import (
+    GAP_US,
+    MARKER,
+    DeviceWork,
+    device_work,
+    measure_unwaited,
+    phase_times,
+    trace_phases,
+)
+from runner.measure.limits import read_usage, usage_per_step
+from runner.measure.timing import SETTLING, UNKNOWN, Clocks, StepEnd, StepLimits, Steps, loop_length, measure, time_loop
 from runner.schema import Phase, new_id
 
 CPU = Device("cpu")
@@ -134,7 +138,7 @@ def test_the_traced_step_comes_after_the_loop(
         between()
         return traced
 
-    monkeypatch.setattr(unwaited, "trace_phases", trace)
+    monkeypatch.setattr(device_time, "trace_phases", trace)
     steps = measured()
     clocks = measure_unwaited(sleeping, SleepingDevice(), steps=steps, between=numbers.append)
     count = loop_length(steps.summary.median)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from runner.measure.machine.device import Device
-from runner.measure.timing.device_time import trace_phases
+from runner.measure.device import Device
+from runner.measure.device_time import trace_phases
 from tests.command import rows, run_apart
 
 pytestmark = [

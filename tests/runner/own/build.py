@@ -4,7 +4,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-from runner.models.own import load
+from runner.models.given import load
 from runner.schema import MemoryCell, StepCell
 from runner.schema.axes import SHAPE
 from runner.schema.own import parse_spec

@@ -11,16 +11,14 @@ from torch import nn
 
 from runner.analysis.costs import steps
 from runner.job import Job, Measurement
-from runner.measure.machine.device import Device
-from runner.measure.machine.usage import growth_per_step
-from runner.measure.memory.step import measure_memory
-from runner.measure.numerics.errors import measure_numerics
-from runner.measure.own.flops import count_cell
-from runner.measure.own.modules import star_numbers
-from runner.measure.profiling.kernels import measure_kernels
-from runner.measure.steps.model import ModelStep, take_gradients
-from runner.measure.timing.step import measure_step
-from runner.models.blocks import find_blocks
+from runner.measure.device import Device
+from runner.measure.kernels import measure_kernels, star_numbers
+from runner.measure.limits import growth_per_step
+from runner.measure.memory import measure_memory
+from runner.measure.model_step import ModelStep, take_gradients
+from runner.measure.numerics import measure_numerics
+from runner.measure.step import count_cell, measure_step
+from runner.models.workload import find_blocks
 from runner.schema import Cell, MemoryCell, NumericsCell, ProfileCell, StepCell
 from tests.runner.own.build import LLAMA, MIXTRAL, MLP, NANO, own_file, own_memory, own_step
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runner.errors import UsageError
-from runner.models.own import load
+from runner.models.given import load
 from runner.plan.commands import sweep_commands
 from runner.schema import Model, StepCell
 from runner.schema.axes import SHAPE

@@ -11,9 +11,9 @@ from runner.analysis.costs.frontier import DeviceMemory, predict_largest, search
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
 from runner.job import Job
-from runner.measure.machine.device import Device
-from runner.measure.memory.frontier import mask_everything
-from runner.measure.steps.attention import AttentionStep
+from runner.measure.attention import AttentionStep
+from runner.measure.device import Device
+from runner.measure.memory import mask_everything
 from runner.models.attention import causal_blocks
 from runner.schema import AttentionCell, FrontierCell, StepCell, new_id
 from runner.sweep.frontier import make_questions, parse_size

@@ -1,0 +1,353 @@
+"""Measures single-head attention, forward and backward.
+
+    measurement = measure_attention(job, report=print)
+
+Timing comes first, and the traced step is the last of it; memory, saved bytes and errors are passes of their own. An
+iteration is the implementation's forward pass, then the backward pass from a fixed random gradient. Gradients are
+dropped between iterations, outside the clock.
+
+What is saved for backward is seen by autograd's hooks, and the operations that need it by an `Observer`. Limits:
+compiled code is one operation, called `compiled`.
+
+Errors are against a reference in float64 (`reference`), computed a few rows at a time. It is written from the
+equations, without autograd, so that it shares no code with what it judges: with P = softmax(Q Kᵀ / √d) and dO the
+output's gradient, dV = Pᵀ dO, dP = dO Vᵀ, dS = P ∘ (dP − rowsum(dP ∘ P)), dQ = dS K / √d, dK = dSᵀ Q / √d (Dao et al.
+2022, "FlashAttention", appendix B.2). A block of rows at a time, it needs no S×S tensor.
+"""
+
+import functools
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from runner.analysis.costs import attention as accounting
+from runner.errors import Skipped
+from runner.job import Job, Measurement, RanOut
+from runner.measure import limits as memory
+from runner.measure import precision
+from runner.measure.compilation import CompilerLog
+from runner.measure.device import Device
+from runner.measure.device_time import measure_unwaited
+from runner.measure.limits import CountedAllocations, LiveTensors, is_out_of_memory, parse_refusal, storage_bytes
+from runner.measure.model_step import require_compiler
+from runner.measure.observer import Observer, Saved, address
+from runner.measure.timing import Clocks, StepEnd, StepLimits, Steps, measure
+from runner.models.attention import implementation, require_available
+from runner.schema import AttentionCell, Precision, SavedTensorRow
+
+SEED = 0
+
+
+class AttentionStep:
+    """The tensors of one cell; calling it runs one iteration and marks the end of each phase. `phase` is the running
+    phase, for the row of a cell that fails. `run` is the implementation as the cell's backend runs it."""
+
+    def __init__(self, cell: AttentionCell, device: Device) -> None:
+        torch.manual_seed(SEED)
+        self.cell, self.phase = cell, "build"
+        self.run = functools.partial(_compile(cell), causal=cell.causal)
+        shape, dtype = (cell.batch, 1, cell.seq_len, cell.d_head), precision.product_dtype(cell.precision)
+        q, k, v = (torch.randn(shape, dtype=dtype, device=device.torch, requires_grad=True) for _ in range(3))
+        self.inputs = (q, k, v)
+        self.grad = torch.randn(shape, dtype=dtype, device=device.torch)
+
+    def __call__(self, mark: Callable[[], None]) -> None:
+        self.phase = "forward"
+        output = self.run(*self.inputs)
+        mark()
+        self.phase = "backward"
+        output.backward(self.grad)  # type: ignore[no-untyped-call]
+        mark()
+
+    def drop_gradients(self) -> None:
+        for tensor in self.inputs:
+            tensor.grad = None
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the inputs and of the output's gradient."""
+        return storage_bytes([*self.inputs, self.grad])
+
+
+def is_compiled(cell: AttentionCell) -> bool:
+    """Returns whether torch.compile makes the cell's kernels; it always does for FlexAttention."""
+    return cell.backend == "compiled" or cell.implementation == "flex"
+
+
+def require_runnable(cell: AttentionCell, device: Device) -> None:
+    """Raises Skipped where this device cannot run the cell, or where another cell measures the same."""
+    require_available(cell.implementation, device.type, dtype=precision.product_dtype(cell.precision))
+    if cell.implementation == "flex" and cell.backend == "compiled":
+        raise Skipped("flex is always compiled; backend eager measures it.")
+    if cell.cache == "cold" and device.type != "cuda":
+        raise Skipped(f"Only on CUDA is the cache emptied between iterations; on {device.type} cells are measured hot.")
+
+
+def _compile(cell: AttentionCell) -> Callable[..., Tensor]:
+    """Returns the implementation as the backend runs it; compilation itself happens in the first iteration."""
+    attend = implementation(cell.implementation)
+    if is_compiled(cell):
+        require_compiler()
+    if cell.backend == "eager" or cell.implementation == "flex":
+        return attend
+    compiled: Callable[..., Tensor] = torch.compile(attend)
+    return compiled
+
+
+#: The longest sequence that is compared with float64 on a CPU, where comparing would take longer than measuring.
+MAX_COMPARED_ON_CPU = 2048
+#: The size of the buffer that empties the L2 cache, in multiples of the cache.
+L2_SIZES = 4
+#: The measured iterations after which the time limit may end a cell.
+MIN_SLOW_STEPS = 3
+
+
+def measure_attention(job: Job, report: Callable[[str], None]) -> Measurement:
+    """Builds, warms up and measures one cell. `report` is called with each phase.
+
+    Raises Skipped where this machine cannot run the cell, RanOut with the row's bytes where memory runs out; other
+    errors of torch go through."""
+    cell, device = job.cell, Device(job.device)
+    assert isinstance(cell, AttentionCell)
+    require_runnable(cell, device)
+    precision.apply(cell.precision, device)
+    report("build")
+    began = time.perf_counter()
+    step = AttentionStep(cell, device)
+    device.synchronize()
+    build_seconds = time.perf_counter() - began
+    try:
+        steps, clocks = _time(step, device, report)
+    except Exception as error:
+        report(step.phase)
+        if not is_out_of_memory(error):
+            raise
+        message = f"{type(error).__name__}: {error}"
+    else:
+        report("memory")
+        memory_values = _measure_memory(step, device)
+        saved = saved_tensors(step.run, step.inputs, job=job)
+        report("errors")
+        values = {
+            **_predict(cell, device),
+            "build_seconds": build_seconds,
+            **_rates(cell, steps),
+            "unwaited_seconds": clocks.seconds,
+            "bound": clocks.bound,
+            "device_share": clocks.device_share,
+            **steps.usage,
+            **memory_values,
+            "saved_bytes": sum(row.storage_bytes for row in saved),
+            **_errors(step, device),
+        }
+        details: dict[str, Sequence[object]] = {
+            "timings": steps.timings(job.run_id, job.cell_id, clocks=clocks),
+            "samples": steps.rows(job.run_id, job.cell_id),
+            "saved_tensors": saved,
+        }
+        return Measurement(values=values, details=details)
+    # Here the error is gone, and with it the tensors that its traceback kept alive.
+    raise RanOut(message, values={**_predict(cell, device), **_out_of_memory_values(step, message, job=job)})
+
+
+def _out_of_memory_values(step: AttentionStep, message: str, *, job: Job) -> Mapping[str, int]:
+    """Returns the bytes requested, in use and on the device when an iteration ran out of memory. A CPU's allocator
+    names only the first, so the iteration runs once more there, to count what is alive when it fails again."""
+    values = parse_refusal(message)
+    if job.device == "cpu":
+        step.drop_gradients()
+        values["in_use_bytes"] = _count_in_use(step)
+        if job.limit_bytes is not None:
+            values["device_bytes"] = job.limit_bytes
+    return values
+
+
+def _count_in_use(step: AttentionStep) -> int:
+    live = LiveTensors(step.held_bytes)
+    try:
+        with live:
+            step(lambda: None)
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+    return live.in_use_bytes
+
+
+def _time(step: AttentionStep, device: Device, report: Callable[[str], None]) -> tuple[Steps, Clocks]:
+    """Times the iterations that are waited for, and those that are not. The buffer that empties the cache lives no
+    longer than this, so that no peak holds it."""
+    cell, flush = step.cell, None
+    if cell.cache == "cold":  # overwriting a buffer several times the size of the L2 cache empties the cache
+        size = torch.cuda.get_device_properties(device.torch).L2_cache_size * L2_SIZES
+        flush = torch.empty(size, dtype=torch.uint8, device=device.torch)
+
+    def between(number: int) -> None:
+        step.drop_gradients()
+        if flush is not None:
+            flush.zero_()
+
+    limits = StepLimits.of(cell, min_slow_steps=min(MIN_SLOW_STEPS, cell.min_steps))
+    steps = measure(step, device, phases=("forward", "backward"), limits=limits, between=between, report=report)
+    ends: StepEnd = "next step" if flush is None else "last phase"
+    return steps, measure_unwaited(step, device, steps=steps, between=between, ends=ends)
+
+
+def _measure_memory(step: AttentionStep, device: Device) -> dict[str, int | None]:
+    """Returns the live bytes between the passes, and the peaks, of one more iteration."""
+    step.drop_gradients()
+    if device.type == "cuda":
+        between: list[int] = []
+        memory.reset_peaks(device)
+        step(lambda: between.append(torch.cuda.memory_allocated(device.torch)))
+        peaks = memory.peaks(device)
+        names = ("peak_allocated_bytes", "peak_reserved_bytes")
+        return {"before_backward_bytes": between[0], **{name: peaks[name] for name in names}}
+    if device.type != "cpu":
+        return {}
+    with CountedAllocations(step.held_bytes) as counted:
+        step(counted.mark)
+    return {"before_backward_bytes": counted.at_marks[0], "peak_allocated_bytes": counted.peak_bytes}
+
+
+def _errors(step: AttentionStep, device: Device) -> dict[str, float | None]:
+    """Returns the errors against float64; nothing where comparing would take too long."""
+    cell = step.cell
+    if device.type != "cuda" and (device.type != "cpu" or cell.seq_len > MAX_COMPARED_ON_CPU):
+        return {}
+    return {**compute_errors(step), "tolerance": TOLERANCE[cell.precision]}
+
+
+def compute_errors(step: AttentionStep) -> dict[str, float]:
+    """Returns the relative errors of the output and of the worst gradient of one iteration."""
+    step.drop_gradients()
+    output = step.run(*step.inputs)
+    output.backward(step.grad)  # type: ignore[no-untyped-call]
+    expected = reference(*step.inputs, step.grad, causal=step.cell.causal)
+    gradients = []
+    for tensor, gradient in zip(step.inputs, expected[1:], strict=True):
+        assert tensor.grad is not None
+        gradients.append(relative_error(tensor.grad, gradient))
+    return {"output_error": relative_error(output, expected.output), "gradient_error": max(gradients)}
+
+
+def _predict(cell: AttentionCell, device: Device) -> dict[str, int]:
+    """Returns the columns that follow from the cell alone."""
+    kind: Any = device.type
+    return {
+        "forward_flops": accounting.forward_flops(cell),
+        "tensor_bytes": accounting.square_bytes(cell),
+        "predicted_saved_bytes": accounting.saved_bytes(cell, device=kind),
+    }
+
+
+def _rates(cell: AttentionCell, steps: Steps) -> Mapping[str, object]:
+    forward, backward = (
+        statistics.median(duration for duration, _ in steps.series(phase)[steps.warmup :]) / 1e3
+        for phase in steps.phases
+    )
+    return {
+        "steps": len(steps.measured),
+        "stopped_by": steps.stopped_by,
+        "forward_flops_per_s": accounting.forward_flops(cell) / forward,
+        "backward_flops_per_s": accounting.backward_flops(cell) / backward,
+        "forward_bytes_per_s": accounting.forward_bytes(cell) / forward,
+        "warmup_seconds": steps.warmup_seconds,
+        "measure_seconds": steps.measure_seconds,
+        "compile_seconds": CompilerLog().values(steps)["compile_seconds"] if is_compiled(cell) else None,
+    }
+
+
+Inputs = tuple[Tensor, Tensor, Tensor]
+
+
+def saved_tensors(run: Callable[..., Tensor], inputs: Inputs, *, job: Job) -> list[SavedTensorRow]:
+    """Returns one row for each tensor that `run(*inputs)` saves, in order; 0 bytes where an earlier row has the same
+    storage. `inputs` are queries, keys and values."""
+    assert isinstance(job.cell, AttentionCell)
+    output, saved = (_run_compiled if is_compiled(job.cell) else _run_observed)(run, inputs)
+    assert output.requires_grad
+    given = zip(("queries", "keys", "values"), inputs, strict=True)
+    names = {address(output): "output", **{address(tensor): name for name, tensor in given}}
+    rows, known = list[SavedTensorRow](), set[int]()
+    for position, (operation, item) in enumerate(saved):
+        rows.append(
+            SavedTensorRow(
+                run_id=job.run_id,
+                cell_id=job.cell_id,
+                position=position,
+                operation=operation,
+                tensor=names.get(item.address),
+                shape=item.shape,
+                dtype=item.dtype,
+                storage_bytes=0 if item.address in known else item.bytes,
+            )
+        )
+        known.add(item.address)
+    return rows
+
+
+def _run_observed(run: Callable[..., Tensor], inputs: Inputs) -> tuple[Tensor, list[tuple[str, Saved]]]:
+    """Returns the output, which keeps the saved tensors alive, and these with the operations that need them."""
+    with Observer(nn.Module()) as observer:
+        output = run(*inputs)
+    return output, [(observer.operation_of(item), item) for item in observer.saved]
+
+
+def _run_compiled(run: Callable[..., Tensor], inputs: Inputs) -> tuple[Tensor, list[tuple[str, Saved]]]:
+    """Does the same for compiled code, which does not run under an observer of operators."""
+    saved: list[tuple[str, Saved]] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        saved.append(("compiled", Saved.of(tensor, module=None)))
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        output = run(*inputs)
+    return output, saved
+
+
+#: The largest ‖x − reference‖ / ‖reference‖ of the output and of each gradient: three to ten times that of PyTorch's
+#: own implementations on a CPU up to 2048. The unit roundoffs are 6e-8 (fp32), 5e-4 (tf32, fp16) and 4e-3 (bf16).
+TOLERANCE: Mapping[Precision, float] = {"fp32": 5e-6, "tf32": 5e-3, "fp16": 3e-3, "bf16": 2e-2}
+ROWS = 128
+
+
+class Reference(NamedTuple):
+    """Shapes (batch, 1, seq_len, d_head), float64."""
+
+    output: Tensor
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
+
+
+@torch.no_grad()
+def reference(q: Tensor, k: Tensor, v: Tensor, grad: Tensor, *, causal: bool) -> Reference:
+    """Returns output and gradients for the output gradient `grad`; all of shape (batch, 1, seq_len, d_head)."""
+    q, k, v, grad = (tensor.detach().double() for tensor in (q, k, v, grad))
+    result = Reference(*(torch.zeros_like(tensor) for tensor in (q, q, k, v)))
+    length, scale = q.shape[-2], 1 / math.sqrt(q.shape[-1])
+    columns = torch.arange(length, device=q.device)
+    for start in range(0, length, ROWS):
+        rows = slice(start, min(start + ROWS, length))
+        scores = q[..., rows, :] @ k.mT * scale
+        if causal:
+            scores.masked_fill_(columns > columns[rows, None], -math.inf)
+        p = torch.softmax(scores, dim=-1)
+        result.output[..., rows, :] = p @ v
+        result.dv.add_(p.mT @ grad[..., rows, :])
+        dp = grad[..., rows, :] @ v.mT
+        ds = p * (dp - (dp * p).sum(-1, keepdim=True)) * scale
+        result.dq[..., rows, :] = ds @ k
+        result.dk.add_(ds.mT @ q[..., rows, :])
+    return result
+
+
+def relative_error(actual: Tensor, expected: Tensor) -> float:
+    """Returns ‖actual − expected‖ / ‖expected‖ in the Frobenius norm; NaN where `actual` has a NaN."""
+    return float((actual.detach().double() - expected).norm() / expected.norm())

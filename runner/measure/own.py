@@ -1,0 +1,115 @@
+"""What can be understood of an own model by building it once, on the meta device where it can be built there.
+
+model = describe_own(OwnModelJob(spec="nano.py:build", device="cpu", points=((4, 128),)))
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from runner.errors import BadModel
+from runner.job import OwnModelJob
+from runner.measure.device import Device
+from runner.measure.step import count_passes, reason_of
+from runner.models.given import Loaded, load
+from runner.models.workload import Built, Wanted, Workload, first_tensor, list_tensors
+from runner.schema.axes import SHAPE
+from runner.schema.own import OwnModel, OwnSpec, parse_spec
+
+
+def describe_own(job: OwnModelJob) -> OwnModel:
+    """Builds the model at each point and says what came of it. Raises BadModel where it cannot be built or, with
+    `runs`, cannot be run."""
+    spec = parse_spec(job.spec)
+    loaded = load(spec)
+    described: OwnModel | None = None
+    for batch, context in job.points:
+        found = _describe_at(loaded, spec, batch=batch, context=context, device="meta" if described else job.device)
+        described = replace(described or found, flops={**(described.flops if described else {}), **found.flops})
+        if described.missing:  # without data it says nothing of the other points either
+            break
+    assert described is not None, "no point to build at"
+    if job.runs:
+        _run_once(loaded, spec, job)
+    return described
+
+
+def _describe_at(loaded: Loaded, spec: OwnSpec, *, batch: int, context: int, device: str) -> OwnModel:
+    missing, counted, output = "", None, ""
+    try:
+        built = _build(loaded, spec, batch, context, torch.device("meta"))
+        workload = built.workload
+        output = _describe_output(workload)
+        counted = count_passes(workload)
+    except Exception as error:
+        # A model that cannot be built or run without data may be all right with it, which the real device tells.
+        missing = reason_of(error)
+        if device == "meta":
+            raise BadModel(f"{spec.text}: {missing}") from error
+        built = _build(loaded, spec, batch, context, Device(device).torch)
+        workload = built.workload
+    context = context if "context" in built.reads else 0
+    return OwnModel(
+        spec=spec.text,
+        key=loaded.key,
+        reads=built.reads,
+        numbers={**dict.fromkeys(SHAPE), **built.numbers, "layers": len(workload.blocks) or None},
+        parameters=sum(parameter.numel() for parameter in workload.model.parameters()),
+        trained=sum(parameter.numel() for parameter in workload.model.parameters() if parameter.requires_grad),
+        inputs=", ".join(map(describe_tensor, workload.inputs)),
+        output=output,
+        blocks=_describe_blocks(workload),
+        flops={} if counted is None else {(batch, context): counted},
+        missing=missing,
+    )
+
+
+def _build(loaded: Loaded, spec: OwnSpec, batch: int, context: int, device: torch.device) -> Built:
+    return loaded.build(
+        Wanted(
+            device=device,
+            batch=batch,
+            _context=context,
+            dtype=torch.float32,
+            _attention="sdpa",
+            _options=spec.options,
+        )
+    )
+
+
+def _describe_output(workload: Workload) -> str:
+    with torch.no_grad():
+        logits = first_tensor(workload.run())
+    return "its loss alone" if logits is None else describe_tensor(logits)
+
+
+def describe_tensor(tensor: Tensor) -> str:
+    """Returns dtype and shape, such as `int64 4×128`."""
+    return f"{str(tensor.dtype).removeprefix('torch.')} {'×'.join(map(str, tensor.shape)) or 'number'}"
+
+
+def _describe_blocks(workload: Workload) -> str:
+    if not workload.blocks:
+        return ""
+    kind = type(workload.model.get_submodule(workload.blocks[0])).__name__
+    return f"{len(workload.blocks)} × {kind}, the first is {workload.blocks[0]}"
+
+
+def _run_once(loaded: Loaded, spec: OwnSpec, job: OwnModelJob) -> None:
+    """Runs two steps on the device, as a cell would. Raises BadModel for a model that no cell could measure."""
+    batch, context = job.points[0]
+    workload = _build(loaded, spec, batch, context, Device(job.device).torch).workload
+    shapes: list[Any] = []
+    for _ in range(2):
+        output = workload.run()
+        loss = workload.loss(output)
+        loss.backward()  # type: ignore[no-untyped-call]
+        shapes.append([tuple(tensor.shape) for tensor in list_tensors(output)])
+        without = [name for name, parameter in workload.model.named_parameters() if parameter.grad is None]
+        if len(without) == len(list(workload.model.parameters())):
+            raise BadModel(f"{spec.text}: no parameter gets a gradient.", expected="a loss that depends on the weights")
+        workload.model.zero_grad()
+    if shapes[0] != shapes[1]:
+        raise BadModel(f"{spec.text} returned {shapes[0]} and then {shapes[1]}.", expected="the same shapes every step")

@@ -1,0 +1,167 @@
+"""The precision of a step: set before it, and read back from torch afterwards.
+
+    with precision.autocast(cell, device): logits = model(tokens)
+
+fp32 means IEEE matrix products. TF32 is a precision of its own here: published tables often call it float32. bf16 and
+fp16 are autocast over fp32 weights; weights in bf16 need no autocast.
+
+The dtypes of a pass are read by hooks: of parameters, outputs of modules, loss and gradients.
+
+    with record_outputs(model) as outputs: ...      # {"embedding": "float32", "blocks.0.attention.query": …}
+
+The toy model is linear, ReLU, layer normalization, linear. Limits: operations between two modules, such as the softmax
+of attention, are not seen; of equal blocks only the first is read.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from runner.errors import Skipped
+from runner.job import Job
+from runner.measure.device import Device
+from runner.models.workload import Workload, first_tensor
+from runner.schema import DtypeRow, FloatName, Precision, StepCell
+
+
+def apply(precision: Precision, device: Device) -> None:
+    """Sets how this process computes float32 matrix products. Raises Skipped where TF32 does not exist."""
+    has_tf32 = device.type == "cuda" and torch.cuda.get_device_capability(device.torch) >= (8, 0)
+    if precision == "tf32" and not has_tf32:
+        raise Skipped("TF32 needs an NVIDIA GPU of compute capability 8.0 or newer.")
+    torch.backends.fp32_precision = "tf32" if precision == "tf32" else "ieee"  # type: ignore[attr-defined]
+
+
+def read_back(device: Device) -> str:
+    """Returns how this process computes float32 matrix products now: `ieee` or `tf32`."""
+    backend = torch.backends.cuda.matmul if device.type == "cuda" else torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    return "tf32" if backend.fp32_precision == "tf32" else "ieee"
+
+
+def product_dtype(precision: Precision) -> torch.dtype:
+    """Returns the dtype in which matrix products are computed."""
+    return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    """Returns the tensor's dtype as `float32`."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def autocast(cell: StepCell, device: Device) -> AbstractContextManager[object]:
+    """Returns the autocast context of the cell's forward pass."""
+    if cell.precision in ("fp32", "tf32") or cell.weights_dtype == "bf16":
+        return nullcontext()
+    return torch.autocast(device.type, dtype=product_dtype(cell.precision))
+
+
+DTYPES: Mapping[FloatName, torch.dtype] = {
+    "fp64": torch.float64,
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
+TOY_INPUTS, TOY_WIDTH, TOY_CLASSES, TOY_BATCH = 20, 10, 5, 8
+
+
+class Toy(nn.Module):
+    """Logits of shape (batch, TOY_CLASSES) from (batch, TOY_INPUTS)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(TOY_INPUTS, TOY_WIDTH, bias=False)
+        self.relu = nn.ReLU()
+        self.layer_norm = nn.LayerNorm(TOY_WIDTH)
+        self.last = nn.Linear(TOY_WIDTH, TOY_CLASSES, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.last(self.layer_norm(self.relu(self.first(x))))
+        return logits
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassDtypes:
+    """The dtypes of one pass. `outputs` are by module, in the order in which they ran."""
+
+    outputs: Mapping[str, str]
+    logits: str
+    loss: str
+    parameters: Mapping[str, str]
+    gradients: Mapping[str, str]
+
+
+@contextmanager
+def record_outputs(model: nn.Module, *, blocks: Sequence[str] = ()) -> Iterator[dict[str, str]]:
+    """Records the dtype of each module's output by name, in the order in which they run; of `blocks`, the first stands
+    for all."""
+    outputs: dict[str, str] = {}
+
+    def record(name: str, module: nn.Module, inputs: Any, output: Any) -> None:
+        tensor = first_tensor(output)
+        if tensor is not None:
+            outputs[name] = dtype_name(tensor)
+
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            if name and _is_read(name, blocks):
+                hooks.enter_context(module.register_forward_hook(partial(record, name)))
+        yield outputs
+
+
+def name_dtypes(
+    workload: Workload,
+    outputs: Mapping[str, str],
+    *,
+    logits: Tensor | None,
+    loss: Tensor,
+    gradients: Mapping[str, Tensor],
+) -> PassDtypes:
+    """Returns the names of a pass's dtypes."""
+    model, blocks = workload.model, workload.blocks
+    return PassDtypes(
+        outputs=outputs,
+        logits="" if logits is None else dtype_name(logits),
+        loss=dtype_name(loss),
+        parameters={name: dtype_name(tensor) for name, tensor in model.named_parameters() if _is_read(name, blocks)},
+        gradients={name: dtype_name(tensor) for name, tensor in gradients.items() if _is_read(name, blocks)},
+    )
+
+
+def _is_read(name: str, blocks: Sequence[str]) -> bool:
+    """Returns whether a module or parameter is outside the blocks or in the first one."""
+    return not any(f"{name}.".startswith(f"{block}.") for block in blocks[1:])
+
+
+def run_toy_pass(context: AbstractContextManager[object], *, device: torch.device, weights: torch.dtype) -> PassDtypes:
+    """Runs one forward and backward pass of the toy in the autocast `context` and returns its dtypes."""
+    model = Toy().to(device, weights)
+    x = torch.randn(TOY_BATCH, TOY_INPUTS, device=device, dtype=weights)
+    targets = torch.arange(TOY_BATCH, device=device) % TOY_CLASSES
+    with record_outputs(model) as outputs, context:
+        logits = model(x)
+        loss = functional.cross_entropy(logits, targets)
+    loss.backward()  # type: ignore[no-untyped-call]
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+    toy = Workload(model=model, loss=partial(functional.cross_entropy, target=targets), inputs=[x, targets], blocks=())
+    return name_dtypes(toy, outputs, logits=logits, loss=loss, gradients=gradients)
+
+
+def dtype_rows(job: Job, passes: Mapping[str, PassDtypes]) -> list[DtypeRow]:
+    """Returns the rows of each model's pass, in the order of the pass."""
+    items = []
+    for model, found in passes.items():
+        names = {"parameter": found.parameters, "output": found.outputs}
+        names |= {"logits": {"": found.logits}} if found.logits else {}
+        names |= {"loss": {"": found.loss}, "gradient": found.gradients}
+        items += [(model, part, module, dtype) for part, dtypes in names.items() for module, dtype in dtypes.items()]
+    ids: dict[str, Any] = {"run_id": job.run_id, "cell_id": job.cell_id}
+    return [
+        DtypeRow(**ids, position=position, model=model, part=part, module=module, dtype=dtype)
+        for position, (model, part, module, dtype) in enumerate(items)
+    ]

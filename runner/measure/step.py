@@ -1,0 +1,258 @@
+"""Measures one real step of a Transformer, phase by phase.
+
+    measurement = measure_step(job, report=print)
+
+The step is that of a training loop (`runner.measure.model_step`). Warm-up steps are the same as timed ones.
+
+From its times and its operations follow throughput, operations a second, and the share of the device's peak. Operations
+are those of our formulas; of an own model, those that PyTorch counts. For that the model is built once more on the meta
+device, where tensors have shapes and no numbers, so that counting costs no memory. A model that looks at its numbers,
+as a mixture of experts does, cannot run there. The counter knows matrix products, convolutions and fused attention
+(torch.utils.flop_counter); like our formulas it counts a multiply and an add as two, and the square of scores whole.
+
+`run_first_step` compiles a cell ahead of its turn, by running its first step in a process that is not timed.
+
+What the compiler made stays in its cache for the process that times the cell. What it chose by timing kernels does
+not, because other cells are compiled at the same time: Triton's choices among configurations are made again by the
+process that is alone with the device.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode as _Counter
+
+from runner.analysis.costs import hardware
+from runner.analysis.costs import steps as costs
+from runner.job import CompileJob, Job, Measurement
+from runner.measure import limits, precision
+from runner.measure.attention import AttentionStep, require_runnable
+from runner.measure.compilation import CompilerLog, cold_and_warm, compiled_ahead, count_hits, gradient_error
+from runner.measure.device import Device
+from runner.measure.device_time import measure_unwaited
+from runner.measure.limits import GROWTH_STEPS, OtherProcesses, cpu_values, growth_per_step, read_memory
+from runner.measure.model_step import ModelStep, Step, cache_in, compiler_cache, is_compiled, require_attention
+from runner.measure.timing import Clocks, StepLimits, Steps, interval_share, measure, time_step
+from runner.models.given import own_workload
+from runner.models.ranges import listen_to_ranges, nsys_listener
+from runner.models.workload import Workload
+from runner.schema import PHASES, AttentionCell, Cell, FlopsSource, ProfileCell, StepCell
+from runner.schema.own import PassFlops
+
+
+def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
+    """Builds, warms up and measures one cell. `report` is called with each phase.
+
+    Raises Skipped where this machine cannot run the cell; errors of torch go through."""
+    cell, device = job.cell, Device(job.device)
+    assert isinstance(cell, StepCell)
+    require_attention(cell, device)
+    precision.apply(cell.precision, device)
+    with cache_in(job.compiled.folder) if job.compiled else compiler_cache(cell.compile_cache):
+        return _measure(job, cell, device, report=report)
+
+
+def _measure(job: Job, cell: StepCell, device: Device, *, report: Callable[[str], None]) -> Measurement:
+    report("build")
+    began = time.perf_counter()
+    limits.reset_peaks(device)
+    step = ModelStep(cell, device)
+    device.synchronize()
+    build_seconds = time.perf_counter() - began
+    compiler, others = CompilerLog(), OtherProcesses()
+
+    held = dict[int, int]()
+
+    def between(number: int) -> None:
+        step.between()
+        if number in (0, cell.warmup_steps):
+            compiler.warmed_up()
+        if (measured := number - cell.warmup_steps) in GROWTH_STEPS:
+            held[measured] = read_memory(device.torch)
+
+    try:
+        with listen_to_ranges(nsys_listener(device.type)):
+            phases, bounds = PHASES[cell.mode], StepLimits.of(cell)
+            steps = measure(step, device, phases=phases, limits=bounds, between=between, report=report)
+        step.between()
+        held[len(steps.measured)] = read_memory(device.torch)
+        values = {  # of the measured steps, before others follow
+            "parameters": sum(parameter.numel() for parameter in step.model.parameters()),
+            "build_seconds": build_seconds,
+            "loss": None if step.loss is None else step.loss.item(),
+            "logits_dtype": step.logits_dtype,
+            "matmul_precision": precision.read_back(device),
+            "memory_growth_bytes": growth_per_step(held),
+            **(cpu_values(others) if device.type == "cpu" else {}),
+            **limits.peaks(device),
+            **(compiler.values(steps) if is_compiled(cell.backend) else {}),
+        }
+        clocks = measure_unwaited(step, device, steps=steps, between=between)
+    except BaseException:
+        report(step.phase)
+        raise
+    flops = find_step_flops(job, cell, step.workload)
+    values |= rate_values(steps, flops, job=job, clocks=clocks)
+    details: dict[str, Sequence[object]] = {
+        "timings": steps.timings(job.run_id, job.cell_id, clocks=clocks),
+        "samples": steps.rows(job.run_id, job.cell_id),
+    }
+    if is_compiled(cell.backend):
+        values |= _check_compiled(step, job, device, steps=steps, report=report)
+    return Measurement(values=values, details=details)
+
+
+def _check_compiled(
+    step: ModelStep, job: Job, device: Device, *, steps: Steps, report: Callable[[str], None]
+) -> dict[str, object]:
+    """Compares the gradients with eager ones and, for a cell with an empty cache that was not compiled ahead, compiles
+    once more."""
+    cell, values = step.cell, dict[str, object]()
+    if job.compiled and count_hits():
+        values |= compiled_ahead(job.compiled, steps=steps)
+    if cell.mode in ("backward", "train"):
+        report("compare with eager")
+        step.restart()
+        values["compiled_gradient_error"] = gradient_error(step.gradients, is_random=cell.model_key is not None)
+    if cell.compile_cache == "empty" and not values.get("compiled_at_once"):
+        report("compile again")  # which takes seconds, and CUPTI makes its launches slower by microseconds
+        values |= cold_and_warm(step, device, steps=steps, between=step.between)
+    return values
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepFlops:
+    """The operations of one step, and those of them that the model needs: without what a checkpoint repeats."""
+
+    step: int
+    model: int
+    source: FlopsSource
+
+
+def find_step_flops(job: Job, cell: StepCell, workload: Workload) -> StepFlops | None:
+    """Returns the operations of a cell's step: by formula, or of an own model by PyTorch's counter; None where that
+    cannot count."""
+    if cell.model_key is None:
+        flops = costs.step_flops(cell)
+        return StepFlops(step=flops, model=flops - costs.recomputed_flops(cell), source="formula")
+    model = job.flops or count_cell(replace(cell, checkpoint_blocks=0), None)
+    whole = count_cell(cell, workload) if cell.checkpoint_blocks or model is None else model
+    if whole is None:
+        return None
+    return StepFlops(step=whole.of_mode(cell.mode), model=(model or whole).of_mode(cell.mode), source="counter")
+
+
+def rate_values(steps: Steps, flops: StepFlops | None, *, job: Job, clocks: Clocks) -> dict[str, object]:
+    """Returns what follows from the times, by column of the row. Rates are those of a loop, where that was timed."""
+    cell = job.cell
+    assert isinstance(cell, StepCell)
+    seconds = clocks.loop_ms.get("step", steps.summary.median) / 1e3
+    peak = hardware.peak_flops(job.device_name, cell.precision)
+    return {
+        "steps": len(steps.measured),
+        "stopped_by": steps.stopped_by,
+        "interval_share": interval_share(steps.summary),
+        "tokens_per_s": cell.batch * cell.context / seconds if cell.context else None,
+        "samples_per_s": cell.batch / seconds,
+        "step_flops": flops.step if flops else None,
+        "flops_source": flops.source if flops else None,
+        "flops_per_s": flops.step / seconds if flops else None,
+        "mfu": flops.model / seconds / peak if flops and peak else None,
+        "phase_sum_share": steps.phase_sum_share,
+        "bound": clocks.bound,
+        "device_share": clocks.device_share,
+        **steps.usage,
+        "warmup_seconds": steps.warmup_seconds,
+        "measure_seconds": steps.measure_seconds,
+        "unwaited_seconds": clocks.seconds,
+    }
+
+
+def grouped_product_flops(a: Sequence[int], b: Sequence[int], *others: object, **named: object) -> int:
+    """Returns the operations of products of rows in groups, each with a matrix of its own: (rows, k) by (groups, k, n),
+    and the gradients of both. Every row is in one group, so the groups' sizes do not matter."""
+    *groups, rows, inner = a
+    count = groups[0] if groups and len(b) == 3 else 1
+    return 2 * count * rows * inner * b[-1]
+
+
+#: What mixtures of experts multiply with and the counter does not know.
+_MORE = {torch.ops.aten._grouped_mm: grouped_product_flops} if hasattr(torch.ops.aten, "_grouped_mm") else {}
+
+
+def count_passes(workload: Workload) -> PassFlops:
+    """Counts one forward pass with its loss, and its backward pass where anything can be differentiated. The gradients
+    are dropped afterwards."""
+    # The meta device and a CPU have fused attention that the counter does not know, and has none of it to count.
+    fused = workload.inputs[0].is_cuda
+    with (
+        nullcontext() if fused else sdpa_kernel(SDPBackend.MATH),
+        _Counter(display=False, custom_mapping=_MORE) as counter,
+    ):
+        output = workload.run()
+        forward = counter.get_total_flops()
+        loss = workload.loss(output)
+        if loss.requires_grad:
+            loss.backward()  # type: ignore[no-untyped-call]
+        total = counter.get_total_flops()
+    workload.model.zero_grad()
+    return PassFlops(forward=forward, backward=total - forward)
+
+
+def count_cell(cell: StepCell, built: Workload | None) -> PassFlops | None:
+    """Counts the passes of an own model's cell, checkpointing included: on the meta device or, where that fails, with
+    the workload that was `built` and measured. None where neither works."""
+    plain = replace(cell, attention="sdpa") if cell.attention.startswith("sdpa") else cell
+    with contextlib.suppress(Exception):
+        return count_passes(own_workload(plain, device=torch.device("meta")))
+    if built is not None:
+        with contextlib.suppress(Exception), torch.compiler.set_stance("force_eager"):
+            return count_passes(built)
+    return None
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns the first line of why something cannot be counted without data."""
+    return (str(error) or type(error).__name__).splitlines()[0][:200]
+
+
+def run_first_step(job: CompileJob) -> tuple[float, bool]:
+    """Returns the time of the cell's first step (ms), and whether nothing of it was in the compiler's cache. Raises
+    Skipped where this machine cannot run the cell; errors of torch go through."""
+    device, cell = Device(job.job.device), job.job.cell
+    began = time.time()
+    with cache_in(job.folder) if job.folder else nullcontext():
+        step, phases, prepare = _build(cell, device)
+        with listen_to_ranges(nsys_listener(device.type)):
+            prepare()
+            first = time_step(step, device, phases=phases).step_ms
+        _forget_choices(since=began)
+    return first, not count_hits()
+
+
+def _build(cell: Cell, device: Device) -> tuple[Step, int, Callable[[], None]]:
+    """Returns the step, the number of its phases, and what comes before it."""
+    assert isinstance(cell, StepCell | ProfileCell | AttentionCell)
+    if isinstance(cell, AttentionCell):
+        require_runnable(cell, device)
+        precision.apply(cell.precision, device)
+        return AttentionStep(cell, device), 2, lambda: None
+    require_attention(cell, device)
+    precision.apply(cell.precision, device)
+    step = ModelStep(cell.step() if isinstance(cell, ProfileCell) else cell, device)
+    return step, len(PHASES[cell.mode]), step.between
+
+
+def _forget_choices(*, since: float) -> None:
+    """Removes from the compiler's cache the choices that were written there since then (s since 1970)."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    for choice in Path(cache_dir()).rglob("*.best_config"):
+        if choice.stat().st_mtime >= since:
+            choice.unlink(missing_ok=True)
