@@ -45,22 +45,26 @@ def make_group(console: Terminal) -> typer.Typer:
         batch: Annotated[int, typer.Option(help="Samples in one step.", min=1)] = 4,
         context: Annotated[int, typer.Option(help="Tokens of each sequence.", min=1)] = 128,
         device: Annotated[str, typer.Option(help="auto, cuda, cuda:1, mps or cpu.")] = "auto",
+        timeout: Annotated[
+            float, typer.Option(help="Seconds until a model that is not built yet is given up.", min=1)
+        ] = 60,
     ) -> None:
         """Build a model once, run two steps, and say what was understood: parameters, batch, blocks, FLOPs, and which
         experiments apply."""
-        check_model(console, spec, device=device, batch=batch, context=context)
+        check_model(console, spec, device=device, batch=batch, context=context, timeout_s=timeout)
 
     return group
 
 
-def check_model(console: Terminal, text: str, *, device: str, batch: int, context: int) -> None:
+def check_model(console: Terminal, text: str, *, device: str, batch: int, context: int, timeout_s: float) -> None:
     """Prints what was understood of a model, which experiments measure it and what does not apply. Raises BadModel for
     one that no cell could measure."""
     spec, engine = parse_spec(text), LocalEngine()
     machine = engine.describe(device)
     where = machine["device"] if device == "auto" else device
     points = ((batch, context),)
-    found = engine.describe_model(OwnModelJob(spec=spec.text, device=where, points=points, runs=True))
+    job = OwnModelJob(spec=spec.text, device=where, points=points, runs=True)
+    found = engine.describe_model(job, timeout_s=timeout_s)
     console.say(f"{own_title(spec.text, found.key[:KEY_DIGITS])}: built, and two steps ran on {where}.")
     console.print(new_grid("", "", rows=_describe(found, batch=batch)))
     console.say(f"Measure it: python -m runner sweep --model {spec.text}")

@@ -22,6 +22,8 @@ from runner.temporary import temporary_folder
 
 #: The time between two beats of what runs (s).
 BEAT_SECONDS = 1.0
+#: What is kept of a worker's output: its end (bytes). More is cut off at every beat.
+MAX_OUTPUT_BYTES = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +46,18 @@ class Worker:
         if self.process.pid is not None:
             self.process.join()
         self.pipe.close()
+
+
+def trim_output(log: Path) -> None:
+    """Cuts off all but the end of a worker's output. The worker appends to the file and writes on meanwhile; what it
+    writes between reading and cutting is lost."""
+    with contextlib.suppress(FileNotFoundError), log.open("r+b") as file:
+        if file.seek(0, os.SEEK_END) > MAX_OUTPUT_BYTES:
+            file.seek(-MAX_OUTPUT_BYTES, os.SEEK_END)
+            end = file.read(MAX_OUTPUT_BYTES)
+            file.truncate(0)
+            file.seek(0)
+            file.write(end)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +93,7 @@ def compile_at_once(
                 beat(len(jobs) - len(waiting) - len(running))
                 ready = wait(list(running), timeout=BEAT_SECONDS)
                 for pipe, one in list(running.items()):
+                    trim_output(folder / str(one.job.job.cell_id))
                     if pipe in ready:
                         compiled |= _read(one, at_once=at_once)
                     if pipe in ready or time.monotonic() > one.ends:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from runner.engines.compiling import BEAT_SECONDS, Worker, compile_at_once
+from runner.engines.compiling import BEAT_SECONDS, Worker, compile_at_once, trim_output
 from runner.engines.environment import COMPILER, ENVIRONMENT, PRELOADED, count_compilers
 from runner.engines.telemetry import Telemetry, gpu_handle
 from runner.errors import BadModel, StepscopeError, UsageError
@@ -85,13 +85,13 @@ class LocalEngine:
         columns: dict[str, Any] = message[1]
         return columns
 
-    def describe_model(self, job: OwnModelJob) -> OwnModel:
+    def describe_model(self, job: OwnModelJob, *, timeout_s: float = MODEL_SECONDS) -> OwnModel:
         """Returns what was understood of an own model. Raises BadModel with the reason where it cannot be built."""
-        message, _, text = self._run(job, timeout_s=MODEL_SECONDS)
+        message, _, text = self._run(job, timeout_s=timeout_s)
         if message is not None and message[0] == "understood":
             model: OwnModel = message[1]
             return model
-        how = f"it took longer than {MODEL_SECONDS:g} s" if message is None else f"{message[1]}"
+        how = f"stopped after {timeout_s:g} s" if message is None else f"{message[1]}"
         raise BadModel(f"{job.spec} cannot be built: {how}{f' ({text})' if text else ''}.")
 
     def ceilings(self, job: CeilingJob) -> Ceilings:
@@ -172,7 +172,13 @@ class LocalEngine:
         waiting = self._take_next() or self._start_waiting()
         with waiting.until_done:
             _give(waiting.worker, job)
-            message, phase = _listen(waiting.worker, ends=time.monotonic() + timeout_s, beat=beat)
+
+            def trim_and_beat(phase: str) -> None:
+                trim_output(waiting.log)
+                beat(phase)
+
+            message, phase = _listen(waiting.worker, ends=time.monotonic() + timeout_s, beat=trim_and_beat)
+            trim_output(waiting.log)
             text = _last_line(waiting.log)
             if self.goes_on and isinstance(job, Job):
                 waiting.worker.kill()

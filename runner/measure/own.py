@@ -31,9 +31,7 @@ def describe_own(job: OwnModelJob) -> OwnModel:
         if described.missing:  # without data it says nothing of the other points either
             break
     assert described is not None, "no point to build at"
-    if job.runs:
-        _run_once(loaded, spec, job)
-    return described
+    return replace(described, trained=_run_twice(loaded, spec, job)) if job.runs else described
 
 
 def _describe_at(loaded: Loaded, spec: OwnSpec, *, batch: int, context: int, device: str) -> OwnModel:
@@ -97,19 +95,22 @@ def _describe_blocks(workload: Workload) -> str:
     return f"{len(workload.blocks)} × {kind}, the first is {workload.blocks[0]}"
 
 
-def _run_once(loaded: Loaded, spec: OwnSpec, job: OwnModelJob) -> None:
-    """Runs two steps on the device, as a cell would. Raises BadModel for a model that no cell could measure."""
+def _run_twice(loaded: Loaded, spec: OwnSpec, job: OwnModelJob) -> int:
+    """Runs two steps on the device, as a cell would, and returns how many parameters got a gradient. Raises BadModel
+    for a model that no cell could measure."""
     batch, context = job.points[0]
     workload = _build(loaded, spec, batch, context, Device(job.device).torch).workload
     shapes: list[Any] = []
+    trained: set[str] = set()
     for _ in range(2):
         output = workload.run()
         loss = workload.loss(output)
         loss.backward()  # type: ignore[no-untyped-call]
         shapes.append([tuple(tensor.shape) for tensor in list_tensors(output)])
-        without = [name for name, parameter in workload.model.named_parameters() if parameter.grad is None]
-        if len(without) == len(list(workload.model.parameters())):
+        trained |= {name for name, parameter in workload.model.named_parameters() if parameter.grad is not None}
+        if not trained:
             raise BadModel(f"{spec.text}: no parameter gets a gradient.", expected="a loss that depends on the weights")
         workload.model.zero_grad()
     if shapes[0] != shapes[1]:
         raise BadModel(f"{spec.text} returned {shapes[0]} and then {shapes[1]}.", expected="the same shapes every step")
+    return sum(parameter.numel() for name, parameter in workload.model.named_parameters() if name in trained)

@@ -36,11 +36,12 @@ class OwnSpec:
 
     @property
     def name(self) -> str:
-        """The short name: `nano` for `examples/nano.py:build`, `llama` for `hf:llama/config.json`. A function that is
-        not called `build` and options are part of it."""
+        """The short name: `examples/nano` for `code/examples/nano.py:build`, `llama` for `hf:llama/config.json`. A
+        function that is not called `build` and options are part of it."""
         parts = [part for part in re.split(r"[/\\]", self.where) if part]
         last = parts[-1].removesuffix(".json").removesuffix(".py")
-        name = parts[-2] if last == "config" and len(parts) > 1 else last
+        folder = next((part for part in parts[-2:-1] if part not in (".", "..")), "")
+        name = folder if last == "config" and folder else f"{folder}/{last}" if folder else last
         name = name if self.function == DEFAULT_FUNCTION else f"{name}:{self.function}"
         return ",".join([name, *(f"{option}={format_option(value)}" for option, value in self.options.items())])
 
@@ -67,14 +68,14 @@ def parse_spec(text: str) -> OwnSpec:
 
 
 def own_title(text: str, key: str) -> str:
-    """Returns the title of an own model, `nano@3f2a`, from a row's values, which may come from anyone: characters that
-    Markdown, HTML or a chart would interpret become underscores, and a long name is cut."""
+    """Returns the title of an own model, `examples/nano@3f2a`, from a row's values, which may come from anyone:
+    characters that Markdown, HTML or a chart would interpret become underscores, and a long name is cut."""
     try:
         name = parse_spec(text).name
     except UsageError:
         name = text
     name = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
-    return re.sub(r"[^\w .,:=+@…-]", "_", f"{name}@{key}")
+    return re.sub(r"[^\w .,:=+@…/-]", "_", f"{name}@{key}")
 
 
 def format_option(value: Option) -> str:
@@ -117,7 +118,8 @@ class OwnModel:
     """What was understood of an own model: its name and key, what its builder reads, and what was built.
 
     `numbers` are columns of `Model` that are known. `flops` are by batch and context, and lack those that could not be
-    counted without data; `missing` says why. `inputs`, `output` and `blocks` are in words."""
+    counted without data; `missing` says why. `trained` counts the parameters that got a gradient, where steps ran, else
+    those that require one. `inputs`, `output` and `blocks` are in words."""
 
     spec: str
     key: str

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from runner.engines.compiling import MAX_OUTPUT_BYTES, trim_output
 from runner.engines.environment import count_cores
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
@@ -264,3 +265,14 @@ def test_the_compiler_is_imported_once_for_a_sweep_that_compiles() -> None:
 
 def test_processes_are_spawned_where_forked_ones_cannot_use_cuda() -> None:
     assert run_program(POISONED) == "cpu True"
+
+
+def test_only_the_end_of_a_long_output_is_kept(tmp_path: Path) -> None:
+    log = tmp_path / "output"
+    log.write_bytes(b"begin" + b"x" * MAX_OUTPUT_BYTES + b"the end")
+    trim_output(log)
+    kept = log.read_bytes()
+    assert (len(kept), kept[:1], kept[-7:]) == (MAX_OUTPUT_BYTES, b"x", b"the end")
+    trim_output(log)
+    assert log.read_bytes() == kept
+    trim_output(tmp_path / "none")

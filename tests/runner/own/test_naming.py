@@ -20,9 +20,9 @@ LINEAR = "def build(want):\n    return nn.Linear(4, 4), torch.ones(want.batch, 4
 @pytest.mark.parametrize(
     ("text", "kind", "where", "name"),
     [
-        ("a/nano.py:build", "file", "a/nano.py", "nano"),
-        ("a/nano.py", "file", "a/nano.py", "nano"),
-        ("a/nano.py:large,width=8,name=x", "file", "a/nano.py", "nano:large,width=8,name=x"),
+        ("a/nano.py:build", "file", "a/nano.py", "a/nano"),
+        ("nano.py", "file", "nano.py", "nano"),
+        ("a/nano.py:large,width=8,name=x", "file", "a/nano.py", "a/nano:large,width=8,name=x"),
         ("my.models.gpt:build", "module", "my.models.gpt", "my.models.gpt"),
         ("hf:llama/config.json", "hf", "llama/config.json", "llama"),
         ("hf:llama,tie=true", "hf", "llama", "llama,tie=true"),
@@ -36,8 +36,9 @@ def test_a_value_says_where_a_model_comes_from(text: str, kind: str, where: str,
 @pytest.mark.parametrize(
     ("text", "title"),
     [
-        ("a/nano.py:build,width=8", "nano,width=8@3f2a"),
-        ("a <b>b</b> **c** [d](e) `f`", "a _b_b__b_ __c__ _d__e_ _f_@3f2a"),
+        ("tiny/model.py:build", "tiny/model@3f2a"),
+        ("/home/me/big/model.py:build,width=8", "big/model,width=8@3f2a"),
+        ("a <b>b</b> **c** [d](e) `f`", "a _b_b_/b_ __c__ _d__e_ _f_@3f2a"),
         (f"a.py:build,name={'x' * 60}", f"a,name={'x' * 32}…@3f2a"),
     ],
 )

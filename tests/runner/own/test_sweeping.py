@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 
 import duckdb
@@ -14,9 +15,9 @@ from tests.command import run
 from tests.runner.own.build import MLP, NANO, own_file
 
 
-def check(spec: str) -> Result:
+def check(spec: str, *options: str) -> Result:
     """Runs `python -m runner model check` in this process."""
-    return CliRunner().invoke(app, ["model", "check", spec, "--device", "cpu"], env={"COLUMNS": "300"})
+    return CliRunner().invoke(app, ["model", "check", spec, "--device", "cpu", *options], env={"COLUMNS": "300"})
 
 
 LIMITS = ("--rounds", "1", "--max-steps", "4", "--precisions", "fp32", "--device", "cpu")
@@ -34,6 +35,38 @@ BAD = {
     "no_loss": (f"def build(want):\n    return {MODEL}\n", "float32 4×1 and no loss"),
     "no_batch": (f"def build(want):\n    return nn.Linear(4, 1), 3, {LOSS}\n", "a batch without a tensor"),
 }
+
+
+def test_a_parameter_without_a_gradient_is_not_trained(tmp_path: Path) -> None:
+    """Of 4·4 + 4 and 4·8 + 8 parameters the first are trained, although all require a gradient."""
+    body = """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body, self.spare = nn.Linear(4, 4), nn.Linear(4, 8)
+            def forward(self, x):
+                return self.body(x)
+        def build(want):
+            return Net(), torch.ones(want.batch, 4), lambda out: out.sum()
+        """
+    said = check(own_file(tmp_path, body)).output
+    assert re.search(r"parameters\W+60, 20 of them trained", said), said
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["def build(want):\n    while True: print('x' * 1_000_000)\n", "def build(want):\n    while True: pass\n"],
+    ids=["prints", "is silent"],
+)
+def test_a_model_that_is_never_built_is_stopped(tmp_path: Path, body: str) -> None:
+    """It ends within the limit in one short error, whatever it printed, and leaves no output behind."""
+    began = time.monotonic()
+    done = check(own_file(tmp_path, body), "--timeout", "2")
+    assert done.exit_code == 2
+    assert "cannot be built: stopped after 2 s" in done.output
+    assert len(done.output) < 2000
+    assert time.monotonic() - began < 60
+    assert "Traceback" not in done.output
 
 
 @pytest.mark.parametrize("name", BAD)
