@@ -77,7 +77,9 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     return Answer(
         question="compare",
         sentence=_say(views, base.chosen, other.chosen),
-        more=_describe_environments(rows.by_run, by.chosen, base.chosen, other.chosen),
+        more=_describe_environments(
+            rows.by_run, by.chosen, base.chosen, other.chosen, pairs=[*steps, *attention, *peaks]
+        ),
         views=tuple(view for view in views if view.rows),
         choices=(*chosen, clock, phase),
         cells=cells_of([side for pair in (*steps, *attention, *peaks) for side in (pair.base, pair.other)]),
@@ -262,8 +264,10 @@ def _say(views: Sequence[View], base: str, other: str) -> str:
     return f"{text or 'Peaks of memory are the same'}."
 
 
-def _describe_environments(runs: Sequence[RunSteps], by: str, base: str, other: str) -> str:
-    """Says in which versions the two sides were measured, where these differ."""
+def _describe_environments(
+    runs: Sequence[RunSteps], by: str, base: str, other: str, *, pairs: Sequence[Pair[Any]]
+) -> str:
+    """Says in which versions the two sides were measured, where these differ, sources of own models included."""
     if by not in _OF_RUN:
         return ""
     sides = [[one.run for one in runs if _OF_RUN[by](one) == name] for name in (base, other)]
@@ -272,6 +276,8 @@ def _describe_environments(runs: Sequence[RunSteps], by: str, base: str, other: 
         values = [sorted({str(getattr(run, attribute))[:24] for run in side}) for side in sides]
         if values[0] != values[1]:
             parts.append(f"{label} {', '.join(values[0])} → {', '.join(values[1])}")
+    cells = [(pair.base.cell, pair.other.cell) for pair in pairs if hasattr(pair.base.cell, "model_key")]
+    parts += sorted({f"source of {ours.model}" for ours, theirs in cells if ours.model_key != theirs.model_key})
     dirty = [any(run.git_dirty for run in side) for side in sides]
     parts += ["both with uncommitted changes"] if all(dirty) else []
     return f"They differ in {'; '.join(parts)}." if parts else ""
