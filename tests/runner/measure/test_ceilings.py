@@ -76,12 +76,6 @@ def test_rates_are_those_of_this_machine(swept: Path) -> None:
         assert 0.01 < rates[moment, "copy"] / copied < 100
 
 
-def test_show_prints_them(swept: Path) -> None:
-    printed = run("show", db=swept).stdout
-    assert all(name in printed for name in ALL)
-    assert "GB/s" in printed
-
-
 def test_the_flag_for_ceilings() -> None:
     assert parsed()[1].ceilings
     assert not parsed("--no-ceilings")[1].ceilings

@@ -20,7 +20,7 @@ from runner.measure.kernels import STEPS, measure_kernels
 from runner.measure.model_step import ModelStep
 from runner.measure.timing import time_step
 from runner.measure.trace import Key, Sum, Trace, events_of, kernel_sums
-from runner.models.ranges import listen_to_ranges, named_range
+from runner.models.ranges import listen_to_ranges
 from runner.models.transformer import Transformer
 from runner.schema import PHASES, KernelRow, ProfileCell
 from tests.command import TINY, rows, run, tiny
@@ -188,26 +188,6 @@ def test_range_names_neither_break_a_graph_nor_recompile_it() -> None:
         compiled(tokens)
     assert counters["stats"]["unique_graphs"] == 1
     assert not counters["graph_break"]
-
-
-def test_range_names_are_given_to_listeners() -> None:
-    said: list[str] = []
-
-    class Listening:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def __enter__(self) -> None:
-            said.append(self.name)
-
-        def __exit__(self, *error: object) -> None:
-            said.append(f"end of {self.name}")
-
-    with listen_to_ranges(Listening), named_range("rope"):
-        pass
-    with named_range("rope"):
-        pass
-    assert said == ["rope", "end of rope"]
 
 
 def test_a_sweep_leaves_the_rows_of_all_three_tables(tmp_path: Path) -> None:

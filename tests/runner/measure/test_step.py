@@ -3,7 +3,6 @@
 import statistics
 from collections.abc import Iterator
 from typing import get_args
-from uuid import UUID
 
 import pytest
 import torch
@@ -144,26 +143,3 @@ def test_weights_in_bf16_need_no_autocast() -> None:
 def test_tf32_is_skipped_on_a_cpu() -> None:
     with pytest.raises(Skipped, match=r"compute capability 8\.0"):
         measured(tiny(precision="tf32"))
-
-
-def test_the_stages_of_a_cell_are_reported_in_order() -> None:
-    said: list[str] = []
-    cell = tiny(warmup_steps=2)
-    measure_step(
-        Job(experiment="benchmark", cell=cell, run_id=UUID(int=1), cell_id=UUID(int=2), device="cpu", device_name=""),
-        report=said.append,
-    )
-    assert said == ["build", "warm-up", "measure"]
-    said.clear()
-    measure_step(
-        Job(
-            experiment="benchmark",
-            cell=tiny(warmup_steps=0),
-            run_id=UUID(int=1),
-            cell_id=UUID(int=2),
-            device="cpu",
-            device_name="",
-        ),
-        report=said.append,
-    )
-    assert said == ["build", "measure"]
