@@ -88,8 +88,8 @@ def test_keys_of_the_transformer_are_unchanged() -> None:
 
 def test_a_title_names_the_model_and_leaves_out_what_it_lacks(tmp_path: Path) -> None:
     cell = own_memory(own_file(tmp_path, LINEAR), context=0, attention="own")
-    assert title(cell) == f"mine@{(cell.model_key or '')[:4]} · train · fp32 · batch 2"
-    assert model_name(Model.of(cell)) == f"mine@{(cell.model_key or '')[:4]}"
+    assert title(cell) == f"{tmp_path.name}/mine@{(cell.model_key or '')[:4]} · train · fp32 · batch 2"
+    assert model_name(Model.of(cell)) == f"{tmp_path.name}/mine@{(cell.model_key or '')[:4]}"
 
 
 def test_a_command_measures_an_own_model_again(tmp_path: Path) -> None:
