@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from runner.engines.compiling import BEAT_SECONDS, Worker, compile_at_once, trim_output
+from runner.engines.compiling import BEAT_SECONDS, MAX_OUTPUT_BYTES, Worker, compile_at_once, trim_output
 from runner.engines.environment import COMPILER, ENVIRONMENT, PRELOADED, count_compilers
 from runner.engines.telemetry import Telemetry, gpu_handle
 from runner.errors import BadModel, StepscopeError, UsageError
@@ -293,7 +293,11 @@ def _listen(worker: Worker, *, ends: float, beat: Callable[[str], None]) -> tupl
 
 
 def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+    end = b""
+    with contextlib.suppress(FileNotFoundError), log.open("rb") as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - MAX_OUTPUT_BYTES, 0))
+        end = file.read(MAX_OUTPUT_BYTES)  # no more, because a worker that prints without end is still running
+    lines = end.decode(errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "")[:500]
 
 
