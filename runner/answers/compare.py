@@ -277,7 +277,13 @@ def _describe_environments(
         if values[0] != values[1]:
             parts.append(f"{label} {', '.join(values[0])} → {', '.join(values[1])}")
     cells = [(pair.base.cell, pair.other.cell) for pair in pairs if hasattr(pair.base.cell, "model_key")]
-    parts += sorted({f"source of {ours.model}" for ours, theirs in cells if ours.model_key != theirs.model_key})
+    parts += sorted(
+        {
+            f"source of {ours.model} ({ours.model_key[:4]} → {theirs.model_key[:4]})"
+            for ours, theirs in cells
+            if ours.model_key and theirs.model_key and ours.model_key != theirs.model_key
+        }
+    )
     dirty = [any(run.git_dirty for run in side) for side in sides]
     parts += ["both with uncommitted changes"] if all(dirty) else []
     return f"They differ in {'; '.join(parts)}." if parts else ""
