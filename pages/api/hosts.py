@@ -1,11 +1,12 @@
-"""The host names to which this server answers, and the security headers of its pages.
+"""The host names to which this server answers, the websites from which it is asked, and its pages' security headers.
 
     STEPSCOPE_HOSTS=stepscope.example.com,*.lab.example streamlit run app.py
 
 Without this check, a foreign website could point its own name at this machine and read everything here. The server
 answers to addresses (such an attack needs a name), localhost, the machine's own name, `server.address`,
-`browser.serverAddress` and the names of STEPSCOPE_HOSTS, in which `*` stands for any text. Limits: a request without
-Host is answered, because no browser sends one.
+`browser.serverAddress` and the names of STEPSCOPE_HOSTS, in which `*` stands for any text. A website that asks from
+elsewhere (`Origin`) must have such a name, too, or the host that it asks. Limits: a request without Host is answered,
+because no browser sends one, and so is one without Origin, which a browser sends with all that could change something.
 """
 
 import ipaddress
@@ -15,6 +16,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
 import streamlit as st
+import streamlit.net_util
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -29,9 +31,13 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
 }
 
+# Streamlit asks the web for this machine's address when it meets an origin that it does not know. Nothing here does.
+streamlit.net_util.get_external_ip = lambda: None
+
 
 class KnownHosts:
-    """Answers requests for a known host with `HEADERS`, and refuses others, for pages and WebSocket alike."""
+    """Answers requests for a known host by a known website with `HEADERS`, and refuses others, for pages and WebSocket
+    alike, before Streamlit sees them."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app, self._names = app, list_known_names()
@@ -40,10 +46,15 @@ class KnownHosts:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        host = Headers(scope=scope).get("host")
+        headers = Headers(scope=scope)
+        host = headers.get("host")
         if host is not None and not is_known(host, self._names):
-            await _refuse(host, scope, receive, send)
+            await _refuse(421, f"The host {host[:100]}.", scope, receive, send)
             return
+        for origin in headers.getlist("origin"):
+            if not is_known_origin(origin, host or "", self._names):
+                await _refuse(403, f"A request of the website {origin[:100]}.", scope, receive, send)
+                return
 
         async def send_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -65,11 +76,27 @@ def list_known_names() -> tuple[str, ...]:
 
 def is_known(host: str, names: tuple[str, ...]) -> bool:
     """Returns whether the header `host`, a name or an address with or without a port, names this server."""
+    name = _parse_name(f"//{host}")
+    return _is_address(name) or _is_listed(name, names)
+
+
+def is_known_origin(origin: str, host: str, names: tuple[str, ...]) -> bool:
+    """Returns whether a website may ask: by a listed name, or as one of the very host that it asks. Any website can
+    have an address, so that another than that of the host is foreign."""
+    name = _parse_name(origin)
+    return name != "" and (name == _parse_name(f"//{host}") or _is_listed(name, names))
+
+
+def _parse_name(url: str) -> str:
+    """Returns the name or the address in a URL; empty for anything else."""
     try:
-        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+        return (urlsplit(url).hostname or "").rstrip(".")
     except ValueError:
-        return False
-    return _is_address(name) or any(fnmatchcase(name, known) for known in names)
+        return ""
+
+
+def _is_listed(name: str, names: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, known) for known in names)
 
 
 def _is_address(name: str) -> bool:
@@ -80,14 +107,14 @@ def _is_address(name: str) -> bool:
     return True
 
 
-async def _refuse(host: str, scope: Scope, receive: Receive, send: Send) -> None:
+async def _refuse(status: int, got: str, scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket":
         await receive()
         await send({"type": "websocket.close", "code": 1008})
         return
     error = {
-        "got": f"The host {host[:100]}.",
+        "got": got,
         "expected": "a name of this server",
         "do": "Whoever runs it can add the name to STEPSCOPE_HOSTS in its environment.",
     }
-    await JSONResponse({"error": error}, status_code=421, headers=HEADERS)(scope, receive, send)
+    await JSONResponse({"error": error}, status_code=status, headers=HEADERS)(scope, receive, send)

@@ -19,6 +19,7 @@ _OPTIONS = (
     "--server.headless=true",
     "--server.showEmailPrompt=false",
     "--server.fileWatcherType=none",
+    "--browser.serverAddress=localhost",
     "--browser.gatherUsageStats=false",
     "--runner.postScriptGC=false",
     "--client.toolbarMode=minimal",

@@ -1,13 +1,18 @@
-"""The host names to which the server answers, and its headers for browsers: tested with real pages and WebSockets."""
+"""The host names and websites to which the server answers, and its headers for browsers: tested with real pages and
+WebSockets."""
 
 import contextlib
 import http.client
+import os
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from pages.api.hosts import is_known, list_known_names
+from pages.api.hosts import is_known, is_known_origin, list_known_names
 from tests.browser import served
 from tests.synthetic import rows
 
@@ -53,6 +58,61 @@ def test_the_websocket_refuses_foreign_host_names_too(address: str) -> None:
     assert asked(address, "/_stcore/stream", "stepscope.example.com", **own)[0] == 101
 
 
+PATHS = ["/", "/training-step", "/api/v1", "/healthz", "/_stcore/health", "/_stcore/host-config", "/_stcore/stream"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_foreign_website_is_refused(address: str, path: str) -> None:
+    """A website that a reader visits can have their browser send requests to localhost."""
+    upgrade = UPGRADE if path.endswith("stream") else {}
+    known = "http://localhost:8501", "https://gpu1.lab.example"
+    for origin in ("http://example.org", "http://203.0.113.9:8501", "null", "", "http://[", "localhost", "file://"):
+        assert asked(address, path, "localhost", Origin=origin, **upgrade)[0] == 403, origin
+    for origin in known:
+        assert asked(address, path, origin.partition("//")[2], Origin=origin, **upgrade)[0] in (101, 200), origin
+    assert asked(address, path, "10.0.0.3:8501", Origin="http://10.0.0.3:8501", **upgrade)[0] in (101, 200)
+
+
+#: Writes down what the process that imports it looks up, and where it connects.
+LISTENER = """
+import os, sys
+
+def note(event, arguments):
+    if event in ("socket.getaddrinfo", "socket.gethostbyname", "socket.connect", "socket.bind"):
+        place = arguments[0] if "get" in event else arguments[1]
+        with open(os.environ["ASKED"], "a") as file:
+            file.write(f"{event} {place[0] if isinstance(place, tuple) else place}\\n")
+
+sys.addaudithook(note)
+"""
+
+
+def test_no_origin_makes_the_server_ask_the_web(tmp_path: Path) -> None:
+    """Streamlit would look up its own address for the line that it prints, and for every origin that it does not know,
+    and answers nobody meanwhile."""
+    of = rows.run()
+    path = rows.store(tmp_path / "results.duckdb", of, [rows.ok(of, rows.asked())])
+    (tmp_path / "sitecustomize.py").write_text(LISTENER)
+    folders = os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))
+    listening = {"PYTHONPATH": folders, "ASKED": str(tmp_path / "asked"), "STREAMLIT_SERVER_ADDRESS": "0.0.0.0"}
+    with served(path, env=listening) as address:
+        origins = [f"http://{number}.example.org" for number in range(10)]
+        with ThreadPoolExecutor(10) as threads:
+            answers = threads.map(
+                lambda origin: asked(address, "/_stcore/stream", "localhost", **UPGRADE, Origin=origin)[0], origins
+            )
+            began = time.monotonic()
+            assert asked(address, "/api/v1/state", "localhost")[0] == 200
+            assert time.monotonic() - began < 5
+            assert set(answers) == {403}
+        # this website's name is known, but it asks another host, which Streamlit does not accept
+        assert asked(address, "/_stcore/stream", "127.0.0.1", **UPGRADE, Origin="http://sub.localhost")[0] == 403
+    events = (tmp_path / "asked").read_text().splitlines()
+    assert "socket.bind 0.0.0.0" in events
+    near = ("0.0.0.0", "127.0.0.1", "localhost", "::1", "8.8.8.8")  # the last is no request: nothing is sent
+    assert [event for event in events if event.split()[-1] not in near and "/" not in event] == []
+
+
 @pytest.mark.parametrize("path", ["/", "/api/v1", "/healthz", "/api/v2"])
 def test_browsers_may_load_nothing_from_elsewhere(address: str, path: str) -> None:
     _, _, headers = asked(address, path, "localhost")
@@ -71,5 +131,9 @@ def test_known_host_names(monkeypatch: pytest.MonkeyPatch) -> None:
     strangers = ("", "lab.example.evil", "xlab.example", "10.0.0.3.evil.example", "[", "localhost.evil", "a@b.example")
     for host in strangers:
         assert not is_known(host, names), host
+        assert not is_known_origin(f"http://{host}", "localhost", names), host
+    for origin in ("http://lab.example", "https://GPU1:8501", "http://10.0.0.3"):
+        assert is_known_origin(origin, "10.0.0.3:8501", names), origin
+    assert not is_known_origin("http://10.0.0.3", "10.0.0.4", names)
     monkeypatch.setenv("STEPSCOPE_HOSTS", "*")
     assert is_known("anything.example", list_known_names())
