@@ -59,6 +59,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "reduction": BROWN,
         "optimizer": GREEN,
         "copy or cast": GOLD,
+        "communication": SLATE,
         "other": SLATE,
     },
     "implementation": {

@@ -24,6 +24,7 @@ from runner.schema import KernelClass
 
 #: Classes whose names go with any kind of kernel, hand-written, fused by a compiler, or an operator.
 _NAMED: tuple[tuple[KernelClass, str], ...] = (
+    ("communication", r"nccl|rccl|nvshmem|gloo:|c10d::|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all"),
     ("attention", r"flash_?(fwd|bwd|attn)|fmha|sdpa|attention|compute_dot_do_o|convert_dq"),
     ("optimizer", r"multi_tensor_apply|adam|_foreach_"),
     ("softmax", r"softmax"),

@@ -74,7 +74,7 @@ VARIANTS: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("amp", "autocast", "mixed"), ("precision", "mixed")),
     **dict.fromkeys(("compiled", "compile"), ("backend", "compiled")),
     **dict.fromkeys(("eager", "uncompiled"), ("backend", "eager")),
-    **{name: ("implementation", name) for name in ("naive", "vanilla", "pytorch", "sdpa", "flash", "triton")},
+    **{name: ("implementation", name) for name in ("naive", "vanilla", "pytorch", "torch", "sdpa", "flash", "triton")},
     "inference": ("mode", "inference"),
     **dict.fromkeys(("train", "training"), ("mode", "train")),
 }
@@ -200,7 +200,8 @@ def split_words(heading: str) -> list[str]:
     """Returns the words of a heading in lower case: "fwdMean(ms)" is fwd, mean, ms; "±" is mean, std."""
     text = re.sub(r"\s\(\d+\)$", "", heading[:300])
     text = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", text).lower()
-    text = text.replace("torch.compile", "torch compile").replace("μ", "u").replace("µ", "u")
+    for found, plain in (("py torch", "pytorch"), ("torch.compile", "torch compile"), ("μ", "u"), ("µ", "u")):
+        text = text.replace(found, plain)
     text = re.sub(r"±|\+/-|\+-", " mean std ", text)
     text = re.sub(r"\b(pct|percent)\b|(?<=_)(pct|percent)", "%", text)
     text = re.sub(r"(?<![a-z])std\.? ?dev\.?(?![a-z])", "std", text)
@@ -233,7 +234,7 @@ def parse_figure(heading: str) -> Meaning | None:
     units = [word for word in left if word in UNITS]
     left = [word for word in left if word not in UNITS]
     unit = normalize_unit(units[-1]) if units else None
-    if len(units) > 1:
+    if len(units) > 1 or heading.strip() == "S":  # which is a length
         return None
     quantity, left = _find_quantity(left, unit)
     statistics = tuple(dict.fromkeys(STATISTICS[word] for word in left if word in STATISTICS))

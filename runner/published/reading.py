@@ -59,6 +59,7 @@ _STATUSES: Mapping[str, Status] = {
     **dict.fromkeys(("crash", "crashed", "killed"), "crashed"),
     **dict.fromkeys(("skip", "skipped", "not run"), "skipped"),
 }
+_YES_OR_NO = frozenset({"true", "false", "yes", "no"})
 _BYTES = re.compile(r"\d+(?:\.\d+)?\s?[KMGT]i?B", re.IGNORECASE)
 
 
@@ -238,6 +239,8 @@ def _understand(heading: str, cells: Sequence[str]) -> Meaning:
         figure = parse_figure(heading)
         if figure and cells and all(_is_measured(cell) for cell in cells):
             return figure
+    if meaning.role == "figure" and cells and all(cell.lower() in _YES_OR_NO for cell in cells):
+        return Meaning(role="kept", assumed="kept as text, because its cells say yes or no.")
     if meaning.role == "unknown":
         return Meaning(role="kept", assumed="not known: kept as text, as what tells rows apart.", understood=False)
     return meaning
@@ -328,7 +331,7 @@ def _build_table(
         title=title,
         file=visible(path.name),
         subject=find_subject(
-            title,
+            f"{title} {path.stem}",
             headings=text.headings,
             quantities={str(figure.quantity) for row in rows for figure in row.figures},
             settings=columns.settings,

@@ -139,7 +139,7 @@ def _make_table(rows: Sequence[TextRow], *, headings: TextRow, title: str | None
         line=line,
         headings=_number_repeated(names),
         rows=tuple(kept),
-        title=_clean(strip_markup(title[:300])) or None if title else None,
+        title=_clean(strip_markup(title[:300])).lstrip("=-# ") or None if title else None,
         lost=tuple(lost),
     )
 

@@ -16,6 +16,7 @@ CLASS_WORDS: Mapping[KernelClass, str] = {
     "reduction": "reductions",
     "optimizer": "optimizer",
     "copy or cast": "copies and casts",
+    "communication": "communication",
     "other": "other",
 }
 

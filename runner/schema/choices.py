@@ -45,6 +45,7 @@ KernelClass = Literal[
     "reduction",
     "optimizer",
     "copy or cast",
+    "communication",
     "other",
 ]
 FloatName = Literal["fp64", "fp32", "bf16", "fp16"]

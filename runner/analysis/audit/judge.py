@@ -61,6 +61,8 @@ Point = tuple[int, float]
 
 #: Time that grows by less than this share while the work doubles does not depend on the work.
 FLAT = 0.10
+#: The longest that a CPU takes to start the operations of one block, some hundreds of about 10 µs each (ms).
+CPU_BLOCK_MS = 5.0
 #: Two ways that differ by less than this share, in forward and in backward, took the same time.
 SAME = 0.01
 #: Bytes that differ by less than this share are the same but for rounding.
@@ -88,7 +90,7 @@ def launch_bound(known: Sequence[Known]) -> Found:
     the device does. The finding names both ends of the flat stretch."""
     for axis, words in (("context", "context"), ("seq_len", "sequence length"), ("batch", "batch")):
         for family in _group_by_axis(known, axis):
-            waiting = [(row, seen) for row, seen in family if not _is_device_bound(row)]
+            waiting = [(row, seen) for row, seen in family if not _is_computing(row, seen)]
             timed = [(getattr(row, axis), time, row.cell_id) for row, seen in waiting if (time := _whole_ms(seen))]
             for size, time, cell_id in timed:
                 flat = [(other, other_ms) for other, other_ms, _ in timed if _is_flat((size, time), (other, other_ms))]
@@ -97,8 +99,14 @@ def launch_bound(known: Sequence[Known]) -> Found:
                     yield cell_id, _make_flat_finding(words, *ends)
 
 
-def _is_device_bound(row: Audited) -> bool:
-    return isinstance(row, TimedRow) and row.bound == "device"
+def _is_computing(row: Audited, seen: RowContext) -> bool:
+    """Returns whether work sets the time: the device is known to, or a step on a CPU takes longer than starting the
+    operations of its blocks can, as where AdamW passes over many parameters whatever the length."""
+    if isinstance(row, TimedRow) and row.bound == "device":
+        return True
+    blocks = (row.layers or 1) if isinstance(row, StepRow) else 1
+    is_cpu = seen.run is not None and seen.run.device == "cpu"
+    return is_cpu and (_whole_ms(seen) or 0.0) > CPU_BLOCK_MS * (blocks + 1)
 
 
 def _is_flat(one: Point, other: Point) -> bool:

@@ -29,6 +29,8 @@ DRIFT = 0.10
 WIDE = 0.10
 #: Backward takes about twice as long as forward; what lies outside these is no backward pass in the device's memory.
 MIN_RATIO, MAX_RATIO = 0.5, 20.0
+#: A backward pass shorter than this may be autograd's own work on the host, whatever forward takes (ms).
+HOST_MS = 1.0
 #: A peak predicted beyond this share of the device's memory may have spilled to the host's.
 FULL = 0.8
 #: Where the host's clock over the phases is at least this share of the device's, the device waited for the host.
@@ -181,7 +183,9 @@ def impossible_ratio(row: Timed | None, seen: RowContext) -> Finding | None:
     was computed by subtraction, or the two were not timed in one step. Far above, for a cell that fits, its first
     backward pass was counted."""
     times, ratio = _compute_ratio(seen)
-    if ratio is None or MIN_RATIO <= ratio < MAX_RATIO or (ratio >= MAX_RATIO and _may_spill(row, seen)):
+    if ratio is None or MIN_RATIO <= ratio < MAX_RATIO:
+        return None
+    if ratio >= MAX_RATIO and (times[1] < HOST_MS or _may_spill(row, seen)):
         return None
     many = "it fits into memory, so that this was cold"
     if row is None:

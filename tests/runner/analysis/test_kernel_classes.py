@@ -72,6 +72,11 @@ NAMES = {
         "triton_for_fused_0",
         "aten::_fused_adamw_",
     ),
+    "communication": (
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+        "ncclKernel_ReduceScatter_RING_LL_Sum_bf16",
+        "c10d::allreduce_",
+    ),
     "copy or cast": (
         "Memcpy DtoD (Device -> Device)",
         "[CUDA memcpy Host-to-Device]",

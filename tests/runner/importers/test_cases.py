@@ -1,5 +1,7 @@
 """Files of other people with the right outcome of each, worked out by hand: tests/cases, imported and audited."""
 
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -142,6 +144,25 @@ def test_snapshots(name: str, tmp_path: Path) -> None:
         evidence, size = SNAPSHOTS[name][one.code]
         assert one.evidence[evidence] == size
     assert ("no peak" in line) == (name == "no-history")
+
+
+def _run(*words: str, where: str) -> str:
+    command = [sys.executable, "-m", "runner", *words]
+    return subprocess.run(command, cwd=CASES / where, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_cpu_that_computes_is_not_launch_bound() -> None:
+    """158 and 173 ms at 4 and 8 tokens are 80 and 86 ms of AdamW over 34 million parameters."""
+    said = _run("show", "--findings", "--db", "rows", where="own_rows")
+    assert "wide_interval (doubt), 1 cell" in said
+    assert "launch_bound" not in said
+
+
+def test_own_models_are_told_apart_and_say_what_is_trained() -> None:
+    files = ("unused_head.py", "tiny/model.py", "big/model.py")
+    said = [_run("model", "check", f"{file}:build", "--device", "cpu", where="own_models") for file in files]
+    assert "6,680, 1,976 of them trained" in said[0]
+    assert [lines.partition("@")[0] for lines in said] == ["unused_head", "tiny/model", "big/model"]
 
 
 #: Recordings of Nsight Systems: steps, kernels by phase with calls and ms, the sum of the kernels alone.

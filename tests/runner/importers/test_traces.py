@@ -69,11 +69,12 @@ def test_a_trace_of_a_gpu(tmp_path: Path, name: str) -> None:
     columns = "origin, steps, kernels, round(kernel_ms, 6), step_ms, round(busy_ms, 6), round(gap_ms, 6)"
     assert read(db, f"SELECT {columns} FROM traces") == [("torch-profiler", 2, 5, 0.45, 1.0, 0.44, 0.41)]
     ran = read(db, "SELECT phase, scope, kernel, kernel_class, calls, round(device_ms, 6), operator FROM kernels")
+    assert {kernel for *_, kernel, kind, _, _, _ in ran if kind == "communication"} == {NCCL}
     assert {(phase, scope, kernel): (calls, ms, by) for phase, scope, kernel, _, calls, ms, by in ran} == {
         ("forward", "", GEMM): (1, 0.1, "aten::mm"),
         ("forward", "attention", GEMM): (1, 0.05, "aten::mm"),
         ("backward", "", GEMM): (1, 0.2, "aten::mm"),
-        ("backward", "", NCCL): (1, 0.07, "aten::mm"),
+        ("backward", "", NCCL): (1, 0.07, "aten::mm"),  # which is communication
         ("optimizer", "", "adam"): (1, 0.03, "aten::mm"),
         ("forward", "", "[CUDA memcpy Host-to-Device]"): (1, 0.01, "aten::mm"),
     }

@@ -174,6 +174,28 @@ def test_rules_beside_those_of_the_cases(tmp_path: Path) -> None:
     assert found(tmp_path, "size,forward (ms),backward (ms)\ns,20.0,4.0\n") == [("impossible_ratio", (2,))]
 
 
+def test_shapes_of_public_tables(tmp_path: Path) -> None:
+    """Figures of public reports, in words of our own: a length called S, settings that say yes or no, PyTorch beside
+    two others, a Triton forward pass of 10 µs whose backward is autograd's own 0.5 ms, a rule of a printed heading."""
+    (lengths,) = read_published(write(tmp_path / "a.csv", "S,eager forward (ms)\n256,0.32\n512,0.35\n"))
+    assert [row.stated["S"] for row in lengths.rows] == ["256", "512"]
+    assert [row.mean("forward", backend="eager") for row in lengths.rows] == [0.32, 0.35]
+    flags = "layers,only_forward,bfloat16,mean_s\n12,False,True,0.0214\n12,True,True,0.0090\n"
+    (table,) = read_published(write(tmp_path / "b.csv", flags))
+    assert [(row.stated["only_forward"], row.mean("duration")) for row in table.rows] == [
+        ("False", 21.4),
+        ("True", 9.0),
+    ]
+    ways = "seq_len,PyTorch (ms),Compiled (ms),Triton (ms)\n8192,52.46,28.18,7.70\n"
+    (row,) = read_published(write(tmp_path / "attention_speed.csv", ways))[0].rows
+    assert [figure.value for figure in row.figures] == [52.46, 28.18, 7.70]
+    assert read_published(tmp_path / "attention_speed.csv")[0].subject == "attention"
+    short = "seq_len,flash_fwd_ms,flash_bwd_ms,torch_fwd_ms\n128,0.0101,0.527,0.157\n8192,1.9,2.5,9.1\n"
+    assert found(tmp_path, short, "attention_flash.csv") == []
+    setext = "===== Sums\n\n| size | fwd (ms) |\n|---|---|\n| small | 33.29 ± 0.71 |\n"
+    assert read_published(write(tmp_path / "c.md", setext))[0].rows[0].std("forward") == 0.71
+
+
 #: What the shipped tables of five reports contradict: file, code, lines.
 REFERENCE = {
     ("000_benchmarking_script", "cold_step"): {2, 3, 4},
