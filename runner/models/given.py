@@ -36,6 +36,7 @@ from runner.errors import BadModel
 from runner.models.hugging_face import load_configuration
 from runner.models.transformer import WEIGHTS_DTYPES
 from runner.models.workload import (
+    MAX_REASON,
     SEED,
     Built,
     Wanted,
@@ -219,7 +220,7 @@ def as_a_program(spec: OwnSpec) -> Iterator[None]:
         raise
     except Exception as error:
         raise BadModel(
-            f"{spec.text} raised {type(error).__name__}: {error}",
+            f"{spec.text} raised {type(error).__name__}: {str(error)[:MAX_REASON]}",
             expected=SIGNATURE,
             do="Try it alone: python -m runner model check.",
         ) from error

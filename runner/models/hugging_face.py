@@ -19,7 +19,16 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from runner.errors import BadModel
-from runner.models.workload import SEED, Built, Wanted, Workload, default_loss, find_blocks, place_parameters
+from runner.models.workload import (
+    MAX_REASON,
+    SEED,
+    Built,
+    Wanted,
+    Workload,
+    default_loss,
+    find_blocks,
+    place_parameters,
+)
 from runner.places import explain_place
 from runner.schema.own import OwnSpec
 
@@ -87,7 +96,8 @@ def _build(spec: OwnSpec, fields: Mapping[str, Any], want: Wanted, *, folder: Pa
         except (torch.OutOfMemoryError, MemoryError):
             raise
         except Exception as error:
-            raise BadModel(f"transformers cannot build {spec.text}: {type(error).__name__}: {error}") from error
+            reason = f"{type(error).__name__}: {str(error)[:MAX_REASON]}"
+            raise BadModel(f"transformers cannot build {spec.text}: {reason}") from error
         place_parameters(model, want)
         batch = _make_batch(spec, model, config, want)
     if attention in _BACKENDS:
@@ -119,7 +129,7 @@ def _make_config(spec: OwnSpec, fields: Mapping[str, Any], *, folder: Path | Non
     except Exception as error:
         do = "It comes with code of its own, which runs with ,trust_remote_code=true." if "auto_map" in fields else ""
         raise BadModel(
-            f"transformers does not know {spec.text} ({fields['model_type']}): {error}",
+            f"transformers does not know {spec.text} ({fields['model_type']}): {str(error)[:MAX_REASON]}",
             expected="a model type of the installed transformers",
             do=do,
         ) from error

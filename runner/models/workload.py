@@ -28,6 +28,8 @@ from runner.schema import ModelCell
 from runner.schema.own import Option
 
 SEED = 0
+#: What is kept of an error that a model's own code raises (characters).
+MAX_REASON = 2000
 
 
 @dataclass(kw_only=True)

@@ -26,6 +26,7 @@ LOSS = "lambda out: out.sum()"
 #: Models that cannot be measured, and the error for each.
 BAD = {
     "raises": ("def build(want):\n    raise ValueError('no weights')\n", "raised ValueError: no weights"),
+    "raises without end": ("def build(want):\n    raise ValueError('x' * 10**7)\n", "raised ValueError: xxx"),
     "nothing": ("def build(want):\n    pass\n", "returned NoneType"),
     "three": (f"def build(want):\n    return {MODEL}, {LOSS}, 4\n", "returned Linear, Tensor, function, int"),
     "exits": ("import argparse\nargparse.ArgumentParser().parse_args()\nraise SystemExit(3)\n", "sys.exit(3)"),
@@ -69,6 +70,13 @@ def test_a_model_that_is_never_built_is_stopped(tmp_path: Path, body: str) -> No
     assert "Traceback" not in done.output
 
 
+def test_a_configuration_without_end_is_stopped(tmp_path: Path) -> None:
+    fields = {"model_type": "gpt2", "n_layer": 10**9, "n_embd": 64, "n_head": 4, "vocab_size": 100}
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    done = check(f"hf:{tmp_path}", "--timeout", "10")
+    assert (done.exit_code, "cannot be built: stopped after 10 s" in done.output) == (2, True), done.output
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_a_model_that_cannot_be_built_is_one_clear_error(tmp_path: Path, name: str) -> None:
     body, said = BAD[name]
@@ -77,6 +85,7 @@ def test_a_model_that_cannot_be_built_is_one_clear_error(tmp_path: Path, name: s
     assert done.exit_code == 2, done.output
     said = said.replace("float32 4×1", "a tensor of 4×1")
     assert said in done.output
+    assert len(done.output) < 5000
     assert "Traceback" not in done.output
 
 
