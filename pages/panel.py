@@ -17,7 +17,7 @@ from runner.plan.commands import sweep_commands
 from runner.render.grid import interval_of, scale_of
 from runner.results.findings import Grade, grade
 from runner.schema import AttentionCell, Cell, StepCell, table_of
-from runner.schema.titles import title
+from runner.schema.sizes import title
 from runner.store.read.fetch import load_samples
 from runner.store.read.findings import load_findings
 

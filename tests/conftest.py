@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runner.engines.environment import ADJUSTABLE
+from runner.engines.engine import ADJUSTABLE
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

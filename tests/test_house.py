@@ -15,7 +15,7 @@ import typer
 from runner.cli.lists import columns_markdown
 from runner.cli.main import app
 from runner.experiments import EXPERIMENTS
-from runner.plan.presets import PRESETS, QUESTIONS
+from runner.plan.planning import PRESETS, QUESTIONS
 from runner.schema import TABLES, Table
 from runner.schema.columns import SQL_TYPES
 

@@ -8,7 +8,7 @@ from typing import Any
 from pages.plot.colors import FAINT, FAMILIES, PALETTE, QUIET, RED, STRONG, tint
 from runner.answers.answer import Guide, Row, Value, View
 from runner.render.grid import Scale, interval_of, scale_of
-from runner.results.kernels import CLASS_WORDS
+from runner.results.cells import CLASS_WORDS
 
 Figure = dict[str, Any]
 #: Clicking a mark must not dim the others.

@@ -17,7 +17,7 @@ import numpy as np
 import streamlit as st
 
 from pages.plot.colors import color_of
-from runner.analysis.timeline.stacks import frames_of
+from runner.analysis.timeline.snapshot import frames_of
 from runner.results import Timeline
 from runner.store.read.memory import CATEGORIES, Columns
 

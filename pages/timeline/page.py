@@ -16,7 +16,7 @@ from pages.markdown import literal, restrict
 from pages.panel import COLORS
 from pages.timeline.component import Drawing, picture_button, timeline
 from runner.analysis.audit.timeline_rules import TIMELINE_REMEDIES
-from runner.analysis.timeline.stacks import frames_of
+from runner.analysis.timeline.snapshot import frames_of
 from runner.answers.answer import Choice, choose
 from runner.errors import DatabaseBusy
 from runner.formats import format_bytes, format_count, format_share

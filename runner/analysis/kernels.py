@@ -11,6 +11,11 @@ inside attention by theirs: softmax, mask, and the two matrix products.
 A name says only what the kernel was written for: a kernel that a compiler made of several operations counts as the
 heaviest of them. Limits: names follow PyTorch 2.9 to 2.13 with cuBLAS, cuDNN, CUTLASS and Triton; unknown names are
 `other`.
+
+`softmax_flops` counts for every attention weight, in forward the comparison for the maximum, the subtraction, the
+exponential, the addition to the sum and the division, one each; backward, P ∘ (dP - sum(P ∘ dP)), a product and an
+addition for the sum, a subtraction and a product. Masked weights count too: the written-out implementation computes
+them. Limits: an exponential costs more than an addition; what a kernel really executes is not counted here.
 """
 
 import re
@@ -18,9 +23,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from runner.analysis.costs.softmax import softmax_flops
 from runner.results import KernelPart, KernelTrace
-from runner.schema import KernelClass
+from runner.schema import KernelClass, ProfileCell
+
+_FORWARD, _BACKWARD = 5, 4
+
+
+def softmax_flops(cell: ProfileCell, *, phase: str) -> int:
+    """Returns the FLOPs of all softmaxes of a model's attention in one phase of a step, 0 in phases without any.
+    Checkpointed blocks compute their forward pass again during backward."""
+    weights = cell.shape.layers * cell.batch * cell.shape.heads * cell.context**2
+    again = _FORWARD if cell.checkpoint_blocks else 0
+    return weights * {"forward": _FORWARD, "backward": _BACKWARD + again}.get(phase, 0)
+
 
 #: Classes whose names go with any kind of kernel, hand-written, fused by a compiler, or an operator.
 _NAMED: tuple[tuple[KernelClass, str], ...] = (

@@ -9,7 +9,7 @@ from runner.formats import format_bytes
 from runner.results import AttentionResult
 from runner.results.rows import Rows
 from runner.schema import Phase
-from runner.schema.titles import WORDS
+from runner.schema.sizes import WORDS
 
 WAY = Field.of("attention", "implementation")
 LENGTH = Field.of("attention", "seq_len")

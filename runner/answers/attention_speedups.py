@@ -10,7 +10,7 @@ from runner.formats import format_bytes, format_number
 from runner.results import AttentionResult
 from runner.results.rows import Rows
 from runner.schema import Phase
-from runner.schema.titles import WORDS
+from runner.schema.sizes import WORDS
 
 WIDTH, LENGTH = Field.of("attention", "d_head"), Field.of("attention", "seq_len")
 SAVED = Field(name="bytes_ratio", label="Peak memory, naive over it", unit="×", role="note")

@@ -1,12 +1,55 @@
 """Which dtypes do the parts of a model have under autocast? Read from the tensors of a pass, not written down."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from runner.analysis.dtypes import formats_of
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
 from runner.answers.shared import name_pass, pass_cell
 from runner.formats import format_list
 from runner.results.rows import Precise, Rows
+from runner.schema import DtypeRow
+
+_SHORT = {"float64": "fp64", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+#: Parts of the model by the last part of a module's path; other modules go by their path.
+_PARTS = {
+    "embedding": "embedding",
+    "attention_norm": "normalization",
+    "feed_forward_norm": "normalization",
+    "final_norm": "normalization",
+    "query": "queries, keys and values",
+    "key": "queries, keys and values",
+    "value": "queries, keys and values",
+    "attention": "attention's output",
+    "gate": "gate and up products",
+    "up": "gate and up products",
+    "feed_forward": "feed-forward's output",
+    "0": "residual stream",
+    "first": "first linear's output",
+    "relu": "ReLU's output",
+    "layer_norm": "layer norm's output",
+}
+#: Modules whose output is another part already: the product at a part's end, and the logits.
+_SAME = {"output", "down", "head", "last"}
+
+
+def part_of(row: DtypeRow) -> str | None:
+    """Returns the part of the model that the row is about, None for one that another row covers."""
+    if row.part in ("logits", "loss"):
+        return row.part
+    if row.part in ("parameter", "gradient"):
+        return f"{row.part}s"
+    last = row.module.rsplit(".", 1)[-1]
+    return None if last in _SAME else _PARTS.get(last, row.module)
+
+
+def formats_of(rows: Iterable[DtypeRow]) -> dict[str, list[str]]:
+    """Returns the formats in which each part was read, parts in the order of the pass."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        part, name = part_of(row), _SHORT.get(row.dtype, row.dtype)
+        if part is not None and name not in found.setdefault(part, []):
+            found[part].append(name)
+    return found
+
 
 PART = Field(name="part", label="Part")
 PRECISION = Field.of("numerics", "precision")

@@ -7,7 +7,7 @@ from runner.analysis.kernels import MATMULS, AttentionRange, attention_ranges, r
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.shared import CONTEXT, SIZE, about, best, lacks, narrow, sizes_of
 from runner.formats import at_tokens, format_percent, format_share
-from runner.results.kernels import KernelTrace
+from runner.results.cells import KernelTrace
 from runner.results.rows import Rows, Traced
 from runner.schema import Model, ProfileCell
 

@@ -6,7 +6,7 @@ from typing import Any
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
 from runner.answers.shared import SIZE, about, lacks, narrow, sizes_of
 from runner.formats import at_tokens, format_list, format_share
-from runner.results.kernels import CLASS_WORDS, KernelTrace
+from runner.results.cells import CLASS_WORDS, KernelTrace
 from runner.results.rows import Rows, Traced
 from runner.schema import Model, ProfileCell
 

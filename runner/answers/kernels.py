@@ -10,10 +10,10 @@ from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, Vie
 from runner.answers.shared import CONTEXT, SIZE, STATUS, about, lacks, narrow, sizes_of
 from runner.formats import at_tokens, format_calls, format_number, format_share
 from runner.results import StepResult
-from runner.results.kernels import CLASS_WORDS, KernelTrace
+from runner.results.cells import CLASS_WORDS, KernelTrace
 from runner.results.rows import Rows, Traced
 from runner.schema import TABLES, Model, ProfileCell
-from runner.schema.titles import describe_status
+from runner.schema.sizes import describe_status
 
 PHASE = Field.of("timings", "phase")
 CLASS = Field(name="kernel_class", label="Kind of work")

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Sequence
 
-from runner.analysis.audit.drift import Canary, judge_canary
+from runner.analysis.audit.time_rules import Canary, judge_canary
 from runner.analysis.statistics import resolvable
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
 from runner.answers.shared import CLOCKS, cells_of
 from runner.formats import format_list, format_number
 from runner.results import RepeatedCell
 from runner.results.rows import MachineNoise, Rows
-from runner.schema.titles import title
+from runner.schema.sizes import title
 
 #: How often each cell of a pair is measured where one process decides too little.
 ROUNDS = 5

@@ -29,7 +29,7 @@ from runner.formats import format_count, format_number, format_share
 from runner.results import StepResult
 from runner.results.rows import Rows, RunSteps
 from runner.schema import Model, StepCell
-from runner.schema.titles import title
+from runner.schema.sizes import title
 
 RATE = Field(name="tokens_per_s", label="Tokens per second", unit="tokens/s", role="value")
 MFU = Field(

@@ -7,7 +7,7 @@ from runner.answers.answer import Answer, Draw, Field, Guide, Row, View
 from runner.formats import format_count, format_number
 from runner.results import Estimate, PhaseSample
 from runner.schema import Cell
-from runner.schema.titles import title
+from runner.schema.sizes import title
 
 STEP = Field.of("samples", "step")
 PHASE = Field.of("samples", "phase")

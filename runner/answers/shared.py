@@ -15,13 +15,12 @@ from runner.analysis.pair import CLOCKS as CLOCKS
 from runner.analysis.statistics import student_quantile
 from runner.answers.answer import Asked, Choice, Field, Missing, Power, Row, View, choose
 from runner.answers.keys import make_keys
-from runner.experiments.grid import Grid
+from runner.experiments.experiment import Grid
 from runner.formats import format_bytes, format_count, format_number, format_tokens, join_parts
 from runner.results import Result, RunSummary, TimedResult
 from runner.schema import Cell, Model, NumericsCell, Phase, table_of
 from runner.schema.axes import MODEL
-from runner.schema.sizes import model_name, name_models
-from runner.schema.titles import WORDS, describe_status
+from runner.schema.sizes import WORDS, describe_status, model_name, name_models
 
 _TIMED: tuple[Phase, ...] = ("step", "forward", "backward", "optimizer")
 PHASES: dict[str, Phase] = {WORDS[name]: name for name in _TIMED}

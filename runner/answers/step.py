@@ -29,7 +29,7 @@ from runner.formats import at_tokens, format_list, format_number, format_share
 from runner.results import Clock, Estimate, StepResult
 from runner.results.rows import Rows
 from runner.schema import Model, Phase, StepCell
-from runner.schema.titles import WORDS
+from runner.schema.sizes import WORDS
 
 PHASE = Field.of("timings", "phase")
 TIME = Field.of("timings", "median_ms", "value", label="Time")

@@ -1,6 +1,6 @@
 """How does memory go through a step, phase by phase, and which allocations are largest at its peak?"""
 
-from runner.analysis.timeline.stacks import frames_of
+from runner.analysis.timeline.snapshot import frames_of
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
 from runner.answers.shared import narrow
 from runner.formats import format_bytes, within_block

@@ -13,11 +13,10 @@ from runner.analysis.costs import steps
 from runner.cli.terminal import Terminal
 from runner.errors import UsageError
 from runner.formats import format_bytes, format_count, format_duration, format_quantity
-from runner.plan.presets import PRESETS, QUESTIONS
+from runner.plan.planning import PRESETS, QUESTIONS
 from runner.results import RunSummary
 from runner.schema import TABLES, StepCell
-from runner.schema.sizes import SIZES
-from runner.schema.titles import title
+from runner.schema.sizes import SIZES, title
 from runner.store import history
 from runner.store.database import look_through
 from runner.sweep.prepare import Prepared

@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from runner.engines.engine import ENGINES
-from runner.plan.presets import PRESETS
+from runner.plan.planning import PRESETS
 from runner.schema import Column
 from runner.sweep.request import CHOICES, FLAGS
 from runner.sweep.rounds import ON_CPU, USUAL

@@ -13,10 +13,10 @@ from runner.cli.terminal import Terminal
 from runner.experiments import kind_of
 from runner.formats import format_duration
 from runner.schema import DONE, Row, TimingRow
-from runner.schema.titles import title
+from runner.schema.sizes import title
+from runner.sweep.loop import Spent
 from runner.sweep.prepare import Expected, Prepared
 from runner.sweep.rounds import USUAL, goal_on
-from runner.sweep.spent import Spent
 
 STATUS_STYLES = {"ok": "green", "skipped": "yellow", "oom": "magenta"} | dict.fromkeys(
     ("timeout", "crashed", "error"), "red"

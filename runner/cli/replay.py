@@ -22,7 +22,7 @@ from runner.formats import format_ms
 from runner.plan.commands import cell_of
 from runner.plan.planning import Request
 from runner.schema import Cell, Model, Phase, Row, RunRow, TimingRow, table_of
-from runner.schema.titles import title
+from runner.schema.sizes import title
 from runner.store.read.replay import StoredCell, find_stored
 from runner.sweep.prepare import Prepared, Settings, new_run
 from runner.sweep.start import sweep

@@ -24,7 +24,7 @@ from runner.render.json import dump
 from runner.render.text import print_answer
 from runner.results import PublishedTable
 from runner.schema import CeilingRow, FrontierRow, Row
-from runner.schema.titles import title
+from runner.schema.sizes import title
 from runner.store.read.fetch import load_run_rows
 from runner.store.read.findings import load_findings
 from runner.store.read.kernels import load_ceilings

@@ -5,6 +5,13 @@
 On Linux the processes come from a fork server that has imported torch and never ran an operator or touched CUDA: 0.1 s
 each instead of 1.4 s, with the same step times. On macOS, where forking is not safe, each is spawned. In a sweep the
 next process starts, and opens the GPU, while the last one is being ended and its rows are stored.
+
+`Telemetry` samples the GPU's clocks, power and temperature while a cell is measured, in the sweep's own idle process:
+NVIDIA only, through the driver's management library (NVML), which starts no CUDA context and takes no GPU time. A
+counter that a board does not have is None. Limits: a container may hide the processes of others.
+
+`compile_at_once` compiles several cells before any of them is timed, each in a process of its own. Each process
+compiles with one thread, so that its time is that of a cell compiled alone, as long as there is a core for each.
 """
 
 import contextlib
@@ -16,21 +23,200 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from runner.engines.compiling import BEAT_SECONDS, MAX_OUTPUT_BYTES, Worker, compile_at_once, trim_output
-from runner.engines.environment import COMPILER, ENVIRONMENT, PRELOADED, count_compilers
-from runner.engines.telemetry import Telemetry, gpu_handle
+from runner.engines.engine import COMPILER, ENVIRONMENT, PRELOADED, count_compilers
 from runner.errors import BadModel, StepscopeError, UsageError
 from runner.job import CeilingJob, Ceilings, Compiled, CompileJob, Job, Measurement, Outcome, OwnModelJob
+from runner.schema import TelemetryRow
 from runner.schema.own import OwnModel
 from runner.temporary import mark, temporary_folder, unusable_error
+
+#: The time between two beats of what runs (s).
+BEAT_SECONDS = 1.0
+#: What is kept of a worker's output: its end (bytes). More is cut off at every beat.
+MAX_OUTPUT_BYTES = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """A process that runs one job, and the end of its pipe that is ours."""
+
+    process: BaseProcess
+    pipe: Connection
+
+    def kill(self) -> None:
+        """Kills the process and everything it started, without waiting until its memory is free."""
+        if self.process.pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.kill()
+
+    def end(self) -> None:
+        """Kills the process and everything it started, if it was started, and waits until it has ended."""
+        self.kill()
+        if self.process.pid is not None:
+            self.process.join()
+        self.pipe.close()
+
+
+def trim_output(log: Path) -> None:
+    """Cuts off all but the end of a worker's output. The worker appends to the file and writes on meanwhile; what it
+    writes between reading and cutting is lost."""
+    with contextlib.suppress(FileNotFoundError), log.open("r+b") as file:
+        if file.seek(0, os.SEEK_END) > MAX_OUTPUT_BYTES:
+            file.seek(-MAX_OUTPUT_BYTES, os.SEEK_END)
+            end = file.read(MAX_OUTPUT_BYTES)
+            file.truncate(0)
+            file.seek(0)
+            file.write(end)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Running:
+    worker: Worker
+    job: CompileJob
+    ends: float
+
+
+def compile_at_once(
+    jobs: Sequence[CompileJob],
+    *,
+    start: Callable[[CompileJob, Path], Worker],
+    at_once: int,
+    room_bytes: int,
+    timeout_s: float,
+    beat: Callable[[int], None],
+) -> Mapping[UUID, Compiled | None]:
+    """Compiles cells, up to `at_once` at the same time and as far as `room_bytes` of the device's memory suffice. Calls
+    `beat` with the number of those that have ended, every BEAT_SECONDS.
+
+    Returns by its id each cell that was compiled, and what compiling took where it has a folder. One that fails here,
+    or takes longer than `timeout_s`, is left to its turn."""
+    waiting, compiled, running = list(jobs), dict[UUID, Compiled | None](), dict[Connection, _Running]()
+    at_once = min(at_once, len(jobs))
+    with temporary_folder("compile") as folder:
+        try:
+            while waiting or running:
+                while (job := _take_next(waiting, running, room_bytes)) and len(running) < at_once:
+                    waiting.remove(job)
+                    worker = start(job, folder / str(job.job.cell_id))
+                    running[worker.pipe] = _Running(worker=worker, job=job, ends=time.monotonic() + timeout_s)
+                beat(len(jobs) - len(waiting) - len(running))
+                ready = wait(list(running), timeout=BEAT_SECONDS)
+                for pipe, one in list(running.items()):
+                    trim_output(folder / str(one.job.job.cell_id))
+                    if pipe in ready:
+                        compiled |= _read(one, at_once=at_once)
+                    if pipe in ready or time.monotonic() > one.ends:
+                        running.pop(pipe).worker.end()
+        finally:
+            for one in running.values():
+                one.worker.end()
+    return compiled
+
+
+def _take_next(
+    waiting: Sequence[CompileJob], running: Mapping[Connection, _Running], room_bytes: int
+) -> CompileJob | None:
+    """Returns the first cell that fits beside those that run; one that fits nowhere runs alone."""
+    held = sum(one.job.peak_bytes for one in running.values())
+    return next((job for job in waiting if not running or held + job.peak_bytes <= room_bytes), None)
+
+
+def _read(one: _Running, *, at_once: int) -> dict[UUID, Compiled | None]:
+    """Returns what the process has sent, if the cell was compiled."""
+    try:
+        kind, *told = one.worker.pipe.recv()
+    except (EOFError, ConnectionResetError):
+        return {}
+    if kind != "compiled":
+        return {}
+    first_ms, is_cold = told
+    folder = one.job.folder
+    known = Compiled(folder=folder, first_ms=first_ms, is_cold=is_cold, at_once=at_once) if folder else None
+    return {one.job.job.cell_id: known}
+
+
+#: The reasons of NVML for reduced clocks (nvml.h, nvmlClocksEventReasons), without idle and application clocks.
+_THROTTLES = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "software thermal",
+    0x40: "hardware thermal",
+    0x80: "power brake",
+}
+
+
+@dataclass(kw_only=True)
+class Telemetry:
+    """Samples of one GPU during one cell; `rows` stays empty without the library or a card."""
+
+    run_id: UUID
+    cell_id: UUID
+    handle: Any = None
+    began: float = field(default_factory=time.monotonic)
+    rows: list[TelemetryRow] = field(default_factory=list)
+
+    def sample(self) -> None:
+        """Adds one row of the driver's counters."""
+        if self.handle is None:
+            return
+        import pynvml
+
+        def query(name: str, *arguments: int) -> Any:
+            try:
+                return getattr(pynvml, name)(self.handle, *arguments)
+            except pynvml.NVMLError:
+                return None
+
+        power = query("nvmlDeviceGetPowerUsage")
+        reasons = query("nvmlDeviceGetCurrentClocksThrottleReasons")
+        running = query("nvmlDeviceGetComputeRunningProcesses")
+        self.rows.append(
+            TelemetryRow(
+                run_id=self.run_id,
+                cell_id=self.cell_id,
+                at_seconds=round(time.monotonic() - self.began, 3),
+                sm_clock_mhz=query("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM),
+                memory_clock_mhz=query("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_MEM),
+                power_watts=None if power is None else power / 1000,
+                temperature_celsius=query("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU),
+                throttle_reasons=None if reasons is None else format_throttles(reasons),
+                foreign_processes=None if running is None else max(len(running) - 1, 0),
+            )
+        )
+
+
+def format_throttles(reasons: int) -> str:
+    """Returns NVML's bit mask in words: `power cap,hardware thermal`; empty where nothing reduces the clocks."""
+    return ",".join(name for bit, name in _THROTTLES.items() if reasons & bit)
+
+
+def gpu_handle(device: str) -> Any:
+    """Returns NVML's handle of a CUDA device; None for any other device, or where the library cannot be used."""
+    kind, _, index = device.partition(":")
+    if kind != "cuda":
+        return None
+    import pynvml
+
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    name = visible[int(index or 0)] if visible else (index or "0")
+    try:
+        pynvml.nvmlInit()
+        if name.isdigit():
+            return pynvml.nvmlDeviceGetHandleByIndex(int(name))
+        return pynvml.nvmlDeviceGetHandleByUUID(name)
+    except pynvml.NVMLError:
+        return None
+
 
 #: The limit for measuring the ceilings, which should take 1 s on a CPU and 3 s on CUDA (s).
 CEILINGS_SECONDS = 60.0

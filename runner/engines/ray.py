@@ -8,7 +8,7 @@ restarts neither actors nor tasks here, because a cell that died of memory would
 which alone writes. `--on` names accelerator types of Ray or custom resources. Without it there is a place for each GPU
 or, where no node has one, for each node.
 
-Limits: every node needs Stepscope and the same Python, torch and commit; `runner.sweep.spread` says what differs.
+Limits: every node needs Stepscope and the same Python, torch and commit; `runner.sweep.start` says what differs.
 """
 
 import contextlib
@@ -25,10 +25,8 @@ from types import ModuleType
 from typing import Any
 from uuid import UUID
 
-from runner.engines.compiling import BEAT_SECONDS
-from runner.engines.engine import PlaceLost
-from runner.engines.environment import ADJUSTABLE, ENVIRONMENT
-from runner.engines.local import CEILINGS_SECONDS, MODEL_SECONDS, LocalEngine
+from runner.engines.engine import ADJUSTABLE, ENVIRONMENT, PlaceLost
+from runner.engines.local import BEAT_SECONDS, CEILINGS_SECONDS, MODEL_SECONDS, LocalEngine
 from runner.errors import StepscopeError, UsageError
 from runner.job import CeilingJob, Ceilings, Compiled, CompileJob, Job, Outcome, OwnModelJob
 from runner.schema.own import OwnModel

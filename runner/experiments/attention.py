@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 from runner.analysis.costs import attention
 from runner.errors import UsageError
-from runner.experiments.experiment import START_SECONDS, Experiment, Kind, Lines, On, Prediction, Shown
-from runner.experiments.grid import Grid
+from runner.experiments.experiment import START_SECONDS, Experiment, Grid, Kind, Lines, On, Prediction, Shown
 from runner.experiments.models import COMPILE_SECONDS, EDITIONS, check_limits
 from runner.formats import format_bytes, format_quantity
 from runner.schema import AttentionCell, AttentionRow, TimingRow

@@ -5,8 +5,7 @@
 Answers B1, B2, B3 and C2. All phases of a cell are timed inside the same real steps.
 """
 
-from runner.experiments.experiment import Experiment
-from runner.experiments.grid import Grid
+from runner.experiments.experiment import Experiment, Grid
 from runner.experiments.steps import EDITION_STEP, EDITION_STEPS, FITTING, STEPS, TOY_STEP, TOY_STEPS
 
 

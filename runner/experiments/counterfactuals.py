@@ -6,8 +6,7 @@ The sweep measures one step again and again with one setting changed at a time. 
 too.
 """
 
-from runner.experiments.experiment import Experiment
-from runner.experiments.grid import Grid, Variants
+from runner.experiments.experiment import Experiment, Grid, Variants
 from runner.experiments.steps import EDITION_STEP, FITTING, STEPS, TOY_STEP
 from runner.schema import StepCell
 

@@ -8,8 +8,7 @@ time.
 
 from collections.abc import Mapping
 
-from runner.experiments.experiment import Experiment, Kind, Lines, On, Prediction, Shown
-from runner.experiments.grid import Grid
+from runner.experiments.experiment import Experiment, Grid, Kind, Lines, On, Prediction, Shown
 from runner.experiments.models import EDITIONS, SIZES, check_model, compile_seconds, fits_trained, predict_model
 from runner.schema import PHASES, ProfileCell, ProfileRow, TimingRow
 

@@ -7,8 +7,7 @@ Answers M1 to M6. The cell records every allocation of one steady step, which fo
 
 from collections.abc import Mapping
 
-from runner.experiments.experiment import Experiment, Kind, On, Prediction
-from runner.experiments.grid import Grid
+from runner.experiments.experiment import Experiment, Grid, Kind, On, Prediction
 from runner.experiments.models import EDITIONS, SIZES, TOYS, check_model, fits_trained, predict_model
 from runner.formats import format_bytes
 from runner.schema import MemoryCell, MemoryRow, TimingRow

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import get_args
 
-from runner.experiments.experiment import START_SECONDS, Experiment, Kind, Lines, On, Prediction, Shown
-from runner.experiments.grid import Grid
+from runner.experiments.experiment import START_SECONDS, Experiment, Grid, Kind, Lines, On, Prediction, Shown
 from runner.experiments.models import EDITIONS, check_model, order_by_size, predict_model
 from runner.schema import AccumulationCell, AccumulationRow, NumericsCell, NumericsRow, Precision, TimingRow
 

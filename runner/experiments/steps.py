@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from runner.experiments.experiment import Kind, Lines, On, Prediction, Shown
-from runner.experiments.grid import Grid
+from runner.experiments.experiment import Grid, Kind, Lines, On, Prediction, Shown
 from runner.experiments.models import (
     EDITIONS,
     SIZES,

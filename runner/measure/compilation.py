@@ -6,7 +6,7 @@
 
 A row says if graphs were compiled again after the warm-up, or if the compiler fell back to eager, because either would
 pass for a missing speedup. It also has the difference between compiled and eager gradients, because a step that leaves
-out work is faster, too. Compile times are those of one thread (`runner.engines.environment`), without the seconds that
+out work is faster, too. Compile times are those of one thread (`runner.engines.engine`), without the seconds that
 importing the compiler takes.
 """
 

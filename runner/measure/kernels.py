@@ -14,31 +14,368 @@ The modules of an own model as named ranges, so that a profiler can tell to whic
 
 Numbers in a path become a star, so that equal blocks are one range. The innermost module counts; what a module computes
 between the calls of its own modules is its own.
+
+The phase and the named range of the work of a profiled step, found by the operator that launched it.
+
+    trace = Trace(events_of(profiler, step=0))
+    for work in trace.work(): trace.place(work.caller), work.kernel, work.device_ns
+
+On CUDA, work is a kernel, and it belongs to the operator that launched it (by the profiler's correlation ids), however
+late it runs. On a CPU, work is an operator's own time without its callees'. An operator belongs to the ranges that it
+is nested in on its thread. Backward's operators run inside a node of the graph, on CUDA in a thread of autograd's own,
+outside of any range: their phase is `backward`, and their range is that of the forward operator with the node's
+sequence number. What a checkpoint computes again runs inside a node too, and has ranges of its own.
+
+A profiled step as rows: every kernel by phase and named range, and their sums.
+
+    rows, values = break_down(trace, job=job)
+
+FLOPs and bytes are an operator's (`runner.analysis.costs.operations`). They count for the longest of the kernels that
+it launched; on a CPU for the operator, or for those that it calls. Limits: on a CPU the product at which a checkpoint's
+second pass stops counts, although PyTorch does not compute it.
 """
 
 import gc
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from runner.analysis.costs.activations import weight_bytes
+from runner.analysis.costs.operations import Arguments, flops, moved_bytes
+from runner.analysis.kernels import kernel_class
 from runner.errors import Skipped
 from runner.job import Job, Measurement
 from runner.measure import limits, precision
 from runner.measure.compilation import CompilerLog
 from runner.measure.device import Device
+from runner.measure.device_time import DeviceWork, is_on_host, kineto_events, union_ns
 from runner.measure.model_step import ModelStep, is_compiled, require_attention
 from runner.measure.timing import StepLimits, Steps, measure, time_step
-from runner.measure.trace import Trace, break_down, events_of
-from runner.models.ranges import MODULE_RANGE, is_under_nsys, listen_to_ranges, named_range
+from runner.models.ranges import MODEL_RANGES, MODULE_RANGE, PHASE_RANGES, is_under_nsys, listen_to_ranges, named_range
 from runner.models.workload import Workload
-from runner.schema import PHASES, ProfileCell, TraceRow
-from runner.schema.titles import title
+from runner.schema import PHASES, KernelRow, ProfileCell, TraceRow
+from runner.schema.sizes import title
+
+#: The range around one step.
+STEP = "step"
+_BACKWARD_SCOPE = 1  # at::RecordScope::BACKWARD_FUNCTION
+_NODE = "autograd::engine::evaluate_function: "
+#: What CUPTI calls its own work, which it reports among the host's calls (the kinds of CUpti_ActivityOverheadKind, in
+#: PyTorch's spelling). Their correlation ids are those of operators that have nothing to do with them.
+_OVERHEADS = {
+    "Activity Buffer Request",
+    "Buffer Flush",
+    "Command Buffer Full",
+    "Driver Compiler",
+    "Instrumentation",
+    "Lazy Function Loading",
+    "Resource",
+    "Runtime Triggered Module Loading",
+    "UVM Activity Init",
+}
+_LAUNCHERS = ("cuda", "cu")  # of CUDA's runtime and driver: cudaLaunchKernel, cuLaunchKernelEx
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilerEvent:
+    """One event of the profiler. `thread` is the system's id, `torch_thread` the id by which backward's nodes name
+    their forward thread, and `linked` the correlation id of the operator that launched it (0 for none)."""
+
+    kind: Literal["kernel", "range", "node", "call"]
+    name: str
+    start_ns: int
+    end_ns: int
+    thread: int
+    torch_thread: int = 0
+    forward_thread: int = 0
+    correlation: int = 0
+    linked: int = 0
+    sequence: int = -1
+    shapes: Sequence[Any] = ()
+    dtypes: Sequence[str] = ()
+    values: Sequence[Any] = ()
+
+    @property
+    def is_launch(self) -> bool:
+        """Whether it is a call into CUDA, which operators make."""
+        return self.linked != 0 or self.name.startswith(_LAUNCHERS)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkPlace:
+    """The phase and range of work; empty where unknown."""
+
+    phase: str = ""
+    scope: str = ""
+
+
+def events_of(profiler: profile, *, step: int) -> list[ProfilerEvent]:
+    """Returns the events of one step, counted from 0. Ranges on the device's own timeline are left out, because they
+    repeat the host's. The device is synchronized at both ends of a step, so that its kernels lie within."""
+    events = kineto_events(profiler)
+    ranges = {event.name() for event in events if event.is_user_annotation()}
+    steps = sorted((item.start_ns(), item.end_ns()) for item in events if item.name() == STEP and is_on_host(item))
+    first_ns, last_ns = steps[step]
+    return [
+        _event(event)
+        for event in events
+        if first_ns <= event.start_ns() < last_ns and (is_on_host(event) or event.name() not in ranges)
+    ]
+
+
+def _event(event: Any) -> ProfilerEvent:
+    name = event.name()
+    kind: Literal["kernel", "range", "node", "call"] = "call"
+    if not is_on_host(event):
+        kind = "kernel"
+    elif event.is_user_annotation():
+        kind = "range"
+    elif event.scope() == _BACKWARD_SCOPE or name.startswith(_NODE):
+        kind = "node"
+    structured = getattr(event, "structured_input_shapes", event.shapes)  # which knows lists of tensors
+    return ProfilerEvent(
+        kind=kind,
+        name=name,
+        start_ns=event.start_ns(),
+        end_ns=event.end_ns(),
+        thread=event.device_resource_id(),
+        torch_thread=event.start_thread_id(),
+        forward_thread=event.fwd_thread_id(),
+        correlation=event.correlation_id(),
+        linked=event.linked_correlation_id(),
+        sequence=event.sequence_nr(),
+        shapes=structured() if kind == "call" else (),
+        dtypes=event.dtypes() if kind == "call" else (),
+        values=event.concrete_inputs() if kind == "call" else (),
+    )
+
+
+class Trace:
+    """The events of a profiled step, those of the host in the order in which they call one another."""
+
+    def __init__(self, events: Iterable[ProfilerEvent]) -> None:
+        ordered = sorted(events, key=lambda event: (event.start_ns, -event.end_ns))
+        self.kernels = [event for event in ordered if event.kind == "kernel"]
+        self.host = [event for event in ordered if event.kind != "kernel" and event.name not in _OVERHEADS]
+        self.parents, self.own_ns = _nested(self.host)
+        self._places: dict[int, WorkPlace] = {}
+
+    def work(self) -> Iterator[DeviceWork]:
+        """Yields what took the device's time: its kernels, or on a CPU the operators themselves."""
+        for event in self.kernels:
+            device_ns = event.end_ns - event.start_ns
+            yield DeviceWork(event.name, event.start_ns, event.end_ns, device_ns, self._launcher(event))
+        for position, event in enumerate(self.host):
+            if event.kind != "range" and not self.kernels:
+                yield DeviceWork(event.name, event.start_ns, event.end_ns, self.own_ns[position], position)
+
+    def place(self, position: int) -> WorkPlace:
+        """Returns the phase and the innermost range of a host event."""
+        if position not in self._places:
+            self._places[position] = self._find_place(position)
+        return self._places[position]
+
+    def callers(self, position: int) -> Iterator[int]:
+        """Yields the event itself and the operators that called it, innermost first, up to a range or a node."""
+        at = position
+        while at >= 0 and self.host[at].kind == "call":
+            if not self.host[at].is_launch:
+                yield at
+            at = self.parents[at]
+
+    def _find_place(self, position: int) -> WorkPlace:
+        event, parent = self.host[position], self.parents[position]
+        outer = self.place(parent) if parent >= 0 else WorkPlace()
+        if event.kind == "range" and event.name in PHASE_RANGES:
+            outer = WorkPlace(event.name, outer.scope)
+        if event.kind == "range" and event.name.startswith(MODULE_RANGE):
+            return WorkPlace(outer.phase, event.name.removeprefix(MODULE_RANGE))
+        if event.kind == "range" and event.name in MODEL_RANGES:
+            return WorkPlace(outer.phase, event.name)
+        if event.kind == "node":
+            # AccumulateGrad has no sequence number, so that its work belongs to no range.
+            forward = self._forward.get((event.forward_thread, event.sequence)) if event.sequence >= 0 else None
+            return WorkPlace("backward", "" if forward is None else self.place(forward).scope)
+        return outer
+
+    @cached_property
+    def _forward(self) -> dict[tuple[int, int], int]:
+        """The forward operator of each thread and sequence number. Operators without a backward report the next number
+        too, so that the last one that starts with it counts."""
+        return {
+            (event.torch_thread, event.sequence): position
+            for position, event in enumerate(self.host)
+            if event.kind == "call" and event.sequence >= 0 and event.forward_thread == 0 and not event.is_launch
+        }
+
+    @cached_property
+    def _operators(self) -> dict[int, int]:
+        return {event.correlation: position for position, event in enumerate(self.host) if not event.is_launch}
+
+    @cached_property
+    def _launches(self) -> dict[int, int]:
+        return {event.correlation: position for position, event in enumerate(self.host) if event.is_launch}
+
+    def _launcher(self, kernel: ProfilerEvent) -> int | None:
+        """Returns the operator that a kernel is linked to. A kernel linked to none, such as one of Triton's, belongs to
+        the call into CUDA with its correlation id, which is nested on its thread like any other."""
+        if kernel.linked and kernel.linked in self._operators:
+            return self._operators[kernel.linked]
+        return self._launches.get(kernel.correlation)
+
+
+def _nested(host: Sequence[ProfilerEvent]) -> tuple[list[int], list[int]]:
+    """Returns the caller's position (-1 for none) and the own time (ns) of events in order of their start."""
+    parents, own = [-1] * len(host), [event.end_ns - event.start_ns for event in host]
+    open_calls: dict[int, list[int]] = {}
+    for position, event in enumerate(host):
+        calls = open_calls.setdefault(event.thread, [])
+        while calls and host[calls[-1]].end_ns < event.end_ns:
+            calls.pop()
+        if calls:
+            parents[position] = calls[-1]
+            own[calls[-1]] -= event.end_ns - event.start_ns
+        calls.append(position)
+    return parents, own
+
+
+#: The phase, range and kernel of a row.
+Key = tuple[str, str, str]
+#: The FLOPs and bytes of one call.
+Numbers = tuple[int | None, int | None]
+NOTHING: Numbers = (None, None)
+UNKNOWN = "unknown"
+
+
+@dataclass(kw_only=True)
+class Sum:
+    """The sums of one kernel's calls in one place. A number that one call lacks is unknown for all."""
+
+    calls: int = 0
+    ns: int = 0
+    numbers: list[Numbers] = field(default_factory=list)
+    operators: Counter[str] = field(default_factory=Counter)
+
+    def total(self, place: int) -> int | None:
+        known = [numbers[place] for numbers in self.numbers]
+        return sum(number or 0 for number in known) if known and None not in known else None
+
+
+def break_down(trace: Trace, *, job: Job) -> tuple[list[KernelRow], dict[str, Any]]:
+    """Returns the rows of a profiled step, and their sums as columns of `profiles`."""
+    assert isinstance(job.cell, ProfileCell)
+    work = list(trace.work())
+    sums = kernel_sums(trace, work, list_bytes=weight_bytes(job.cell))
+    kernel_ns = sum(kernel.ns for kernel in sums.values())
+    attributed_ns = sum(kernel.ns for (phase, _, _), kernel in sums.items() if phase != UNKNOWN)
+    values = {
+        "kernel_ms": kernel_ns / 1e6,
+        "busy_ms": union_ns(work) / 1e6,
+        "attributed_share": attributed_ns / kernel_ns if kernel_ns else None,
+        "kernel_calls": len(work),
+    }
+    return [_row(key, kernel, job=job) for key, kernel in sums.items()], values
+
+
+def kernel_sums(trace: Trace, work: Sequence[DeviceWork], *, list_bytes: int) -> Mapping[Key, Sum]:
+    """Returns the sums of all work by row. `list_bytes` is the size of a number in the optimizer's lists of tensors."""
+    sums: dict[Key, Sum] = defaultdict(Sum)
+    counted = _counted(trace, work, list_bytes=list_bytes)
+    for position, item in enumerate(work):
+        place = trace.place(item.caller) if item.caller is not None else None
+        key = (place.phase or UNKNOWN, place.scope, item.kernel) if place else (UNKNOWN, "", item.kernel)
+        kernel = sums[key]
+        kernel.calls += 1
+        kernel.ns += item.device_ns
+        if position in counted:
+            kernel.numbers.append(counted[position])
+        operator = next(trace.callers(item.caller), None) if item.caller is not None else None
+        if operator is not None:
+            kernel.operators[trace.host[operator].name] += item.device_ns
+    return sums
+
+
+def _row(key: Key, sums: Sum, *, job: Job) -> KernelRow:
+    phase, scope, kernel = key
+    return KernelRow(
+        run_id=job.run_id,
+        cell_id=job.cell_id,
+        phase=phase,
+        scope=scope,
+        kernel=kernel,
+        kernel_class=kernel_class(kernel, phase=phase),
+        calls=sums.calls,
+        device_ms=sums.ns / 1e6,
+        operator=sums.operators.most_common(1)[0][0] if sums.operators else None,
+        flops=sums.total(0),
+        moved_bytes=sums.total(1),
+    )
+
+
+def _counted(trace: Trace, work: Sequence[DeviceWork], *, list_bytes: int) -> dict[int, Numbers]:
+    """Returns the numbers of each piece of work by its position. Work without an entry is part of an operator whose
+    numbers count for another piece."""
+    known = _Known(trace, list_bytes=list_bytes)
+    if not trace.kernels:
+        operators = _counted_operators(trace, known)
+        return {place: operators[item.caller] for place, item in enumerate(work) if item.caller in operators}
+    longest: dict[int, int] = {}
+    counted: dict[int, Numbers] = {}
+    for place, item in enumerate(work):
+        callers = () if item.caller is None else trace.callers(item.caller)
+        owner = next((at for at in callers if known(at) != NOTHING), None)
+        if owner is None:
+            counted[place] = NOTHING
+        elif owner not in longest or item.device_ns > work[longest[owner]].device_ns:
+            longest[owner] = place
+    return counted | {place: known(owner) for owner, place in longest.items()}
+
+
+def _counted_operators(trace: Trace, known: "_Known") -> dict[int, Numbers]:
+    """Returns, on a CPU, the outermost operators whose FLOPs are known, and of others the innermost whose bytes are."""
+    counted: dict[int, Numbers] = {}
+    callers_of_counted: set[int] = set()
+    for position in reversed(range(len(trace.host))):
+        outer = list(trace.callers(position))[1:]
+        is_part = any(known(caller)[0] is not None for caller in outer)
+        is_whole = known(position)[0] is None and position in callers_of_counted
+        if not is_part and not is_whole:
+            counted[position] = known(position)
+            if known(position) != NOTHING:
+                callers_of_counted.update(outer)
+    return counted
+
+
+class _Known:
+    """The FLOPs and bytes of a trace's operators, where their arguments give them."""
+
+    def __init__(self, trace: Trace, *, list_bytes: int) -> None:
+        self.trace, self.list_bytes = trace, list_bytes
+        self._numbers: dict[int, Numbers] = {}
+
+    def __call__(self, position: int) -> Numbers:
+        if position not in self._numbers:
+            event = self.trace.host[position]
+            call = Arguments(
+                operator=event.name,
+                shapes=event.shapes,
+                dtypes=event.dtypes,
+                values=event.values,
+                list_bytes=self.list_bytes,
+            )
+            is_operator = event.kind == "call" and bool(event.shapes)
+            self._numbers[position] = (flops(call), moved_bytes(call)) if is_operator else NOTHING
+        return self._numbers[position]
+
 
 #: The profiled steps after a first one that does not count, of a step that is short and of one that is longer than
 #: LONG_MS, whose times differ less; odd, so that one of them is the median.

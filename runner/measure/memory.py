@@ -37,8 +37,8 @@ from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask
 
 from runner.allowance import total_memory
-from runner.analysis.costs.attention_tensors import FLEX_BLOCK, is_unfused
-from runner.analysis.timeline.rows import AboutTimeline, columns_of, timeline_rows
+from runner.analysis.costs.attention import FLEX_BLOCK, is_unfused
+from runner.analysis.timeline.allocations import AboutTimeline, columns_of, timeline_rows
 from runner.errors import Skipped
 from runner.job import Job, Measurement
 from runner.measure import limits, precision
@@ -51,7 +51,7 @@ from runner.measure.timeline import MARK, PhaseMark, Recorded, StepTimeline, rec
 from runner.models.attention import causal_blocks, flex_of_blocks
 from runner.models.workload import Workload, first_tensor
 from runner.schema import PHASES, AttentionCell, Category, MemoryCell, PhasePeakRow, SavedTensorRow, StepCell
-from runner.schema.titles import title
+from runner.schema.sizes import title
 
 #: The columns of the peak's parts. `unknown` is part of the residual.
 _PARTS: dict[str, Category] = {

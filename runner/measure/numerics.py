@@ -40,7 +40,6 @@ from torch.overrides import TorchFunctionMode
 
 from runner.allowance import usable_memory
 from runner.analysis.costs import steps
-from runner.analysis.floats import spacing
 from runner.errors import Skipped
 from runner.job import Job, Measurement
 from runner.measure import precision
@@ -52,6 +51,14 @@ from runner.models.transformer import NORM_EPSILON, WEIGHTS_DTYPES, RMSNorm, Sel
 from runner.models.workload import Workload, first_tensor
 from runner.schema import AccumulationCell, FloatName, NormalisationRow, NormStatistic, NumericsCell, PartialSumRow
 from runner.schema.own import PassFlops
+
+
+def spacing(value: float, name: FloatName) -> float:
+    """Returns the distance from |value| to the next larger number of the format (IEEE 754-2019, section 3.6). `value`
+    is finite and in the format's range."""
+    format_ = torch.finfo(DTYPES[name])
+    return max(2.0 ** (math.frexp(value)[1] - 1), format_.tiny) * format_.eps
+
 
 #: The most operations of a float64 pass, which then takes seconds; a consumer GPU does them at 1/64 of its fp32 rate.
 MAX_FP64_FLOPS: Mapping[str, float] = {"cpu": 3e12, "cuda": 5e13}

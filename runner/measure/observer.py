@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from runner.analysis.timeline.stacks import MAX_FRAMES, Stacks
+from runner.analysis.timeline.snapshot import MAX_FRAMES, Stacks
 from runner.measure.precision import dtype_name
 from runner.schema import Category
 

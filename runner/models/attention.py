@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from runner.analysis.costs.attention_tensors import flex_block
+from runner.analysis.costs.attention import flex_block
 from runner.errors import Skipped, UsageError
 from runner.models.ranges import named_range
 

@@ -15,8 +15,8 @@ from operator import attrgetter
 from typing import Any
 
 from runner.experiments import KINDS, experiment_of
-from runner.experiments.grid import Grid
-from runner.plan.presets import PRESETS
+from runner.experiments.experiment import Grid
+from runner.plan.planning import PRESETS
 from runner.schema import Cell, Model, StepCell, table_of
 from runner.schema.axes import MODEL, SHAPE
 from runner.schema.columns import columns_of

@@ -4,20 +4,136 @@
 
 Where the user sets an axis, an experiment is one grid: the preset's first that has it, with that axis changed. The
 preset's other grids (a warm-up ablation, timelines, cold caches, …) are left out; each has its own flag. Equal cells
-are measured once. Standard library only.
+are measured once. Presets are named plans; each experiment declares its own grids by preset.
+
+`--shard 2/8` shares a plan out among machines: every cell on exactly one, each machine with about as much to do. Every
+machine computes all shares and takes its own, so that the machines need to agree on the command only. The
+shares follow from the cells and their predicted time on a machine of no particular speed, not from what a file or the
+machine knows. What is compared stays together: cells of one shape, batch and length are in one share, whatever their
+precision, backend or implementation. Limits: where the device's memory decides which cells there are, as in the preset
+`standard`, all machines must have the same device. Standard library only.
 """
 
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import fsum
 from typing import Any, Literal
 
 from runner.errors import UsageError
-from runner.experiments import experiment_of, kind_of
-from runner.experiments.grid import Grid, Variants
-from runner.plan.presets import PRESETS, QUESTIONS, Preset, preset_for
-from runner.plan.shards import Shard, size_of, take_shard
+from runner.experiments import EXPERIMENTS, experiment_of, kind_of
+from runner.experiments.experiment import Grid, On, Variants
 from runner.schema import Cell, Model, flags
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """A named plan. `fitting` leaves out cells that are predicted not to fit the device's memory."""
+
+    name: str
+    doc: str
+    fitting: bool = False
+
+    @property
+    def grids(self) -> Mapping[str, tuple[Grid | Variants, ...]]:
+        """The preset's grids by experiment."""
+        return {experiment.name: experiment.grids.get(self.name, ()) for experiment in EXPERIMENTS}
+
+
+PRESETS: Mapping[str, Preset] = {
+    preset.name: preset
+    for preset in (
+        Preset(
+            name="laptop",
+            doc="Three toy shapes, fp32 and bf16, eager; the largest also compiled block by block. A few minutes.",
+        ),
+        Preset(
+            name="standard",
+            doc="Every size that fits the GPU, fp32, tf32 and bf16, eager and compiled. About half an hour.",
+            fitting=True,
+        ),
+        Preset(
+            name="cs336-2025",
+            doc="Edition 2025 of the assignment: its sizes at contexts 128, 256, 512 and 1024; "
+            "5 warm-up and 10 measured steps.",
+        ),
+        Preset(name="cs336-2026", doc="Edition 2026: its sizes at context 512, the optimizer step timed too."),
+    )
+}
+#: The question of each experiment.
+QUESTIONS: Mapping[str, str] = {experiment.name: experiment.question for experiment in EXPERIMENTS}
+
+
+def preset_for(device: str) -> str:
+    """Returns the preset of a sweep that names none: `standard` on CUDA, `laptop` elsewhere."""
+    return "standard" if device == "cuda" else "laptop"
+
+
+#: The columns of a cell's size, if the cell has them.
+_SIZE = ("model", "d_model", "d_ff", "layers", "heads", "vocabulary", "batch", "context", "seq_len", "d_head")
+#: The machine of no particular speed, by device.
+_ON: Mapping[str, On] = {
+    on.device: on
+    for on in (
+        On(device="cuda", flops_per_s=1e14),
+        On(device="mps", flops_per_s=5e12),
+        On(device="cpu", flops_per_s=1e11),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One share of a plan: its number, from 1, of so many."""
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+
+def parse_shard(text: str) -> Shard:
+    """Returns `2/8` as a share. Raises UsageError for anything else."""
+    number, slash, count = text.partition("/")
+    if slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count):
+        return Shard(int(number), int(count))
+    raise UsageError(
+        f"--shard got {text!r}.",
+        expected="the number of this share and how many there are, such as 1/8 to 8/8",
+        do="Schedulers that count from 0 need one more: $((JOB_COMPLETION_INDEX + 1))/8.",
+    )
+
+
+def take_shard(cells: Sequence[Cell], shard: Shard, *, device: str) -> list[Cell]:
+    """Returns the cells of one share, in the order given. Raises UsageError where there are fewer groups than shares,
+    and none is left for this one."""
+    groups: dict[tuple[object, ...], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(size_of(cell), []).append(cell)
+    on = _ON[device]
+    # `fsum` gives the same sum in any order, and equal sums must be equal on every machine.
+    seconds = {size: fsum(kind_of(cell).predict(cell, on).seconds for cell in found) for size, found in groups.items()}
+    loads, mine = [0.0] * shard.of, set[tuple[object, ...]]()
+    # The longest first, each to whoever has least to do: no share exceeds the least by more than one group.
+    for size in sorted(groups, key=lambda size: (-seconds[size], repr(size))):
+        least = loads.index(min(loads))
+        loads[least] += seconds[size]
+        if least == shard.number - 1:
+            mine.add(size)
+    if not mine:
+        raise UsageError(
+            f"--shard {shard}: nothing is left for this share, because the plan has cells of {len(groups)} sizes.",
+            expected=f"at most {len(groups)} shares",
+            do="Cells of one size stay together, so that they are compared on one machine.",
+        )
+    return [cell for cell in cells if size_of(cell) in mine]
+
+
+def size_of(cell: Cell) -> tuple[object, ...]:
+    """Returns the cell's shape, batch and length: cells that are equal in these are compared with each other."""
+    return tuple(getattr(cell, name, None) for name in _SIZE)
+
 
 #: How often every cell is measured; `auto` decides it cell by cell, while the sweep runs.
 Rounds = int | Literal["auto"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from runner.answers.answer import Doubt, Row, Value, View
 from runner.formats import format_count, format_number, format_share, unit_for
-from runner.schema.titles import WORDS
+from runner.schema.sizes import WORDS
 
 NONE = "–"
 #: Columns of a pivoted grid beside its keys.

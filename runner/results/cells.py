@@ -1,4 +1,6 @@
-"""Holds cells over their rounds: times of steps and of attention, the cost of compiling, sums and their errors.
+"""Holds cells over their rounds: times of steps and of attention, the cost of compiling, sums and their errors; the
+breakdown of steps into kernels and classes, per step; peaks with their parts, tensors saved for backward, largest
+sizes, and recorded timelines.
 
 The rounds of one cell are one result: the estimate of times (`times`), the median of other numbers.
 """
@@ -15,10 +17,17 @@ from runner.schema import (
     Bound,
     Cell,
     FloatName,
+    FrontierCell,
+    KernelClass,
+    KernelRow,
+    MemoryCell,
     NormStatistic,
     NumericsRow,
     Phase,
+    ProfileCell,
+    ProfileRow,
     StepCell,
+    TraceOrigin,
 )
 
 
@@ -159,3 +168,189 @@ class ExploredCell(Result):
     value: float | None
     low: float | None = None
     high: float | None = None
+
+
+#: Words for the classes, in the order of stacking.
+CLASS_WORDS: Mapping[KernelClass, str] = {
+    "matmul": "matrix products",
+    "attention": "fused attention",
+    "softmax": "softmax",
+    "normalisation": "normalization",
+    "elementwise": "elementwise",
+    "reduction": "reductions",
+    "optimizer": "optimizer",
+    "copy or cast": "copies and casts",
+    "communication": "communication",
+    "other": "other",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelTrace:
+    """One profiled cell, or one imported trace (`cell` is None, and so is whatever only a profiled pass knows)."""
+
+    cell_id: UUID
+    run_id: UUID
+    machine: str
+    device: str | None
+    label: str | None
+    origin: TraceOrigin | None
+    title: str | None
+    kernel_ms: float | None
+    steps: int | None
+    cell: ProfileCell | None = None
+    status: str = "ok"
+    failed_phase: str | None = None
+    message: str | None = None
+    unprofiled_step_ms: float | None = None
+    profiled_step_ms: float | None = None
+    profiled_steps: int | None = None
+    overhead_share: float | None = None
+    busy_ms: float | None = None
+    busy_share: float | None = None
+    host_bound_share: float | None = None
+    attributed_share: float | None = None
+    kernel_calls: int | None = None
+    graph_breaks: int | None = None
+    recompiles: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelPart:
+    """The time of one class of kernels in one phase and, where asked for, in one named range."""
+
+    phase: str
+    scope: str
+    kernel_class: KernelClass
+    calls: float
+    device_ms: float
+    flops: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """One kernel of one trace in one phase, over the ranges that launched it. `operator` and `scope` name the one
+    that took most of its time."""
+
+    phase: str
+    kernel: str
+    kernel_class: KernelClass
+    calls: float
+    device_ms: float
+    flops: int | None
+    moved_bytes: int | None
+    operator: str | None
+    scope: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profiled:
+    """One profiled step and its kernels, the longest first."""
+
+    row: ProfileRow
+    kernels: tuple[KernelRow, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peak(Result):
+    """One memory cell on a machine of the kind `device`, whose device is called `device_name`. `parts` are bytes by
+    category, None where they were not counted; `phases` are peaks of live tensors."""
+
+    cell: MemoryCell
+    machine_bytes: int | None
+    device: str | None
+    device_name: str | None
+    peak_phase: str | None
+    peak_allocated_bytes: int | None
+    peak_reserved_bytes: int | None
+    peak_driver_bytes: int | None
+    predicted_peak_bytes: int | None
+    residual_stream_bytes: int | None
+    saved_bytes: int | None
+    block_saved_bytes: int | None
+    parts: dict[str, int | None]
+    phases: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhasePeak:
+    """Peaks within one phase of a memory cell, in bytes; None where they were not counted."""
+
+    phase: str
+    allocated: int | None
+    reserved: int | None
+    driver: int | None
+    left: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedOperation:
+    """The tensors that one operation of the first block keeps for backward. Each piece of memory counts once."""
+
+    operation: str
+    module: str | None
+    shapes: str
+    tensors: int
+    kept_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frontier:
+    """The largest sequence, context or batch that fits, and the prediction."""
+
+    cell_id: UUID
+    cell: FrontierCell
+    status: str
+    predicted: int | None
+    largest: int | None
+    smallest_failing: int | None
+    largest_peak_bytes: int | None
+    trials: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """One recorded timeline. `label` is its name, unique in the file; `cell` is the measured cell, None for an imported
+    timeline."""
+
+    cell_id: UUID
+    run_id: UUID
+    title: str
+    label: str
+    machine: str
+    origin: str
+    allocations: int
+    duration_us: int
+    baseline_bytes: int
+    peak_bytes: int
+    peak_at_us: int
+    lost_events: int
+    device_bytes: int | None
+    baseline_allocations: int | None = None
+    baseline_block_bytes: int | None = None
+    peak_block_bytes: int | None = None
+    cell: MemoryCell | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPart:
+    """The bytes of one category at a moment."""
+
+    category: str
+    held_bytes: int
+    allocations: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveAllocation:
+    """One allocation that is alive at a moment, with the stack that made it."""
+
+    allocation: int
+    allocated_bytes: int
+    category: str
+    phase: str | None
+    module: str | None
+    operation: str | None
+    born_us: int
+    died_us: int | None
+    frames: str | None

@@ -12,7 +12,7 @@ from typing import Literal
 from uuid import UUID
 
 from runner.schema import AttentionRow, MemoryRow, StepRow, table_of
-from runner.schema.titles import title
+from runner.schema.sizes import title
 
 Severity = Literal["note", "doubt", "fault"]
 Grade = Literal["A", "B", "C", "D"]

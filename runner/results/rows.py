@@ -13,13 +13,19 @@ from runner.results.cells import (
     AccumulationResult,
     AttentionResult,
     EarlyStep,
+    Frontier,
+    Kernel,
+    KernelPart,
+    KernelTrace,
+    LiveAllocation,
     NormalizationResult,
+    Peak,
+    PhasePeak,
     PhaseSample,
     StepResult,
+    Timeline,
 )
 from runner.results.findings import AuditedRow
-from runner.results.kernels import Kernel, KernelPart, KernelTrace
-from runner.results.memory import Frontier, LiveAllocation, Peak, PhasePeak, Timeline
 from runner.results.published import PublishedTable
 from runner.results.runs import RunSummary
 from runner.results.times import Clock, Noise, RepeatedCell

@@ -6,6 +6,7 @@ A cell is done when its key, device name, torch version and commit agree with a 
 done cells are not measured again unless `fresh`. The same sweep started again continues its run. Once every cell is
 measured, further rounds of some may follow (`runner.sweep.rounds`). A finished cell is on disk before the next one
 starts; moving it into the file is tried once, without waiting for readers.
+`Spent` says where the time of a sweep went: most of it should go to measured steps.
 """
 
 import contextlib
@@ -13,26 +14,114 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 from uuid import UUID
 
 from runner.engines.engine import Engine
-from runner.formats import format_duration
+from runner.errors import StoreError
+from runner.formats import format_duration, format_share
 from runner.job import CeilingJob, Job, Outcome
 from runner.results.times import RoundTime, find_bound
 from runner.schema import DONE, Moment, PlanRow, Row, TimingRow, new_id, table_of, utc_now
-from runner.schema.titles import title
+from runner.schema.sizes import title
 from runner.store import history
+from runner.store.database import BETWEEN_CELLS, ingest
 from runner.store.history import MeasuredRound
 from runner.store.spool import Spool
 from runner.sweep.ahead import Ahead, select_reached
 from runner.sweep.prepare import Expected, Prepared, Settings, new_run
 from runner.sweep.rounds import FurtherRounds
-from runner.sweep.spent import Spent
-from runner.sweep.storing import ingest_all, make_folder, store
 from runner.temporary import temporary_folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """Seconds of a sweep by what they went to, of `all_s`. Measured steps are those waited for and those of the loop.
+    The rest is what starts a process and ends it, ceilings, and the store."""
+
+    measured_s: float = 0.0
+    warmup_s: float = 0.0
+    compiling_s: float = 0.0
+    building_s: float = 0.0
+    all_s: float = 0.0
+
+    @classmethod
+    def of(cls, row: Row) -> Self:
+        """Returns the seconds of a cell. Compiling happens during the warm-up and is taken out of it; what was compiled
+        ahead of its turn is compiled once more, with its cache."""
+        measured, unwaited, warmup, first, again, building = (
+            getattr(row, f"{name}_seconds", None) or 0.0
+            for name in ("measure", "unwaited", "warmup", "compile", "compile_warm", "build")
+        )
+        if getattr(row, "compiled_at_once", None):
+            first, again = again, 0.0
+        compiling = min(first, warmup)
+        return cls(
+            measured_s=measured + unwaited,
+            warmup_s=warmup - compiling,
+            compiling_s=compiling + again,
+            building_s=building,
+        )
+
+    def __add__(self, other: Self) -> "Spent":
+        names = self.__dataclass_fields__
+        return Spent(**dict(zip(names, map(sum, zip(astuple(self), astuple(other), strict=True)), strict=True)))
+
+    def describe(self) -> str:
+        """Returns the share of each part, without those that took nothing."""
+        parts = {
+            "measured steps": self.measured_s,
+            "warm-up": self.warmup_s,
+            "compiling": self.compiling_s,
+            "building": self.building_s,
+        }
+        parts["the rest"] = max(self.all_s - sum(parts.values()), 0.0)
+        return ", ".join(f"{format_share(part_s / self.all_s)} {part}" for part, part_s in parts.items() if part_s)
+
+
+#: The longest that the last ingest of a sweep waits for readers (s).
+LAST_INGEST_SECONDS = 5.0
+
+
+def make_folder(db: Path) -> None:
+    """Makes the folder of a new file. Raises StoreError where that is not allowed."""
+    try:
+        db.absolute().parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        do = "Name a file elsewhere with --db."
+        raise StoreError(f"{db.parent} cannot be made: {error.strerror}.", expected="a folder", do=do) from error
+
+
+def store(db: Path, rows: Mapping[str, Sequence[object]], *, name: str) -> None:
+    """Writes rows to the spool, and moves the spool into the file as far as that takes no waiting.
+
+    Raises StoreError when the folder is gone or read-only or the disk is full. What had been written is not lost by
+    that, and what is missing is measured by the next sweep."""
+    folder, spool = db.absolute().parent, Spool(db)
+    again = "The cell that was just measured is not kept; the same command measures it again and goes on."
+    if not folder.exists():
+        raise StoreError(f"{folder} is gone: it was there when this began.", do=f"Bring it back. {again}")
+    try:
+        spool.write(rows, name=name)
+    except OSError as error:
+        raise StoreError(
+            f"{spool.folder} cannot be written: {error.strerror}.",
+            expected="room on the disk and the right to write there",
+            do=f"Cells that were finished before are kept. {again}",
+        ) from error
+    ingest(db, **BETWEEN_CELLS)
+
+
+def ingest_all(db: Path) -> int:
+    """Moves the whole spool into the file, unless others hold it for LAST_INGEST_SECONDS; returns how many cells are
+    left."""
+    spool = Spool(db)
+    while spool.files() and ingest(db, patience_s=LAST_INGEST_SECONDS):
+        pass
+    return len(spool.files())
+
 
 #: The time between two heartbeats of a running sweep (s).
 HEARTBEAT_SECONDS = 4.0

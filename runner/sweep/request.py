@@ -12,9 +12,7 @@ from typing import Any
 
 from runner.engines.engine import ENGINES
 from runner.errors import UsageError
-from runner.plan.planning import Request, Rounds
-from runner.plan.presets import PRESETS, QUESTIONS
-from runner.plan.shards import parse_shard
+from runner.plan.planning import PRESETS, QUESTIONS, Request, Rounds, parse_shard
 from runner.schema import flags
 from runner.schema.own import parse_spec
 from runner.schema.sizes import size_named

@@ -32,7 +32,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from runner.analysis.statistics import summarize
-from runner.engines.environment import ENVIRONMENT
+from runner.engines.engine import ENVIRONMENT
 from runner.models.transformer import Transformer
 from runner.schema import StepCell
 from runner.schema.sizes import SIZES

@@ -20,7 +20,7 @@ import torch
 from torch.nn import functional
 
 from runner.analysis.statistics import summarize
-from runner.engines.environment import ENVIRONMENT
+from runner.engines.engine import ENVIRONMENT
 from runner.measure import timing
 from runner.measure.device import Device
 from runner.measure.model_step import ModelStep

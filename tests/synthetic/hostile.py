@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 
 from runner.schema import TABLES
-from runner.sweep.storing import ingest_all
+from runner.sweep.loop import ingest_all
 from tests.synthetic import everything, memory_rows, rows, timelines, traces
 
 #: An address that no browser may request; nothing listens there.

@@ -18,7 +18,7 @@ from runner.schema import (
     new_id,
 )
 from runner.store.spool import Spool
-from runner.sweep.storing import ingest_all
+from runner.sweep.loop import ingest_all
 from tests.runner.measure import test_accumulation
 from tests.runner.measure.test_numerics import cell
 from tests.synthetic import rows

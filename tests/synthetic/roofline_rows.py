@@ -13,7 +13,7 @@ from uuid import UUID
 
 from runner.schema import CeilingRow, KernelRow, ProfileCell, ProfileRow, new_id
 from runner.store.spool import Spool
-from runner.sweep.storing import ingest_all
+from runner.sweep.loop import ingest_all
 from tests.synthetic import rows
 from tests.synthetic.rows import TOYS, asked, failed, ok
 

@@ -32,7 +32,7 @@ from runner.schema import (
 )
 from runner.store.database import open_writer
 from runner.store.spool import Spool
-from runner.sweep.storing import ingest_all
+from runner.sweep.loop import ingest_all
 
 TOYS: dict[str, dict[str, Any]] = {
     "toy-64": {"d_model": 64, "d_ff": 192, "layers": 2, "heads": 2, "vocabulary": 2048},

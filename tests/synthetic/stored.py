@@ -7,7 +7,7 @@ from typing import Any
 from runner.schema import RunRow, StepRow, new_id
 from runner.store.database import open_reader
 from runner.store.spool import Spool
-from runner.sweep.storing import ingest_all
+from runner.sweep.loop import ingest_all
 from tests.bench.store import cell_rows
 
 RUN = RunRow(run_id=new_id(), sweep_key="test", host="bench1")

@@ -25,7 +25,7 @@ from runner.schema import (
     new_id,
 )
 from runner.store.spool import Spool
-from runner.sweep.storing import ingest_all
+from runner.sweep.loop import ingest_all
 
 BASE, ALIGNMENT = 0x7F00_0000_0000, 512
 KIB, MIB = 2**10, 2**20

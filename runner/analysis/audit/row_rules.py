@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from runner.analysis.audit.findings import RowContext, doubt, fault, note
 from runner.analysis.costs import hardware, steps
-from runner.analysis.costs.attention_tensors import is_unfused
+from runner.analysis.costs.attention import is_unfused
 from runner.formats import format_bytes, format_quantity
 from runner.results.findings import Audited, Finding
 from runner.schema import AttentionRow, MemoryRow, StepRow

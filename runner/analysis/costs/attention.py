@@ -5,16 +5,257 @@
 
 B problems of S queries, keys and values, d wide. FLOPs by FlashAttention's convention: 4 B S² d forward, 2.5 times that
 backward, half of both if causal (Dao 2023, "FlashAttention-2", section 4.1: the forward pass is two matrix products of
-2 B S² d each, the backward pass five). Bytes follow from the lifetime of each tensor (`attention_tensors`).
+2 B S² d each, the backward pass five). Bytes follow from the lifetime of each tensor (`tensors`).
+
+The bytes of eager `naive` and `sdpa-math` equal the allocations of PyTorch 2.13 on a CPU, without the scratch of the
+matrix-product library, and those of 2.11 on an H200. Fused cells agree on the H200 to a few KiB, because CUDA rounds
+each tensor up to 512 bytes. Compiled cells are estimates (the compiler decides what to keep), and so is the peak of
+fused ones on a CPU, whose scratch is left out.
+
+On CUDA (`device`) the list also has cuBLAS's workspaces, whose size depends on the device's name (`gpu`); a product
+that softmax's backward writes to memory; fused kernels' float32 sums of the queries' gradient; the mask of `flex` in
+blocks.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from runner.analysis.costs.activations import Device
-from runner.analysis.costs.allocator import Lifetime, reserved_bytes
-from runner.analysis.costs.attention_tensors import ELEMENT_BYTES, AttentionTensor, moments, tensors
-from runner.analysis.costs.tensors import PredictedTensor
+from runner.analysis.costs.activations import Device, PredictedTensor, size_of
+from runner.analysis.costs.allocator import Lifetime, reserved_bytes, workspace_bytes
 from runner.schema import AttentionCell
+
+ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
+FLOAT_BYTES = 4
+#: The least number of queries and keys in one block of FlexAttention's mask, and the most blocks in a row of it.
+FLEX_BLOCK, MAX_FLEX_BLOCKS = 128, 1024
+
+#: `between` is after the forward pass and before the backward pass.
+_NAIVE = (
+    "scores", "scale", "mask", "masked", "softmax", "output", "between",
+    "d probabilities", "d softmax", "d mask", "d scale", "d inputs", "d keys",
+)  # fmt: skip
+_MATH = (
+    "inputs", "mask", "scores", "softmax", "rows", "halve", "output", "halve output", "between",
+    "d output", "d probabilities", "d softmax", "d inputs",
+)  # fmt: skip
+_FEW = ("output", "between", "d probabilities", "d inputs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionTensor:
+    """One tensor of an iteration: its size, the first and the last moment in which it is alive, and whether it is
+    saved."""
+
+    tensor: str
+    formula: str
+    size: int
+    first: int
+    last: int
+    is_saved: bool
+
+
+def flex_block(seq_len: int) -> int:
+    """Returns the number of queries and keys in one block of FlexAttention's mask: PyTorch's 128, doubled until a row
+    has at most 1,024 blocks, because the lists of blocks grow with the square of their number."""
+    block = FLEX_BLOCK
+    while seq_len > block * MAX_FLEX_BLOCKS:
+        block *= 2
+    return block
+
+
+def is_unfused(cell: AttentionCell) -> bool:
+    """Returns whether the S×S tensors are written to memory."""
+    return cell.implementation in ("naive", "sdpa-math")
+
+
+def tensors(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> list[AttentionTensor]:
+    """Returns every tensor of one iteration in the order of allocation. Which are saved follows PyTorch's derivative
+    formulas: a product saves its factors, softmax its result, masked_fill its mask."""
+    make = _TensorMaker(cell, moments(cell), device=device)
+    if not is_unfused(cell):
+        return _fused(make)
+    written_out = _naive if cell.implementation == "naive" else _math
+    listed = _compiled(make) if cell.backend == "compiled" else written_out(make)
+    if device != "cuda":
+        return listed
+    workspaces = f"2 × {workspace_bytes(gpu):,} bytes"  # of the main thread and of autograd's
+    return [make.tensor("workspaces of cuBLAS", workspaces, life=(make.moments[0],)), *listed]
+
+
+def moments(cell: AttentionCell) -> tuple[str, ...]:
+    """Returns the names of the moments of one iteration, in order."""
+    if not is_unfused(cell) or cell.backend == "compiled":
+        return _FEW
+    return _NAIVE if cell.implementation == "naive" else _MATH
+
+
+class _TensorMaker:
+    """Makes the tensors of one cell. Each is alive from one named moment to another, or to the end."""
+
+    def __init__(self, cell: AttentionCell, moments: tuple[str, ...], *, device: Device) -> None:
+        self.cell, self.moments, self.on_cuda = cell, moments, device == "cuda"
+        self.bytes = ELEMENT_BYTES[cell.precision]
+        block = flex_block(cell.seq_len)
+        blocks = -(-cell.seq_len // block)
+        self.numbers = {"B": cell.batch, "S": cell.seq_len, "S²": cell.seq_len**2, "d": cell.d_head,
+                        f"S/{block}": blocks, f"(S/{block})²": blocks**2}  # fmt: skip
+
+    def tensor(self, name: str, formula: str, *, life: tuple[str, ...], saved: bool = False) -> AttentionTensor:
+        """Returns a tensor whose size is `formula`, a product of B, S, d and numbers as it is shown: `B × S² × 4
+        bytes`."""
+        size = size_of(formula, self.numbers)
+        first = self.moments.index(life[0])
+        last = self.moments.index(life[1]) if len(life) > 1 else len(self.moments) - 1
+        return AttentionTensor(tensor=name, formula=formula, size=size, first=first, last=last, is_saved=saved)
+
+    def vector(self, name: str, *life: str, saved: bool = False, wide: bool = False) -> AttentionTensor:
+        """Returns a tensor of the shape of the queries, in float32 if `wide`."""
+        number = FLOAT_BYTES if wide else self.bytes
+        return self.tensor(name, f"B × S × d × {number} bytes", life=life, saved=saved)
+
+    def square(self, name: str, *life: str, saved: bool = False, wide: bool = False) -> AttentionTensor:
+        """Returns a tensor of the shape of the scores, in float32 if `wide`."""
+        number = FLOAT_BYTES if wide else self.bytes
+        return self.tensor(name, f"B × S² × {number} bytes", life=life, saved=saved)
+
+    def softmax_product(self, *, wide: bool = False) -> list[AttentionTensor]:
+        """Returns the product of the output and its gradient, which CUDA's softmax backward writes to memory
+        (softmax_backward_cuda_out)."""
+        name = "probabilities × their gradient"
+        return [self.square(name, "d softmax", "d softmax", wide=wide)] if self.on_cuda else []
+
+    def input_tensors(self, *saved: str) -> list[AttentionTensor]:
+        """Returns the tensors that exist throughout the iteration."""
+        start = self.moments[0]
+        return [
+            *(self.vector(name, start, saved=name in saved) for name in ("queries", "keys", "values")),
+            self.vector("gradient of the output", start),
+        ]
+
+
+def _naive(make: _TensorMaker) -> list[AttentionTensor]:
+    """Returns the tensors of `runner.models.attention.naive`, line by line, and of the backward pass of each line."""
+    causal = make.cell.causal
+    masks = [
+        make.tensor("mask", "S² × 1 byte", life=("mask", "output")),
+        make.tensor("inverted mask", "S² × 1 byte", life=("mask", "d mask"), saved=True),
+        make.square("masked scores", "masked", "output"),
+    ]
+    masks_backward = [make.square("gradient of the scaled scores", "d mask", "d scale")]
+    return [
+        *make.input_tensors("queries", "keys", "values"),
+        make.square("scores", "scores", "scale"),
+        *(() if make.on_cuda else (make.tensor("root of d", "8 bytes", life=("scale", "d scale")),)),
+        make.square("scaled scores", "scale", "masked" if causal else "output"),
+        *(masks if causal else ()),
+        make.square("probabilities", "softmax", "d softmax", saved=True),
+        make.vector("output", "output"),
+        make.vector("gradient of the values", "d probabilities"),
+        make.square("gradient of the probabilities", "d probabilities", "d softmax"),
+        make.square("gradient of softmax's input", "d softmax", "d mask" if causal else "d scale"),
+        *make.softmax_product(),
+        *(masks_backward if causal else ()),
+        make.square("gradient of the scores", "d scale", "d inputs"),
+        make.vector("gradient of the queries", "d inputs"),
+        make.vector("gradient of the keys, transposed", "d inputs"),
+        make.vector("gradient of the keys", "d keys"),
+    ]
+
+
+def _math(make: _TensorMaker) -> list[AttentionTensor]:
+    """Returns the tensors of PyTorch's _scaled_dot_product_attention_math. It computes half precision in float32,
+    scales queries and keys by the root of the scale each, adds the causal mask as numbers, and looks for rows of -inf
+    alone."""
+    half = make.bytes < FLOAT_BYTES
+    copies = [
+        make.vector("queries in float32", "inputs", "halve output", wide=True),
+        make.vector("keys in float32", "inputs", "halve output", wide=True),
+        make.vector("values in float32", "inputs", "d probabilities", saved=True, wide=True),
+    ]
+    masks = [
+        make.tensor("mask", "S² × 1 byte", life=("mask", "mask")),
+        make.tensor("mask as numbers", "S² × 4 bytes", life=("mask", "halve output")),
+    ]
+    halves = [
+        make.square("probabilities in half precision", "halve", "halve output"),
+        make.vector("output in float32", "output", "halve output", wide=True),
+        make.vector("gradient of the output in float32", "d output", "d probabilities", wide=True),
+    ]
+    return [
+        *make.input_tensors(*(() if half else ("values",))),
+        *(copies if half else ()),
+        make.vector("scaled queries", "mask", "d inputs", saved=True, wide=True),
+        *(masks if make.cell.causal else ()),
+        make.vector("scaled keys", "scores", "d inputs", saved=True, wide=True),
+        make.square("scores", "scores", "rows", wide=True),
+        make.square("probabilities", "softmax", "d softmax", saved=True, wide=True),
+        make.tensor("which scores are -inf", "B × S² × 1 byte", life=("rows", "rows")),
+        make.tensor("which rows are all -inf", "B × S × 1 byte", life=("rows", "rows")),
+        make.tensor("zero", "4 bytes", life=("rows", "rows")),
+        *(halves if half else ()),
+        make.vector("output", "halve output" if half else "output"),
+        make.vector("gradient of the values", "d probabilities", wide=True),
+        make.square("gradient of the probabilities", "d probabilities", "d softmax", wide=True),
+        make.square("gradient of the scores", "d softmax", "d inputs", wide=True),
+        *make.softmax_product(wide=True),
+        make.vector("gradient of the scaled queries", "d inputs", wide=True),
+        make.vector("gradient of the scaled keys", "d inputs", wide=True),
+    ]
+
+
+def _compiled(make: _TensorMaker) -> list[AttentionTensor]:
+    """Returns the tensors of compiled attention. The compiler keeps the probabilities and the mask, and overwrites
+    squares in place."""
+    mask = [make.tensor("mask", "S² × 1 byte", life=("output", "d probabilities"), saved=True)]
+    return [
+        *make.input_tensors("queries", "keys", "values"),
+        *(mask if make.cell.causal and make.cell.implementation == "naive" else ()),
+        make.square("probabilities", "output", "d probabilities", saved=True),
+        make.vector("output", "output"),
+        make.vector("gradient of the values", "d probabilities"),
+        make.square("gradient of the scores", "d probabilities", "d inputs"),
+        make.vector("gradient of the queries", "d inputs"),
+        make.vector("gradient of the keys", "d inputs"),
+    ]
+
+
+def _fused(make: _TensorMaker) -> list[AttentionTensor]:
+    """Returns the tensors of FlashAttention and its kind, which keep the output and one number a row, and compute the
+    squares again in tiles."""
+    return [
+        *make.input_tensors("queries", "keys", "values"),
+        *(_fused_forward(make) if make.on_cuda else ()),
+        make.vector("output", "output", saved=True),
+        make.tensor("log-sum-exp of each row", "B × S × 4 bytes", life=("output",), saved=True),
+        *(_fused_backward(make) if make.on_cuda else ()),
+        *(make.vector(f"gradient of the {name}", "d inputs") for name in ("queries", "keys", "values")),
+    ]
+
+
+def _fused_forward(make: _TensorMaker) -> list[AttentionTensor]:
+    """Returns what CUDA's kernels keep besides: the state of dropout's random numbers, or for `flex` the blocks that
+    the mask shows."""
+    if make.cell.implementation != "flex":
+        state = "24 bytes" if make.cell.implementation == "sdpa-flash" else "16 bytes"
+        return [make.tensor("random state", state, life=("output",), saved=True)]
+    if not make.cell.causal:
+        return [make.tensor("block shown: all", "16 bytes", life=("output",), saved=True)]
+    block = flex_block(make.cell.seq_len)
+    counts, indices = f"4 × S/{block} × 4 bytes", f"4 × (S/{block})² × 4 bytes"
+    return [make.tensor("blocks shown: how many", counts, life=(make.moments[0],), saved=True),
+            make.tensor("blocks shown: which", indices, life=(make.moments[0],), saved=True)]  # fmt: skip
+
+
+def _fused_backward(make: _TensorMaker) -> list[AttentionTensor]:
+    """Returns the temporary tensors of the fused backward pass: the product of output and gradient, one number a row,
+    and the float32 sums of the queries' gradient. Those are at least as wide as the kernel's tile, and `flex` has
+    none."""
+    sums = make.tensor("output × its gradient, row by row", "B × S × 4 bytes", life=("d inputs",))
+    if make.cell.implementation == "flex":
+        return [sums]
+    tile = {"sdpa-flash": 32, "sdpa-efficient": 64}.get(make.cell.implementation, 0)
+    width = "d" if make.cell.d_head >= tile else str(tile)
+    return [sums, make.tensor("gradient of the queries in float32", f"B × S × {width} × 4 bytes", life=("d inputs",))]
 
 
 def forward_flops(cell: AttentionCell) -> int:

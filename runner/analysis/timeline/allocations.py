@@ -6,16 +6,33 @@
     (1, 100, [0, 5])
 
 A mark (the beginning of a phase) is an event that changes nothing. Each event has a microsecond of its own, so that
-whole microseconds keep the order of events: where several fall into one, the later ones are moved on. Standard library
-only.
+whole microseconds keep the order of events: where several fall into one, the later ones are moved on.
+
+`block_totals` computes the sizes of the caching allocator's blocks, which `torch.cuda.memory_allocated` counts. A
+snapshot's events have only the sizes that were asked for.
+
+CUDA's allocator rounds a size up to GRANULE. Above SMALL bytes it splits the free block that it takes only if more than
+SMALL bytes would remain; expandable segments are always split. The events are therefore replayed with the free space
+behind each allocation. Blocks in use at the end have their sizes in the snapshot. Limits: for a block that existed
+before the recording and was freed, only the rounded size is known; with settings that round in another way
+(`roundup_power2_divisions`) no size is known.
+
+A recording passes between processes as columns, in JSON, which become rows of the schema:
+
+    columns = columns_of(history, stacks=stacks.texts, marks=[(0, "forward"), (812, "backward")])
+    rows = timeline_rows(columns, about=About(run_id=..., cell_id=..., origin="imported", title="step.pickle"))
+
+Standard library only.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from typing import Any
+from uuid import UUID
 
-from runner.schema import Category
+from runner.schema import AllocationRow, Category, MarkRow, StackRow, TimelineOrigin, TimelineRow
 
 NS_PER_US = 1000
 
@@ -199,3 +216,185 @@ def largest_total(
         if total > peak_bytes:
             peak, peak_bytes = position, total
     return peak, peak_bytes
+
+
+#: The smallest block, of which all sizes are multiples; the largest block of small segments, which are always split;
+#: the size of a small segment (bytes).
+GRANULE, SMALL, SMALL_SEGMENT = 512, 2**20, 2 * 2**20
+
+
+@dataclass(kw_only=True)
+class Layout:
+    """The segments of one device in a snapshot. `extents` are those at its end, (address, bytes); `changes` are
+    (position in events, address, bytes taken from the driver or, negative, returned to it); `in_use` are the blocks at
+    the end, address -> bytes."""
+
+    extents: list[tuple[int, int]] = field(default_factory=list)
+    changes: list[tuple[int, int, int]] = field(default_factory=list)
+    in_use: dict[int, int] = field(default_factory=dict)
+    knows_requests: bool = False
+    max_split_bytes: int = 2**62
+    is_rounded_otherwise: bool = False
+
+    def read_settings(self, settings: object) -> None:
+        """Takes the relevant values of a snapshot's `allocator_settings`, which may be anything."""
+        if not isinstance(settings, Mapping):
+            return
+        split, divisions = settings.get("max_split_size"), settings.get("roundup_power2_divisions")
+        if type(split) is int and split > 0:
+            self.max_split_bytes = split
+        values = divisions.values() if isinstance(divisions, Mapping) else [divisions]
+        self.is_rounded_otherwise = any(type(value) is int and value > 1 for value in list(values)[:64])
+
+
+def block_totals(layout: Layout, events: Sequence[MemoryEvent], history: History) -> tuple[int | None, int | None]:
+    """Returns the bytes of all blocks before the recording, and their largest total; None where they are not known."""
+    if not layout.knows_requests or layout.is_rounded_otherwise:
+        return None, None
+    sizes = _compute_sizes(layout, events, history.allocations)
+
+    def size_of(allocation: Allocation) -> int:
+        if allocation.died is None and allocation.address in layout.in_use:
+            return layout.in_use[allocation.address]
+        return round_size(allocation.bytes) if allocation.born is None else sizes[allocation.born]
+
+    baseline = sum(size_of(allocation) for allocation in history.allocations if allocation.born is None)
+    return baseline, largest_total(len(events), history.allocations, baseline, size_of)[1]
+
+
+def round_size(size: int) -> int:
+    """Returns a size as the allocator rounds it."""
+    return max(GRANULE, -(-size // GRANULE) * GRANULE)
+
+
+def _compute_sizes(layout: Layout, events: Sequence[MemoryEvent], allocations: Sequence[Allocation]) -> dict[int, int]:
+    """Returns the bytes of the block of each allocation, by its position in the events."""
+    segments = _Segments(layout)
+    taken = sorted(
+        allocation.address
+        for allocation in allocations
+        if allocation.born is None and round_size(allocation.bytes) > SMALL
+    )
+    found, changes = {}, iter([*layout.changes, (len(events), 0, 0)])
+    change = next(changes)
+    for position, event in enumerate(events):
+        size = round_size(abs(event.change))
+        while change[0] <= position:
+            segments.change(change[1], change[2])
+            change = next(changes)
+        if size <= SMALL:
+            found[position] = size
+        elif event.change < 0:
+            place = bisect_left(taken, event.address)
+            if place < len(taken) and taken[place] == event.address:
+                del taken[place]
+        else:
+            after = bisect_right(taken, event.address)
+            beyond = taken[after] if after < len(taken) else 2**63
+            found[position] = _split_block(size, segments.end_of(event.address, beyond), event, layout)
+            insort(taken, event.address)
+    return found
+
+
+def _split_block(size: int, end: int | None, event: MemoryEvent, layout: Layout) -> int:
+    """Returns the block for `size` bytes at the event's address, where the free space extends to `end`."""
+    free = 0 if end is None else end - event.address
+    if free < size or (free - size > SMALL and size < layout.max_split_bytes):
+        return size
+    return free
+
+
+class _Segments:
+    """The large segments at one moment, computed from those at the end and the changes."""
+
+    def __init__(self, layout: Layout) -> None:
+        held = dict(layout.extents)
+        for _, address, change in reversed(layout.changes):
+            if change > 0:
+                held.pop(address, None)
+            else:
+                held[address] = -change
+        self._ends = {address: address + size for address, size in held.items() if size > SMALL_SEGMENT}
+        self._starts = sorted(self._ends)
+
+    def change(self, address: int, change: int) -> None:
+        if change > SMALL_SEGMENT and address not in self._ends:
+            self._ends[address] = address + change
+            insort(self._starts, address)
+        elif change < 0 and self._ends.pop(address, None) is not None:
+            del self._starts[bisect_left(self._starts, address)]
+
+    def end_of(self, address: int, beyond: int) -> int | None:
+        """Returns the end of the free space from `address` on, before `beyond`; None where no large segment holds
+        it."""
+        place = bisect_right(self._starts, address) - 1
+        end = self._ends[self._starts[place]] if place >= 0 else 0
+        return min(end, beyond) if end > address else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AboutTimeline:
+    """The title of a timeline, and the run and the cell that it belongs to."""
+
+    run_id: UUID
+    cell_id: UUID
+    origin: TimelineOrigin
+    title: str
+    device_bytes: int | None = None
+
+
+def columns_of(
+    history: History, *, stacks: Sequence[str], marks: Sequence[tuple[int, str]], phased: bool
+) -> dict[str, Any]:
+    """Returns every column of the timeline's tables but the ids. `marks` are (position in the events, name) in order;
+    `phased` says whether they are phases, to which allocations belong."""
+    times, allocations = history.times_us, history.allocations
+    starts, names = [position for position, _ in marks], [name for _, name in marks]
+    columns = {
+        "address": [item.address for item in allocations],
+        "allocated_bytes": [item.bytes for item in allocations],
+        "born_us": [0 if item.born is None else times[item.born] for item in allocations],
+        "died_us": [None if item.died is None else times[item.died] for item in allocations],
+        "category": [item.category or "unknown" for item in allocations],
+        "phase": [phase_of(item.born, starts, names) if phased else None for item in allocations],
+        "operation": [item.operation for item in allocations],
+        "module": [item.module for item in allocations],
+        "stack": [item.stack for item in allocations],
+    }
+    return {
+        "allocations": columns,
+        "stacks": list(stacks),
+        "marks": {"at_us": [times[position] for position in starts], "name": names},
+        "timeline": {
+            "allocations": len(allocations),
+            "duration_us": times[-1] if times else 0,
+            "baseline_bytes": history.baseline_bytes,
+            "baseline_allocations": history.baseline_allocations,
+            "peak_bytes": history.peak_bytes,
+            "peak_at_us": history.peak_at_us,
+            "lost_events": history.lost_events,
+        },
+    }
+
+
+def timeline_rows(columns: Mapping[str, Any], about: AboutTimeline) -> dict[str, list[object]]:
+    """Returns the rows of `timelines`, `allocations`, `stacks` and `marks`. Raises TypeError or ValueError for columns
+    that `columns_of` cannot have made."""
+    ids: dict[str, Any] = {"run_id": about.run_id, "cell_id": about.cell_id}
+    allocations = columns["allocations"]
+    return {
+        "timelines": [
+            TimelineRow(
+                **ids, origin=about.origin, title=about.title, device_bytes=about.device_bytes, **columns["timeline"]
+            )
+        ],
+        "allocations": [
+            AllocationRow(**ids, allocation=number, **dict(zip(allocations, row, strict=True)))
+            for number, row in enumerate(zip(*allocations.values(), strict=True))
+        ],
+        "stacks": [StackRow(**ids, stack=number, frames=text) for number, text in enumerate(columns["stacks"])],
+        "marks": [
+            MarkRow(**ids, at_us=at_us, name=name)
+            for at_us, name in zip(columns["marks"]["at_us"], columns["marks"]["name"], strict=True)
+        ],
+    }

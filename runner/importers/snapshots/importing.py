@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runner.analysis.timeline.rows import AboutTimeline, timeline_rows
+from runner.analysis.timeline.allocations import AboutTimeline, timeline_rows
 from runner.errors import UsageError
 from runner.importers.runs import INGEST_SECONDS, new_run, write_run
 from runner.schema import AllocationRow, TimelineRow, new_id

@@ -19,11 +19,8 @@ import sys
 from functools import partial
 from typing import IO, Any, NoReturn
 
-from runner.analysis.timeline.allocations import History, follow, keep_largest
-from runner.analysis.timeline.blocks import block_totals
-from runner.analysis.timeline.rows import columns_of
-from runner.analysis.timeline.snapshot import MAX_BYTES, BadSnapshot, Frames, Recording, category_of, recordings
-from runner.analysis.timeline.stacks import Stacks
+from runner.analysis.timeline.allocations import History, block_totals, columns_of, follow, keep_largest
+from runner.analysis.timeline.snapshot import MAX_BYTES, BadSnapshot, Frames, Recording, Stacks, category_of, recordings
 
 #: The limits of the process: bytes, more of them for each byte of the pickle, at most so many, and seconds of
 #: computing, which grow with the pickle too, because one of 86 bytes can hash for minutes. A recorded snapshot needs 5

@@ -15,8 +15,8 @@ from uuid import UUID
 
 import duckdb
 
-from runner.analysis.audit.drift import find_drifts
 from runner.analysis.audit.findings import Drift
+from runner.analysis.audit.time_rules import find_drifts
 from runner.results import PhaseSample, RepeatedCell, Repetition, RoundTime
 from runner.results.rows import MachineNoise, StepSpread
 from runner.results.times import find_bound, pool_bounds

@@ -14,7 +14,7 @@ import duckdb
 from runner.errors import UsageError
 from runner.results import PhaseTime
 from runner.schema import TABLES, AttentionRow, Phase, RunRow, StepRow
-from runner.schema.titles import title
+from runner.schema.sizes import title
 from runner.store.database import open_reader
 from runner.store.read.fetch import fetch_rows
 from runner.store.read.selection import MACHINE

@@ -17,7 +17,7 @@ from runner.analysis.audit.judge import PAIR_RULES, RULES, audit, judge, judge_t
 from runner.analysis.audit.row_rules import ATTENTION_RULES, BYTE_RULES, LOST_RULES, MEMORY_RULES, STEP_RULES
 from runner.analysis.audit.time_rules import TIME_RULES
 from runner.analysis.costs import steps
-from runner.engines.telemetry import format_throttles
+from runner.engines.local import format_throttles
 from runner.results.findings import Audited, Severity, grade
 from runner.schema import (
     AttentionRow,

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.analysis.audit.drift import find_drifts, judge_canary
 from runner.analysis.audit.findings import Drift, RowContext
-from runner.analysis.audit.time_rules import machine_drift
+from runner.analysis.audit.time_rules import find_drifts, judge_canary, machine_drift
 from runner.results import RepeatedCell, Repetition, RoundTime
 from runner.schema import Bound, new_id
 from runner.store.read.findings import load_findings

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from runner.cli.doctor import checks
 from runner.cli.main import app
-from runner.plan.presets import PRESETS, QUESTIONS
+from runner.plan.planning import PRESETS, QUESTIONS
 from runner.schema import RunRow
 from runner.schema.sizes import SIZES
 from tests.command import PATIENCE_S, ROOT, TINY, run, run_apart

@@ -13,9 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from runner.engines.compiling import MAX_OUTPUT_BYTES, trim_output
-from runner.engines.environment import count_cores
-from runner.engines.local import LocalEngine
+from runner.engines.engine import count_cores
+from runner.engines.local import MAX_OUTPUT_BYTES, LocalEngine, trim_output
 from runner.errors import UsageError
 from runner.job import Job, Outcome
 from runner.schema import RunRow, StepCell, new_id

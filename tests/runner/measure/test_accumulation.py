@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from runner.analysis import floats
 from runner.job import Job, Measurement
-from runner.measure import precision
-from runner.measure.numerics import measure_accumulation
+from runner.measure.numerics import measure_accumulation, spacing
 from runner.schema import AccumulationCell, FloatName, PartialSumRow, new_id
 
 NUMPY: dict[str, Any] = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64}
@@ -28,22 +26,14 @@ def measured(asked: AccumulationCell) -> Measurement:
 
 
 @pytest.mark.parametrize("value", [1.0, 0.01, 9.953125, 10.0, 2047.0, 6e-5, 3e-8, 0.0])
-def test_spacing_and_rounding_equal_numpys(value: float) -> None:
+def test_spacing_equals_numpys(value: float) -> None:
     names: tuple[FloatName, ...] = ("fp16", "fp32", "fp64")
     for name in names:
         kind = NUMPY[name]
-        assert floats.round_to_format(value, name) == float(kind(value)), name
-        assert floats.spacing(float(kind(value)), name) == float(np.spacing(kind(value))), name
-    assert floats.round_to_format(value, "bf16") == torch.tensor(value, dtype=torch.bfloat16).item()
-
-
-def test_the_limits_of_a_format() -> None:
-    assert floats.round_to_format(65519.0, "fp16") == 65504.0 == floats.FORMATS["fp16"].largest
-    assert floats.round_to_format(65520.0, "fp16") == math.inf
-    assert floats.round_to_format(-1e6, "fp16") == -math.inf
-    for name, kind in precision.DTYPES.items():
-        assert floats.FORMATS[name].largest == torch.finfo(kind).max
-        assert floats.spacing(1.0, name) == torch.finfo(kind).eps
+        assert spacing(float(kind(value)), name) == float(np.spacing(kind(value))), name
+    bf16 = torch.tensor(value, dtype=torch.bfloat16)
+    above = torch.nextafter(bf16, torch.tensor(math.inf, dtype=torch.bfloat16))
+    assert spacing(bf16.item(), "bf16") == (above - bf16).item()
 
 
 # ----------------------------------------------------------------------------------------------------------------- sums

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from runner.analysis.costs import attention as accounting
-from runner.analysis.costs.attention_tensors import is_unfused
-from runner.analysis.costs.tensors import MeasuredTensor, beside
+from runner.analysis.costs.activations import MeasuredTensor, beside
+from runner.analysis.costs.attention import is_unfused
 from runner.job import Job, Measurement
 from runner.measure import precision
 from runner.measure.attention import (

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 from runner.measure.device_time import union_ns
-from runner.measure.trace import ProfilerEvent, Trace, kernel_sums
+from runner.measure.kernels import ProfilerEvent, Trace, kernel_sums
 
 
 def on_cuda() -> Trace:

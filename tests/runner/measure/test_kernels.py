@@ -16,10 +16,9 @@ from runner.analysis.costs.steps import forward_flops, step_flops
 from runner.analysis.kernels import kernel_class
 from runner.job import Job, Measurement
 from runner.measure.device import Device
-from runner.measure.kernels import STEPS, measure_kernels
+from runner.measure.kernels import STEPS, Key, Sum, Trace, events_of, kernel_sums, measure_kernels
 from runner.measure.model_step import ModelStep
 from runner.measure.timing import time_step
-from runner.measure.trace import Key, Sum, Trace, events_of, kernel_sums
 from runner.models.ranges import listen_to_ranges
 from runner.models.transformer import Transformer
 from runner.schema import PHASES, KernelRow, ProfileCell

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from runner.analysis.costs import activations, steps
-from runner.analysis.costs.tensors import MeasuredTensor, beside
+from runner.analysis.costs.activations import MeasuredTensor, beside
 from runner.analysis.timeline.allocations import MemoryEvent
 from runner.engines.local import LocalEngine
 from runner.job import Job, Outcome

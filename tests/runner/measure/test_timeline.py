@@ -12,12 +12,12 @@ from runner.analysis.timeline.allocations import (
     Allocation,
     AllocationFinder,
     MemoryEvent,
+    columns_of,
     distinct_microseconds,
     follow,
     phase_of,
 )
-from runner.analysis.timeline.rows import columns_of
-from runner.analysis.timeline.stacks import Stacks, strip_folders
+from runner.analysis.timeline.snapshot import Stacks, strip_folders
 from runner.engines.local import LocalEngine
 from runner.schema import AllocationRow, MarkRow, PhasePeakRow, StackRow, TimelineRow
 from tests.runner.measure.test_memory import make_cell, measured

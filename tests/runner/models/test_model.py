@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
 
-from runner.analysis.costs import attention_tensors
+from runner.analysis.costs import attention
 from runner.errors import UsageError
 from runner.models.attention import ATTENTION, causal_blocks, unavailable
 from runner.models.transformer import Transformer, apply_rope, fill_truncated_normal, rotary_tables
@@ -123,7 +123,7 @@ def test_attention_agrees_with_naive_in_outputs_and_gradients(name: str, causal:
 @pytest.mark.parametrize("length", [1, 100, 128, 200, 512, 1000])
 def test_the_blocks_of_flex_equal_pytorchs(length: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every field agrees, also if the last block is not full or if few blocks a row make the blocks larger."""
-    monkeypatch.setattr(attention_tensors, "MAX_FLEX_BLOCKS", most)
+    monkeypatch.setattr(attention, "MAX_FLEX_BLOCKS", most)
     causal_blocks.cache_clear()
     ours = causal_blocks(length, torch.device("cpu"))
     block = {(512, 3): 256, (1000, 3): 512}.get((length, most), 128)

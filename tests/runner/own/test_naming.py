@@ -10,8 +10,7 @@ from runner.plan.commands import sweep_commands
 from runner.schema import Model, StepCell
 from runner.schema.axes import SHAPE
 from runner.schema.own import own_title, parse_spec
-from runner.schema.sizes import model_name
-from runner.schema.titles import title
+from runner.schema.sizes import model_name, title
 from tests.runner.own.build import own_file, own_memory, own_step
 
 LINEAR = "def build(want):\n    return nn.Linear(4, 4), torch.ones(want.batch, 4), lambda out: out.sum()\n"

@@ -8,7 +8,7 @@ import pytest
 
 from runner.errors import UsageError
 from runner.experiments import kind_of
-from runner.plan.presets import PRESETS, QUESTIONS
+from runner.plan.planning import PRESETS, QUESTIONS
 from tests.command import ROOT, planned
 
 #: A value for every axis that distinguishes the cells of an experiment's grids.

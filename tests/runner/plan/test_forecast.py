@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from runner.engines.local import LocalEngine
-from runner.plan.forecast import CEILING_SECONDS, FAMILIAR_S, Forecast
 from runner.schema import MemoryCell, Row, TimingRow
 from runner.store.read.runs import load_progress
-from runner.sweep.prepare import Expected, Prepared, prepare
-from runner.sweep.spent import Spent
+from runner.sweep.loop import Spent
+from runner.sweep.prepare import CEILING_SECONDS, FAMILIAR_S, Expected, Forecast, Prepared, prepare
 from runner.sweep.start import sweep
 from tests.command import TINY, parsed, rows, tiny
 

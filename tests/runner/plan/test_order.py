@@ -2,8 +2,7 @@
 
 import itertools
 
-from runner.plan.planning import Planned, Request, plan
-from runner.plan.shards import size_of
+from runner.plan.planning import Planned, Request, plan, size_of
 from runner.schema import StepCell
 
 

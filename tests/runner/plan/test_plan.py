@@ -10,13 +10,11 @@ import pytest
 from runner.analysis.costs import steps as costs
 from runner.errors import UsageError
 from runner.experiments import EXPERIMENTS, KINDS, kind_of
-from runner.experiments.grid import Grid
-from runner.plan.planning import Request, plan
-from runner.plan.presets import PRESETS, QUESTIONS, preset_for
+from runner.experiments.experiment import Grid
+from runner.plan.planning import PRESETS, QUESTIONS, Request, plan, preset_for
 from runner.schema import TABLES, AttentionCell, Cell, MemoryCell, StepCell, table_of
 from runner.schema.columns import column
-from runner.schema.sizes import SIZES, parse_shape, size_named
-from runner.schema.titles import title
+from runner.schema.sizes import SIZES, parse_shape, size_named, title
 from tests.command import planned, tiny
 
 GIB = 2**30

@@ -14,8 +14,7 @@ import pytest
 from runner.errors import UsageError
 from runner.experiments import kind_of
 from runner.experiments.experiment import On
-from runner.plan.planning import Request, plan
-from runner.plan.shards import Shard, parse_shard, take_shard
+from runner.plan.planning import Request, Shard, parse_shard, plan, take_shard
 from runner.schema import Cell
 from runner.store.merging import merge_files
 from tests.command import ROOT, TINY, planned, rows, run

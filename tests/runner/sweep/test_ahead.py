@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from runner.engines.compiling import Worker, compile_at_once
+from runner.engines.local import Worker, compile_at_once
 from runner.experiments.experiment import Prediction
 from runner.job import CompileJob, Job
 from runner.plan.planning import Planned

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from runner.analysis.costs.allocator import MIB, Lifetime, reserved_bytes
-from runner.analysis.costs.frontier import DeviceMemory, predict_largest, search, trial_cell
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
 from runner.job import Job
@@ -16,7 +15,7 @@ from runner.measure.device import Device
 from runner.measure.memory import mask_everything
 from runner.models.attention import causal_blocks
 from runner.schema import AttentionCell, FrontierCell, StepCell, new_id
-from runner.sweep.frontier import make_questions, parse_size
+from runner.sweep.frontier import DeviceMemory, make_questions, parse_size, predict_largest, search, trial_cell
 from tests.command import rows, run
 
 LIMIT = 256 * 2**20

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.sweep.spent import Spent
+from runner.sweep.loop import Spent
 from tests.command import TINY, rows, run
 from tests.synthetic.rows import asked, ok
 from tests.synthetic.rows import run as run_row

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from runner.engines.environment import count_cores
+from runner.engines.engine import count_cores
 from runner.errors import DatabaseMissing
 from runner.plan.planning import plan
 from runner.schema import PHASES
