@@ -224,6 +224,19 @@ class Answer:
     missing: tuple[Missing, ...] = ()
     doubts: tuple[Doubt, ...] = ()
 
+    @property
+    def tables(self) -> tuple[View, ...]:
+        """The views without those that draw the value of an earlier one once more, over rows that it has: as tables
+        they say the same."""
+        return tuple(
+            view
+            for place, view in enumerate(self.views)
+            if not any(
+                view.draw.value == earlier.draw.value and set(view.rows) <= set(earlier.rows)
+                for earlier in self.views[:place]
+            )
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Question:

@@ -1,7 +1,10 @@
 """At which sequence length does attention run out, of time and of memory, and how do they grow?"""
 
+from collections.abc import Sequence
 from uuid import UUID
 
+from runner.analysis.costs.activations import Device
+from runner.analysis.costs.attention import peak_breakdown
 from runner.analysis.pair import name_attention
 from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Missing, Power, Question, Row, View, choose
 from runner.answers.shared import STATUS, about, cells_of, ended, fit_power, narrow, power_words, unmeasured, write
@@ -15,9 +18,11 @@ WAY = Field.of("attention", "implementation")
 LENGTH = Field.of("attention", "seq_len")
 TIME = Field.of("timings", "median_ms", "value", label="Time")
 LOW, HIGH = Field.of("timings", "low_ms", "low"), Field.of("timings", "high_ms", "high")
-PEAK = Field.of("attention", "peak_allocated_bytes", "value")
+#: What is counted: the choice and the column.
+_MEMORY = {"at the peak": "peak_allocated_bytes", "before backward": "before_backward_bytes"}
 SAVED = Field.of("attention", "saved_bytes", "note")
 NEEDED = Field.of("attention", "predicted_peak_bytes", "note")
+BYTES = Field(name="size_bytes", label="Bytes", unit="bytes", role="value", doc="Alive at the peak.")
 EXPONENT = Field(name="exponent", label="Exponent of the length", role="value", doc="Least squares on log-log.")
 #: How many of the longest lengths a growth is fitted over: constant costs weigh least there. They are what is drawn.
 LONGEST = 3
@@ -33,6 +38,13 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     phase = choose(
         asked, "phase", "Phase", [words for words, name in _PHASES.items() if any(name in one.times for one in cells)]
     )
+    counted = choose(
+        asked,
+        "memory",
+        "Memory",
+        [words for words, name in _MEMORY.items() if any(getattr(one, name) is not None for one in cells)],
+    )
+    of_what = _MEMORY.get(counted.chosen, "peak_allocated_bytes")
     cells.sort(key=lambda one: (one.cell.implementation != "naive", name_attention(one.cell), one.cell.seq_len))
     words = about(cells, "implementation", "backend", more=[])
     limit = max((one.limit_bytes or 0 for one in cells), default=0)
@@ -44,12 +56,12 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     key = {one.cell_id: (name_attention(one.cell), one.cell.seq_len) for one in cells}
     of_time = (WAY, LENGTH, TIME, LOW, HIGH, STATUS)
     timed = tuple(Row(values=(*key[one.cell_id], *time(one), ended(one)), cells=(one.cell_id,)) for one in cells)
-    of_bytes = (WAY, LENGTH, PEAK, SAVED, NEEDED, STATUS)
+    of_bytes = (WAY, LENGTH, Field.of("attention", of_what, "value"), SAVED, NEEDED, STATUS)
     held = tuple(
         Row(
             values=(
                 *key[one.cell_id],
-                one.peak_allocated_bytes if one.status == "ok" else None,
+                getattr(one, of_what) if one.status == "ok" else None,
                 one.saved_bytes,
                 one.predicted_peak_bytes,
                 _why(one),
@@ -101,13 +113,13 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
     memory = View(
         name="attention-memory",
-        title="Peak memory, against the length",
+        title=f"Memory {counted.chosen or 'at the peak'}, against the length",
         about=words,
         fields=of_bytes,
         rows=held,
         draw=Draw(
             kind="lines",
-            value="peak_allocated_bytes",
+            value=of_what,
             across="seq_len",
             series="implementation",
             log="xy",
@@ -120,7 +132,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
                 ),
             ),
         ),
-        note="✕: ran out of memory; beside it, what it would have needed by the formula.",
+        note="✕: ran out of memory; beside it, what its peak would have been by the formula.",
     )
     growth = View(
         name="attention-growth",
@@ -137,7 +149,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         ),
         rows=tuple(
             Row(values=(what, name, fit.exponent, fit.low, fit.high, fit.start, fit.end), cells=_of(key, name))
-            for what, found in (("time", fits), ("peak memory", memory_fits))
+            for what, found in (("time", fits), (f"memory {counted.chosen}", memory_fits))
             for name, fit in found.items()
             if fit
         ),
@@ -151,15 +163,46 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             guides=(Guide(words="S", at=1.0), Guide(words="S²", at=2.0)),
         ),
     )
-    sentence, more = _say(matrix, memory, fits, memory_fits)
+    sentence, more = _say(matrix, memory, fits, memory_fits, counted.chosen)
     return Answer(
         question="attention",
         sentence=sentence,
         more=more,
-        views=(matrix, lines, memory, growth),
-        choices=(*choices, phase),
+        views=(matrix, lines, memory, growth, *_account(cells)),
+        choices=(*choices, phase, counted),
         cells=cells_of(cells),
     )
+
+
+def _account(cells: Sequence[AttentionResult]) -> list[View]:
+    """Returns the tensors alive at the peak of the smallest cell that ran out of memory, by the formulas; where none
+    did, of the largest that was measured."""
+    lost = [one for one in cells if one.status == "oom"]
+    known = [one for one in cells if one.peak_allocated_bytes]
+    if not lost and not known:
+        return []
+    one = min(lost, key=_predicted) if lost else max(known, key=_predicted)
+    device: Device = "cuda" if one.device == "cuda" else "cpu"
+    tensors = peak_breakdown(one.cell, device=device, gpu=one.device_name or "")
+    measured = [("peak, measured", "", one.peak_allocated_bytes)] if one.peak_allocated_bytes else []
+    limit = [("the device holds", "", one.limit_bytes)] if one.limit_bytes else []
+    sums = [("peak, predicted", "the sum of what follows", sum(size for *_, size in tensors)), *measured, *limit]
+    tensors.sort(key=lambda tensor: -tensor[2])
+    return [
+        View(
+            name="attention-accounting",
+            title=f"What the peak of {name_attention(one.cell)} at {one.cell.seq_len:,} tokens is made of",
+            about=about([one]),
+            fields=(Field(name="tensor", label="Tensor"), Field(name="formula", label="Formula", role="note"), BYTES),
+            rows=tuple(Row(values=line, cells=(one.cell_id,)) for line in (*sums, *tensors) if line[2]),
+            draw=Draw(kind="bars", value="size_bytes", down=("tensor",), beside=("formula",)),
+            note="The smallest cell that ran out of memory." if lost else "The largest cell that was measured.",
+        )
+    ]
+
+
+def _predicted(one: AttentionResult) -> int:
+    return one.predicted_peak_bytes or 0
 
 
 def _fit(rows: tuple[Row, ...], way: str) -> Power | None:
@@ -185,7 +228,7 @@ def _why(one: AttentionResult) -> str:
 
 
 def _say(
-    matrix: View, memory: View, fits: dict[str, Power | None], memory_fits: dict[str, Power | None]
+    matrix: View, memory: View, fits: dict[str, Power | None], memory_fits: dict[str, Power | None], counted: str
 ) -> tuple[str, str]:
     plain = [row for row in matrix.rows if row.values[2] is not None and row.values[0] == matrix.rows[0].values[0]]
     if not plain:
@@ -207,7 +250,7 @@ def _say(
         )
     grown = [
         f"{what} as **{power_words(grows)}**"
-        for what, found in (("time", fits), ("peak memory", memory_fits))
+        for what, found in (("time", fits), (f"memory {counted}", memory_fits))
         if (grows := found.get(name))
     ]
     fit = fits.get(name)

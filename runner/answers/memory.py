@@ -1,5 +1,10 @@
 """How much memory does a step need at its peak, by size and context, and what fills it?"""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from runner.analysis.pair import pair_cells
 from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Missing, Question, Row, View
 from runner.answers.shared import (
     CONTEXT,
@@ -95,12 +100,13 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         ),
         note="Flat: weights, gradients and optimizer state. Rising: activations.",
     )
+    beside = _beside_other_precision(shown, cells, key)
     sentence, more = _say(matrix, parts)
     return Answer(
         question="memory",
         sentence=sentence,
         more=more,
-        views=(matrix, parts, growth),
+        views=(matrix, parts, growth, *beside),
         choices=tuple(choices),
         cells=cells_of(shown),
     )
@@ -113,6 +119,43 @@ def _parts(one: Peak, key: tuple[str, int | None]) -> list[Row]:
         "peak": one.peak_allocated_bytes
     }
     return [Row(values=(*key, name, size, ""), cells=(one.cell_id,)) for name, size in found.items()]
+
+
+def _beside_other_precision(
+    shown: Sequence[Peak], cells: Sequence[Peak], key: Mapping[UUID, tuple[str, int | None]]
+) -> list[View]:
+    """Returns a view of the peaks in mixed precision beside those in fp32, where both were measured alike."""
+    of_fp32 = [one for one in shown if one.cell.precision == "fp32" and one.peak_allocated_bytes]
+    of_bf16 = [one for one in cells if one.cell.precision == "bf16" and one.peak_allocated_bytes]
+    pairs = pair_cells(of_fp32, of_bf16, key=lambda one: (one.machine, replace(one.cell, precision="fp32").key))
+    if not pairs:
+        return []
+    lines = [
+        (*key[pair.base.cell_id], *peaks, peaks[0] / peaks[1], pair.other.parts.get("autocast copy"))
+        for pair in pairs
+        if all(peaks := (pair.base.peak_allocated_bytes or 0, pair.other.peak_allocated_bytes or 0))
+    ]
+    return [
+        View(
+            name="memory-by-precision",
+            title="Peak in fp32 over the peak in bf16",
+            about=about([pair.base for pair in pairs], "precision"),
+            fields=(
+                SIZE,
+                CONTEXT,
+                Field(name="fp32_bytes", label="fp32", unit="bytes", role="note"),
+                Field(name="bf16_bytes", label="bf16", unit="bytes", role="note"),
+                Field(name="ratio", label="fp32 over bf16", unit="×", role="value"),
+                Field(name="copies_bytes", label="bf16 copies", unit="bytes", role="note"),
+            ),
+            rows=tuple(
+                Row(values=values, cells=(pair.base.cell_id, pair.other.cell_id))
+                for values, pair in zip(lines, pairs, strict=True)
+            ),
+            draw=Draw(kind="matrix", value="ratio", down=("size",), across="context", center=1.0),
+            note="Above 1× bf16 needs less. Below: autocast keeps a bf16 copy of every weight that it multiplies.",
+        )
+    ]
 
 
 def _say(matrix: View, parts: View) -> tuple[str, str]:

@@ -158,8 +158,6 @@ class Compared:
         if len(known) == 1:
             outcome = matrix.get(top, "outcome")
             return f"{self.other} is **{value}×** as fast as {self.base} for {_place(top)} ({self.clock}): {outcome}."
-        if not faster:
-            return f"{self.other} is faster in none of {len(known)} pairs, and slower in {slower} ({self.clock})."
         return (
             f"{self.other} is **{least}×** ({_place(low)}) to **{value}×** ({_place(top)}) as fast as {self.base}: "
             f"faster in {faster} of {len(known)} pairs, slower in {slower} ({self.clock})."

@@ -62,7 +62,7 @@ def write(answer: Answer, form: Form, *, words: str = "", commands: bool = True,
     `max_lines`, and say so."""
     parts = [form.heading(form.escape(words), 2)] if words else []
     parts += [form.paragraph(write_sentence(said, form)) for said in (answer.sentence, answer.more) if said]
-    for view in answer.views:
+    for view in answer.tables:
         grid = make_grid(view, answer.doubts)
         parts.append(form.paragraph(form.bold(form.escape(grid.caption))))
         parts.append(_write_table(grid, form, max_lines))

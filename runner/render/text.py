@@ -24,7 +24,7 @@ def print_answer(console: Console, answer: Answer, *, command: bool = True) -> N
     if answer.sentence:
         console.print(style_sentence(f"{answer.sentence} {answer.more}".strip()))
         console.print("")
-    for view in answer.views:
+    for view in answer.tables:
         for part in _make_view(console, view, answer.doubts):
             console.print(part)
         console.print("")

@@ -55,3 +55,34 @@ def test_the_largest_size_is_the_one_that_ran() -> None:
     stored = dict(query("SELECT d_head, largest FROM frontier WHERE status = 'ok'"))
     drawn = {int(row.values[0].removeprefix("head width ")): view.get(row, "largest") for row in view.rows}
     assert drawn == stored
+
+
+def test_peaks_in_bf16_stand_beside_those_in_fp32() -> None:
+    answer = ask("memory", shipped("peaks"), {"mode": "forward"})
+    (view,) = [view for view in answer.views if view.name == "memory-by-precision"]
+    ratios = {row.values[:2]: view.get(row, "ratio") for row in view.rows}
+    peaks = dict(
+        query("""SELECT precision, max(peak_allocated_bytes) FROM memory WHERE layers = 12 AND context = 128
+        AND mode = 'forward' AND attention = 'naive' AND NOT timeline AND checkpoint_blocks = 0 GROUP BY ALL""")
+    )
+    assert ratios["small", 128] == pytest.approx(peaks["fp32"] / peaks["bf16"])
+    assert ratios["small", 128] < 1  # autocast keeps copies of the weights, and short activations save less
+
+
+def test_what_runs_out_is_accounted_tensor_by_tensor() -> None:
+    answer = ask("attention", shipped("attention"), {"precision": "fp32", "d_head": "128"})
+    account = answer.views[-1]
+    sizes = {row.values[0]: account.get(row, "size_bytes") for row in account.rows}
+    assert account.title.endswith("naive at 32,768 tokens is made of")
+    assert sizes["probabilities"] == 8 * 32_768**2 * 4
+    assert sizes["queries"] == 8 * 32_768 * 128 * 4
+    predicted, holds = sizes.pop("peak, predicted"), sizes.pop("the device holds")
+    assert sum(sizes.values()) == predicted
+    # naive keeps one square of probabilities for backward
+    before = ask("attention", shipped("attention"), {"d_head": "128", "memory": "before backward"}).views[2]
+    bytes_at = {
+        row.values[1]: before.get(row, "before_backward_bytes") for row in before.rows if row.values[0] == "naive"
+    }
+    assert bytes_at[16_384] > 8 * 16_384**2 * 4
+    assert bytes_at[32_768] is None
+    assert holds < 144 * 2**30
