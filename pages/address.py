@@ -1,7 +1,7 @@
 """What a page's address says: every choice by its name, and the link that a reader copies.
 
     begin()              # the choices of the address become the session's
-    draw_copy_link(frame, page)
+    draw_copy_link(edition, choices)
 
 A link of an earlier version leads to the same thing: its filters have the names of today's choices, but for `RENAMED`.
 """
@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
-from pages.frame import ASKED, Frame
+from pages.frame import ASKED
 from pages.markdown import literal, restrict
 from runner.answers.answer import Choice
 
@@ -77,22 +77,21 @@ def report_other_data(edition: str) -> None:
         st.caption(":material/history: The file has other rows than when this link was made.")
 
 
-def draw_copy_link(frame: Frame, choices: Sequence[Choice]) -> None:
+def draw_copy_link(edition: str, choices: Sequence[Choice]) -> None:
     """Draws a button that opens to the link to this page, every choice written out, defaults included."""
-    with st.sidebar:
-        shown = st.popover("Copy link", icon=":material/link:", key="_page-link", on_change="rerun", width="stretch")
-        if shown.open:
-            with shown:
-                whole = make_link(frame, choices)
-                script = Path(__file__).with_name("copy.js").read_text(encoding="utf-8")
-                copy = st.components.v2.component("stepscope_copy", html='<div role="status"></div>', js=script)
-                copy(key="_copy-link", data=whole, height="content")
-                st.code(whole, language=None, wrap_lines=True)
+    shown = st.popover("Copy link", icon=":material/link:", key="_page-link", on_change="rerun", width="stretch")
+    if shown.open:
+        with shown:
+            whole = make_link(edition, choices)
+            script = Path(__file__).with_name("copy.js").read_text(encoding="utf-8")
+            copy = st.components.v2.component("stepscope_copy", html='<div role="status"></div>', js=script)
+            copy(key="_copy-link", data=whole, height="content")
+            st.code(whole, language=None, wrap_lines=True)
 
 
-def make_link(frame: Frame, choices: Sequence[Choice]) -> str:
+def make_link(edition: str, choices: Sequence[Choice]) -> str:
     """Returns the address of this page by the host by which the reader came."""
     asked = st.session_state.get(ASKED, {}) | {one.name: one.chosen for one in choices if one.chosen}
     parts = urlsplit(st.context.url or "")
-    query = urlencode({name: asked[name] for name in sorted(asked)} | {DATA: frame.contents.edition}, safe=":,")
+    query = urlencode({name: asked[name] for name in sorted(asked)} | {DATA: edition}, safe=":,")
     return f"{parts.scheme}://{parts.netloc}{parts.path}?{query}"

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,45 +11,77 @@ import streamlit as st
 
 from pages.address import keep, report_missing
 from pages.api.files import harmless
+from pages.browser import is_narrow
 from pages.frame import Frame
 from pages.markdown import literal, restrict
-from pages.panel import open_row
+from pages.panel import COLORS, open_row
 from pages.plot import Spec, figure
-from pages.width import is_narrow
 from runner.answers import QUESTIONS
 from runner.answers.answer import Answer, Choice, View
+from runner.formats import format_count
 from runner.plan.commands import sweep_commands
 from runner.render import json as as_json
+from runner.render.document import Document, order_questions, write_document
 from runner.render.grid import scale_of
+from runner.render.markdown import HTML, LATEX, MARKDOWN, Form
+from runner.results.findings import SEVERITIES
+from runner.schema.sizes import title
 
 CONFIG = {"displayModeBar": False, "scrollZoom": False}
 #: Views that are drawn at once; the others when a reader opens them.
 AT_ONCE = 3
+#: Cells that are named where a finding is about many.
+MAX_NAMED = 6
+_RAISED = str.maketrans("0123456789.-", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻")
 _FOLDER = Path(__file__).parent
 
 
-@st.fragment
-def draw_answer(frame: Frame, name: str, *, before: Sequence[Choice] = ()) -> list[Choice]:
-    """Draws the answer to a question, below the choices `before` it. Returns its own choices."""
-    answer = frame.ask(name)
-    st.markdown(restrict(answer.sentence or QUESTIONS[name].words))
+def draw_answer(frame: Frame, answer: Answer, *, before: Sequence[Choice] = ()) -> None:
+    """Draws the answer to a question, its choices after those `before` it."""
+    question = QUESTIONS[answer.question]
+    st.markdown(restrict(_raise_powers(answer.sentence) or question.words))
     draw_choices([*before, *answer.choices])
     report_missing(answer.choices)
-    if QUESTIONS[name].of_two_columns and answer.views and not is_narrow():
+    if question.of_two_columns and answer.views and not is_narrow():
         left, right = st.columns(2, gap="xsmall")
+        half = max(1, len(answer.views) - 2)
         with left:
-            _draw_view(frame, answer, answer.views[0], is_small=True)
+            _draw_rest(frame, answer, answer.views[:half], is_small=True)
         with right:
-            _draw_rest(frame, answer, answer.views[1:], is_small=True)
+            _draw_rest(frame, answer, answer.views[half:], is_small=True)
     else:
         _draw_rest(frame, answer, answer.views, is_small=False)
     if answer.more:
-        st.markdown(restrict(answer.more))
+        st.markdown(restrict(_raise_powers(answer.more)))
+    if answer.views and "audited" not in question.needs:
+        _draw_findings(frame, answer)
     for missing in answer.missing:
         st.info(restrict(f"Missing: {literal(missing.words)}."), icon=":material/info:")
         for line in sweep_commands(missing.cells, fresh=False):
             st.code(line, language="bash", wrap_lines=True)
-    return list(answer.choices)
+
+
+def _raise_powers(text: str) -> str:
+    """Returns the text with its powers as Unicode has them: `S¹·⁹⁶`."""
+    return re.sub(r"\^(-?[\d.]+)", lambda match: match[1].translate(_RAISED), text)
+
+
+def _draw_findings(frame: Frame, answer: Answer) -> None:
+    """Draws what the audit found against the rows of the page, once a reader opens it."""
+    fold = st.expander("What the audit finds of these rows", key="findings-fold", on_change="rerun")
+    if not fold.open:
+        return
+    with fold:
+        doubts = frame.audit(answer).doubts
+        if not doubts:
+            st.markdown("Nothing was found against any of these rows.")
+        for doubt in doubts:
+            badge = f":{COLORS[SEVERITIES[doubt.severity]]}-badge[{doubt.severity}]"
+            words = f"{badge} **{doubt.code.replace('_', ' ')}** in {format_count(len(doubt.cells), 'cell')}"
+            titles = [title(answer.cells[cell]) for cell in answer.cells if cell in doubt.cells][:MAX_NAMED]
+            named = "; ".join(titles) + (" …" if len(doubt.cells) > len(titles) else "")
+            st.markdown(restrict(f"{words}. For one: {literal(f'{doubt.words} {doubt.remedy}')}"))
+            st.caption(restrict(literal(named)))
 
 
 def _draw_rest(frame: Frame, answer: Answer, views: Sequence[View], *, is_small: bool) -> None:
@@ -167,14 +200,52 @@ def _draw_share(frame: Frame, answer: Answer, view: View, *, is_table: bool) -> 
 
 
 def source(frame: Frame, view: View) -> str:
-    """Returns what an exported view says of its rows: machine, settings, torch, runs, commits and the file."""
-    runs = [run for run in frame.contents.runs if run.machine == frame.selection.machine]
+    """Returns what an exported view says of its rows: machine, settings, torch, runs, commits, date and the file."""
+    return " · ".join([view.about, *_describe_runs(frame)])
+
+
+def _describe_runs(frame: Frame) -> list[str]:
+    of = frame.selection
+    runs = [run for run in frame.contents.runs if run.machine == of.machine and of.run in (None, run.run_id)]
     versions = sorted({f"torch {run.torch.partition('+')[0]}" for run in runs if run.torch})
     commits = sorted({run.git_commit[:8] for run in runs if run.git_commit})
     shown = f"commit {commits[0]}" if len(commits) == 1 else f"{len(commits)} commits" if commits else ""
     newest = max((run.started_at for run in runs if run.started_at), default=None)
-    parts = (view.about, *versions, shown, f"{newest:%Y-%m-%d}" if newest else "", f"edition {frame.contents.edition}")
-    return " · ".join(part for part in parts if part)
+    named = runs[0].name if len(runs) == 1 else format_count(len(runs), "run")
+    parts = (*versions, named, shown, f"{newest:%Y-%m-%d}" if newest else "", f"edition {frame.contents.edition}")
+    return [part for part in parts if part]
+
+
+#: The forms of the report, with the ending and the kind of their files.
+REPORTS: dict[str, tuple[Form, str, str]] = {
+    "HTML": (HTML, "html", "text/html"),
+    "Markdown": (MARKDOWN, "md", "text/markdown"),
+    "LaTeX": (LATEX, "tex", "application/x-tex"),
+}
+
+
+def draw_report(frame: Frame) -> None:
+    """Draws the files of the report, each of which is made when it is asked for."""
+    box = st.popover("Report", icon=":material/description:", key="_report", on_change="rerun", width="stretch")
+    if box.open:
+        for name, (form, ending, mime) in REPORTS.items():
+            box.download_button(
+                name,
+                lambda form=form: write_report(frame, form),  # type: ignore[misc]
+                file_name=f"stepscope-report-{frame.contents.edition}.{ending}",
+                mime=mime,
+                key=f"_report-{name}",
+                on_click="ignore",
+                width="stretch",
+            )
+
+
+def write_report(frame: Frame, form: Form) -> str:
+    """Returns all answers by the usual choices, with what puts them in doubt and where the rows come from."""
+    answers = [frame.audit(frame.ask(name, as_usual=True)) for name in order_questions()]
+    machine = frame.selection.machine or frame.path.name
+    facts = (("Machine", machine), ("Rows", " · ".join(_describe_runs(frame))))
+    return write_document(Document(title=f"Stepscope report: {machine}", facts=facts, answers=tuple(answers)), form)
 
 
 def _draw_chart(frame: Frame, answer: Answer, view: View, *, is_small: bool) -> None:

@@ -15,6 +15,7 @@ import streamlit as st
 from runner.answers import QUESTIONS
 from runner.answers import ask as ask_question
 from runner.answers.answer import Answer
+from runner.answers.doubts import find_doubts
 from runner.store.read import read
 from runner.store.read.runs import Contents
 from runner.store.read.selection import Selection
@@ -40,10 +41,17 @@ class Frame:
         """Returns the result of anything that takes a path first; cached. Raises StoreError."""
         return cached(self.path, self.state, query, *arguments)
 
-    def ask(self, name: str) -> Answer:
-        """Returns the answer to a question by what the reader chose."""
-        asked = tuple(sorted((name, str(value)) for name, value in st.session_state.get(ASKED, {}).items()))
+    def ask(self, name: str, *, as_usual: bool = False) -> Answer:
+        """Returns the answer to a question by what the reader chose, or by the usual choices."""
+        chosen = {} if as_usual else st.session_state.get(ASKED, {})
+        asked = tuple(sorted((name, str(value)) for name, value in chosen.items()))
         return _answer(name, str(self.path), self.state, self.selection, asked, _frame=self)
+
+    def audit(self, answer: Answer) -> Answer:
+        """Returns the answer with its doubts. The audit of a file takes a second, once a state of it."""
+        of = replace(self.selection, machine=None, run=None) if QUESTIONS[answer.question].of_file else self.selection
+        audited = read(self.path, of, ("audited",), remember=lambda load, path, broad: self.load(load, broad)).audited
+        return replace(answer, doubts=find_doubts(answer, audited))
 
     @property
     def device(self) -> str:

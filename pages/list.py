@@ -39,7 +39,7 @@ PAGES = (
         icon=":material/compare_arrows:",
         questions=("precision", "errors", "dtypes", "sums", "normalization"),
     ),
-    Page(title="torch.compile", address="torch-compile", icon=":material/bolt:", questions=("compile", "ways")),
+    Page(title="torch.compile", address="torch-compile", icon=":material/bolt:", questions=("compile",)),
     Page(
         title="Memory",
         address="peak-memory",
@@ -57,7 +57,7 @@ PAGES = (
         title="Attention",
         address="attention",
         icon=":material/visibility:",
-        questions=("attention", "attention_speedups"),
+        questions=("attention", "attention_speedups", "ways"),
     ),
     Page(
         title="Kernels",
@@ -65,9 +65,7 @@ PAGES = (
         icon=":material/stacked_bar_chart:",
         questions=("kernels", "kernel_classes", "inside_attention", "roofline"),
     ),
-    Page(
-        title="Compare", address="compare", icon=":material/balance:", questions=("compare", "over_time", "published")
-    ),
+    Page(title="Compare", address="compare", icon=":material/balance:", questions=("compare", "published")),
     Page(
         title="Data",
         address="data",
@@ -76,6 +74,24 @@ PAGES = (
         parts={"rows": draw_rows, "SQL": draw_sql},
     ),
 )
+#: The names of tabs that a question's own name does not tell.
+TABS: Mapping[str, str] = {
+    "step": "Time",
+    "warmup": "Warm-up",
+    "precision": "Speedup",
+    "sums": "Accumulation",
+    "compile": "Speedup",
+    "memory": "Peak",
+    "saved": "Kept for backward",
+    "residual": "Residual stream",
+    "timelines": "Peak by phase",
+    "attention": "Time and memory",
+    "attention_speedups": "Speedups",
+    "ways": "In a whole step",
+    "kernels": "By time",
+    "kernel_classes": "Kinds of work",
+    "compare": "A against B",
+}
 #: Addresses of before: where each leads now, and what is shown there.
 MOVED: Mapping[str, tuple[str, str]] = {
     "roofline": ("kernels", "roofline"),

@@ -8,11 +8,11 @@ from uuid import uuid4
 
 import streamlit as st
 
-from pages import address, live, sign_in, states, width
+from pages import address, browser, live, sign_in, states
 from pages.address import keep
-from pages.draw import draw_answer
+from pages.draw import draw_answer, draw_report
 from pages.frame import ALL_RUNS, MACHINE, RUN, Frame, cached
-from pages.list import MOVED, PAGES, Page
+from pages.list import MOVED, PAGES, TABS, Page
 from pages.markdown import literal, restrict
 from pages.plot.ink import ink_rules
 from runner.answers import QUESTIONS
@@ -43,7 +43,7 @@ def main() -> None:
     own = default_path()
     with live.drawing(own, st.session_state.setdefault("_reader", uuid4().hex)):
         _draw_file(own, drawers, chosen)
-    width.watch()
+    browser.watch()
 
 
 def _navigate(shown: Callable[[Page], None], *, is_closed: bool) -> st.Page:
@@ -98,6 +98,16 @@ def _draw_file(own: Path, drawers: list[Callable[[Page], None]], chosen: st.Page
 
 
 def _draw_page(path: Path, state: str, contents: Contents, page: Page) -> None:
+    frame, choices = _draw_parts(path, state, contents, page)
+    with st.sidebar:
+        address.draw_copy_link(contents.edition, choices)
+        draw_report(frame)
+
+
+@st.fragment
+def _draw_parts(path: Path, state: str, contents: Contents, page: Page) -> tuple[Frame, list[Choice]]:
+    """Draws the part of a page that is asked for, from its title on; a changed choice draws it again, and nothing else.
+    Returns what it drew."""
     asked = address.begin()
     names = [*(name for name in page.questions if name in QUESTIONS), *page.parts]
     parts = choose(asked, SHOW, "Show", names)
@@ -116,19 +126,26 @@ def _draw_page(path: Path, state: str, contents: Contents, page: Page) -> None:
         ),
     )
     st.set_page_config(page_title=" · ".join(part for part in (page.title, frame.device, "Stepscope") if part))
+    shown = [parts, *sides]
     with st.container(gap="xsmall"):
-        _draw_title(frame, page, parts)
-        address.report_other_data(contents.edition)
-        shown = [parts, *sides]
         if parts.chosen in page.parts:
+            _draw_title(frame, page, parts, ())
             page.parts[parts.chosen](frame, sides)
         else:
-            shown += draw_answer(frame, parts.chosen, before=sides)
-    address.draw_copy_link(frame, shown)
+            answer = frame.ask(parts.chosen)
+            _draw_title(frame, page, parts, answer.choices)
+            draw_answer(frame, answer, before=sides)
+            shown += answer.choices
+        address.report_other_data(contents.edition)
+    return frame, shown
 
 
-def _draw_title(frame: Frame, page: Page, parts: Choice) -> None:
+def _draw_title(frame: Frame, page: Page, parts: Choice, choices: Sequence[Choice]) -> None:
+    """Draws the title, of what machine, precision and mode the page is, and the parts of the page."""
     machine, help_text = literal(frame.device), None
+    for one in choices:
+        if one.name in ("precision", "mode"):
+            machine = f"{machine} · {literal(one.chosen)}"
     if is_reference(frame.path):
         machine = f"{machine} · :material/bookmark: reference rows"
         device = [run.device_name for run in frame.contents.runs]
@@ -143,17 +160,13 @@ def _draw_title(frame: Frame, page: Page, parts: Choice) -> None:
                 "Show",
                 parts.options,
                 key=key,
-                format_func=_name_part,
+                format_func=lambda name: TABS.get(
+                    name, name.replace("_", " ").capitalize() if name.islower() else name
+                ),
                 label_visibility="collapsed",
                 required=True,
                 on_change=lambda: keep(SHOW, st.session_state[key]),
             )
-
-
-def _name_part(name: str) -> str:
-    """Returns the name of a question or part as its tab has it: `Inside attention`."""
-    words = name.replace("_", " ")
-    return words[0].upper() + words[1:]
 
 
 def _choose_rows(contents: Contents, asked: dict[str, str]) -> Sequence[Choice]:

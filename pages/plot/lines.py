@@ -1,6 +1,7 @@
 """Lines over a numeric axis with their numbers, fits and limits; and the strip of samples of one cell."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,11 @@ from pages.plot.parts import (
 from runner.answers.answer import Row, Value, View
 from runner.formats import format_number
 from runner.render.grid import Scale, scale_of
+
+#: A line of more points has no numbers beside them.
+MAX_NUMBERED = 12
+#: Pixels of a usual chart's plot.
+_WIDTH, _HEIGHT = 850, 270
 
 
 def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
@@ -49,7 +55,24 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     xs = sorted({view.get(row, draw.across) for row in rows}) or [1, 10]
     data, notes = _draw_fits(view, among, scale), []
     fits: dict[Any, str] = {guide.series: raise_powers(f" {guide.words}") for guide in draw.guides if guide.power}
-    labels = {} if narrow else _spread_labels(view, known, scale)
+    low, high = place(min(ys)), place(max(ys))
+    pad = 0.09 * max(high - low, 0.3)
+    left, right = spot(xs[0]), spot(xs[-1])
+    side = 0.05 * max(right - left, 0.3)
+    # Of many points none has its number beside it: the line has its last.
+    counts = Counter(view.get(row, draw.series) for row in known)
+    few = [row for row in known if counts[view.get(row, draw.series)] <= MAX_NUMBERED]
+    labels = (
+        {}
+        if narrow
+        else _spread_labels(
+            view,
+            few,
+            scale,
+            x=lambda row: _WIDTH * (spot(view.get(row, draw.across)) - left) / (right - left or 1),
+            y=lambda row: _HEIGHT * (place(value(row)) - low) / (high - low or 1),
+        )
+    )
     ends: list[tuple[float, str, str]] = []
     for one in among:
         mine = [row for row in known if not draw.series or view.get(row, draw.series) == one]
@@ -65,21 +88,22 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             colors=[color] * len(mine),
         )
         said = [labels.get(id(row), ("", "top center")) for row in mine]
+        last = max(mine, key=lambda row: view.get(row, draw.across))
         data.append(
             trace
             | {
                 "name": f"{name}{fits.get(one, '')}",
-                "mode": "lines+markers+text",
+                "mode": "lines+markers+text" if len(mine) <= MAX_NUMBERED else "lines",
                 "line": {"color": color, "width": 2},
                 "text": [text for text, _ in said],
                 "textposition": [where for _, where in said],
-                "textfont": {"size": 11, "color": color},
+                "textfont": {"size": 12, "color": color},
                 "error_y": error_bars(view, mine, color),
             }
         )
-        last = max(mine, key=lambda row: view.get(row, draw.across))
-        words = format_number(value(last)) if narrow else f"{name}</b>{fits.get(one, '')}<b>"
-        if narrow or one is not None:
+        number = "" if id(last) in labels else format_number(value(last))
+        words = number if narrow else " ".join(filter(None, (f"{name}</b>{fits.get(one, '')}<b>", number)))
+        if narrow or one is not None or number:
             ends.append((place(value(last)), f"<b>{words}</b>", color))
     if lost:
         crosses = scatter(
@@ -88,7 +112,7 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         data.append(crosses | {"marker": {"size": 9, "color": RED, "symbol": "x"}, "showlegend": False})
     ends.sort()
     heights = _push_apart(
-        [y for y, _, _ in ends], least=(0.1 if narrow else 0.062) * max(place(max(ys)) - place(min(ys)), 0.3)
+        [y for y, _, _ in ends], least=(0.1 if narrow else 0.062) * max(high - low, 0.3), most=high + 0.8 * pad
     )
     notes += [
         note(text, x=1, xref="paper", y=y, xanchor="left", shift=8, color=color)
@@ -116,10 +140,6 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             }
             notes.append(note(guide.words, **at, xanchor="right", yanchor="top", yshift=-16, color=QUIET))
     notes += _name_lost(view, lost, spot, place(limit), first_only=narrow)
-    low, high = place(min(ys)), place(max(ys))
-    pad = 0.09 * max(high - low, 0.3)
-    left, right = spot(xs[0]), spot(xs[-1])
-    side = 0.05 * max(right - left, 0.3)
     width = max((count_letters(text) for _, text, _ in ends), default=0)
     shown = _thin([*map(spot, xs)]) if narrow else range(len(xs))
     named = [(one["name"], one["line"]["color"]) for one in data if one.get("name")]
@@ -132,8 +152,11 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             "type": "log" if "x" in draw.log else "linear",
             "range": [left - side, right + side * (1.6 if lost else 1)],
             "title": {"text": view.field(draw.across).title},
-            "tickvals": [xs[place] for place in shown] if len(xs) < 10 or narrow else None,
-            "ticktext": [short_number(xs[place]) for place in shown],
+            **(
+                {"tickvals": [xs[one] for one in shown], "ticktext": [short_number(xs[one]) for one in shown]}
+                if len(xs) < 10
+                else ticks(xs[0], xs[-1], log="x" in draw.log)
+            ),
         },
         "yaxis": {
             **AXIS,
@@ -196,34 +219,41 @@ def _thin(places: Sequence[float]) -> list[int]:
     return sorted(kept)
 
 
-def _push_apart(places: Sequence[float], *, least: float) -> list[float]:
-    """Returns ascending places, moved up where two are closer than `least`."""
+def _push_apart(places: Sequence[float], *, least: float, most: float) -> list[float]:
+    """Returns ascending places, moved up where two are closer than `least`, and down again where one is above
+    `most`: Plotly draws no note outside of its axes."""
     found: list[float] = []
     for place in places:
         found.append(max(place, found[-1] + least) if found else place)
+    for at in reversed(range(len(found))):
+        found[at] = min(found[at], most - least * (len(found) - 1 - at))
     return found
 
 
-def _spread_labels(view: View, rows: Sequence[Row], scale: Scale) -> dict[int, tuple[str, str]]:
-    """Returns the number beside each dot and where it stands: above the highest of one x, below the lowest, and none
-    where it would cover another. Tooltip and table have all."""
+def _spread_labels(
+    view: View, rows: Sequence[Row], scale: Scale, *, x: Callable[[Row], float], y: Callable[[Row], float]
+) -> dict[int, tuple[str, str]]:
+    """Returns the number beside each dot and where it stands, above or below; none where it would cover another number
+    or dot. `x` and `y` are a dot's pixels in a usual chart. Tooltip and table have all."""
     texts: dict[int, tuple[str, str]] = {}
-    by_x: dict[Any, list[Row]] = {}
-    for row in rows:
-        by_x.setdefault(view.get(row, view.draw.across), []).append(row)
-    logs = {id(row): math.log(max(view.get(row, view.draw.value), 1e-30)) for row in rows}
-    span = max(logs.values(), default=1) - min(logs.values(), default=0) or 1.0
-    for same in by_x.values():
-        same.sort(key=lambda row: logs[id(row)])
-        has_bar = any(view.get(row, view.draw.high) for row in same)
-        for place, row in enumerate(same):
-            here, number = logs[id(row)], scale.write(view.get(row, view.draw.value))
-            above = logs[id(same[place + 1])] - here if place + 1 < len(same) else math.inf
-            below = here - logs[id(same[place - 1])] if place else math.inf
-            if above > 0.14 * span:
-                texts[id(row)] = number, "top left" if has_bar else "top center"
-            elif below > 0.14 * span:
-                texts[id(row)] = number, "bottom right" if has_bar else "bottom center"
+    dots = [(x(row), y(row)) for row in rows]
+    boxes: list[tuple[float, float, float]] = []
+    for row in sorted(rows, key=lambda row: -view.get(row, view.draw.across)):
+        number = scale.write(view.get(row, view.draw.value))
+        width = 7.0 * len(number)
+        has_bar = bool(view.get(row, view.draw.high))
+        for where, side, up in (
+            ("top left" if has_bar else "top center", -1, 13),
+            ("bottom right" if has_bar else "bottom center", 1, -13),
+        ):
+            middle = x(row) + (side * (width / 2 + 4) if has_bar else 0)
+            box = middle, y(row) + up, width / 2
+            if not any(
+                abs(box[0] - other[0]) < box[2] + other[2] and abs(box[1] - other[1]) < 14 for other in boxes
+            ) and not any(abs(box[0] - at) < box[2] + 4 and abs(box[1] - high) < 10 for at, high in dots):
+                texts[id(row)] = number, where
+                boxes.append(box)
+                break
     return texts
 
 

@@ -92,6 +92,10 @@ def _write(view: View, row: Row, *, with_interval: bool) -> str:
         words, _, needs = why.partition(": ")
         first, _, where = words.replace("out of memory", "OOM").partition(" in ")
         more = needs.partition(",")[0] or (f"in {where}" if where else "")
-        return f"<b>{escape(first)}</b>" + (f"<br><sub>{escape(more)}</sub>" if more and with_interval else "")
+        return f"<b>{escape(first)}</b>" + (f"<br>{_small(escape(more))}" if more and with_interval else "")
     shown = interval_of(view, row, scale) if with_interval else ""
-    return f"<b>{scale.write(view.get(row, view.draw.value))}</b>" + (f"<br><sub>{shown}</sub>" if shown else "")
+    return f"<b>{scale.write(view.get(row, view.draw.value))}</b>" + (f"<br>{_small(shown)}" if shown else "")
+
+
+def _small(text: str) -> str:
+    return f'<span style="font-size: 12px">{text}</span>'

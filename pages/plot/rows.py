@@ -57,7 +57,8 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             words = number if unsure else f"<b>{number}</b>"
             end = view.get(row, draw.high) or view.get(row, draw.value)
             at: dict[str, Any] = {"x": spot(end), "y": places[_key(view, row)], "xanchor": "left", "shift": 7}
-            notes.append(note(f"{words}  {shown}", color=QUIET if unsure else STRONG, **at))
+            more = "" if narrow else write_beside(view, row)
+            notes.append(note(f"{words}  {shown}{more}", color=QUIET if unsure else STRONG, **at))
     lost = [row for row in view.rows if view.ended(row)]
     notes += [
         note(escape(view.ended(row)), x=0, y=places[_key(view, row)], xref="paper", xanchor="left", shift=9, color=RED)
@@ -82,10 +83,11 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             view, lost, x=[left] * len(lost), y=[places[_key(view, row)] for row in lost], colors=[RED] * len(lost)
         )
         data.append(crosses | {"marker": {"size": 7, "color": RED, "symbol": "x"}, "cliponaxis": False})
+    beside = [len(write_beside(view, row)) for row in known if draw.beside]
     layout = {
         "height": 60
         + (34 if any("<br>" in text for text in axis["ticktext"]) else _LINE) * (max(places.values(), default=0) + 1),
-        "margin": {"l": 8, "r": 52 if narrow else 128, "t": 24, "b": 8},
+        "margin": {"l": 8, "r": 52 if narrow else min(128 + 7 * max(beside, default=0), 300), "t": 24, "b": 8},
         "xaxis": {
             **AXIS,
             **ticks(low, high, log=is_log, most=5 if narrow else 9),
@@ -140,7 +142,7 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
                 "insidetextanchor": "middle",
                 "textangle": 0,
                 "constraintext": "none",
-                "insidetextfont": {"size": 11, "color": "#FFFFFF"},
+                "insidetextfont": {"size": 12, "color": "#FFFFFF"},
                 **marks(view, rows),
             }
         )
@@ -149,7 +151,10 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     for key, total in sums.items():
         y = places[key] + (0.2 if draw.caption else 0)
         if key in lost:
-            notes.append(note(f"✕ {escape(lost[key])}", x=0, y=y, xanchor="left", shift=5, color=RED))
+            # What ran out of the device's memory stands at its limit.
+            at: dict[str, Any] = {"x": limits[0], "xanchor": "right"} if limits else {"x": 0, "xanchor": "left"}
+            text = f"{escape(lost[key])} ✕" if limits else f"✕ {escape(lost[key])}"
+            notes.append(note(text, **at, y=y, shift=6 if limits else 5, color=RED))
             continue
         end = ends.get(key)
         number = format_number(total) if end is None else scale.write(view.get(end, draw.value))
@@ -294,8 +299,7 @@ def _lines(view: View, *, narrow: bool) -> tuple[Mapping[Key, int], Figure, list
     if draw.caption:
         words = {key: f"<b>{label}</b>  {escape(str(captions[key] or ''))}" for key, label in labels.items()}
         notes = [
-            note(words[key], x=0, xref="paper", y=at - 0.22, xanchor="left", size=11 if narrow else 12)
-            for key, at in places.items()
+            note(words[key], x=0, xref="paper", y=at - 0.22, xanchor="left", size=12) for key, at in places.items()
         ]
         return places, {**axis, "showticklabels": False, "automargin": False}, notes
     axis["ticktext"] = [f"{_break(labels[key]) if narrow else labels[key]} " for key in places]

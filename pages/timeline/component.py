@@ -22,7 +22,7 @@ from runner.results import Timeline
 from runner.store.read.memory import CATEGORIES, Columns
 
 _FOLDER = Path(__file__).parent
-_SCRIPTS = ("model.js", "raster.js", "picture.js", "place.js", "controls.js", "view.js")
+_SCRIPTS = ("model.js", "raster.js", "picture.js", "controls.js", "view.js")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,6 @@ function listen(view) {
   const search = view.find("search")
   search.addEventListener("input", () => {
     view.searchFor(search.value)
-    view.report()
   })
   search.addEventListener("keydown", event => {
     if (event.key === "Enter") view.nextMatch()

@@ -18,6 +18,7 @@ from pages.timeline.component import Drawing, picture_button, timeline
 from runner.analysis.audit.timeline_rules import TIMELINE_REMEDIES
 from runner.analysis.timeline.snapshot import frames_of
 from runner.answers.answer import Choice, choose
+from runner.answers.timelines import describe_slowing
 from runner.errors import DatabaseBusy
 from runner.formats import format_bytes, format_count, format_share
 from runner.plan.commands import sweep_commands
@@ -25,6 +26,7 @@ from runner.results import LiveAllocation, MemoryPart, Timeline
 from runner.results.findings import SEVERITIES
 from runner.store.read.findings import load_timeline_findings
 from runner.store.read.memory import Columns, load_columns, load_largest_at, load_parts_at, load_timelines
+from runner.store.read.timed import load_steps
 
 #: Sizes below which blocks are drawn as one.
 FOLDS: Mapping[str, int] = {
@@ -47,8 +49,10 @@ def draw_timeline(frame: Frame, before: Sequence[Choice] = ()) -> None:
         st.code("python -m runner import snapshot.pickle", language="bash")
         return
     asked = st.session_state[ASKED]
-    trained = next((label for label, item in by_label.items() if item.cell and item.cell.mode == "train"), "")
-    first = choose(asked, "recording", "Timeline", list(by_label), default=trained)
+    highest = max(
+        by_label, key=lambda label: (getattr(by_label[label].cell, "mode", "") == "train", by_label[label].peak_bytes)
+    )
+    first = choose(asked, "recording", "Timeline", list(by_label), default=highest)
     second = choose(asked, "beside", "Beside it", [ALONE, *by_label], prefix="beside: ")
     fold = choose(asked, "fold", "Fold blocks smaller than", list(FOLDS), default="4 KiB", prefix="fold below ")
     draw_choices([*before, first, second, fold])
@@ -71,7 +75,8 @@ def _draw_pane(frame: Frame, about: Timeline, *, side: str, fold_bytes: int, sca
     with st.container(border=True, key=f"card-timeline-{side}"):
         st.subheader(restrict(literal(about.label)), anchor=f"timeline-{side}")
         st.markdown(restrict(sentence))
-        st.caption(restrict(describe_recording(about)))
+        slowing = describe_slowing(about, frame.load(load_steps, frame.selection.broad()))
+        st.caption(restrict(f"{describe_recording(about)} · {slowing}".removesuffix(" · ")))
         _draw_findings(frame, about)
         drawing = Drawing(
             columns=blocks,
@@ -107,7 +112,7 @@ def describe_peak(about: Timeline, columns: Columns, parts: Sequence[MemoryPart]
 
 
 def describe_recording(about: Timeline) -> str:
-    """Says the machine, the number of allocations, what was held before, and that recording slows the step down."""
+    """Says the machine, the number of allocations, and what was held before."""
     held = f"{format_bytes(about.baseline_bytes)} held before"
     parts = [literal(about.machine), format_count(about.allocations, "allocation"), held]
     if about.peak_block_bytes:
@@ -115,7 +120,7 @@ def describe_recording(about: Timeline) -> str:
         parts.append(f"in the allocator's blocks the peak is {format_bytes(about.peak_block_bytes)} ({more:+.1%})")
     if about.device_bytes:
         parts.append(f"device memory {format_bytes(about.device_bytes)}")
-    parts.append(f"{about.duration_us / 1e3:,.0f} ms recorded; recording stacks makes a step several times longer")
+    parts.append(f"{about.duration_us / 1e3:,.0f} ms recorded")
     return " · ".join(parts)
 
 

@@ -42,7 +42,7 @@ function drawPicture(canvas, model, view, theme, {found, ratio}) {
   })
   context.save()
   context.scale(ratio, ratio)
-  context.font = `11px ${theme.font}`
+  context.font = `12px ${theme.font}`
   context.textBaseline = "middle"
   drawLine(context, columns.tops, place, model.head.scale * 1.12, theme, ratio)
   drawPhases(context, model, view, place, theme)
@@ -166,7 +166,7 @@ function drawOver(canvas, model, view, theme, {hovered, pinned, cursor, ratio}) 
   const x = time => (time - view.from) / (view.to - view.from) * place.width
   context.setTransform(ratio, 0, 0, ratio, 0, 0)
   context.clearRect(0, 0, place.width, place.height)
-  context.font = `600 11px ${theme.font}`
+  context.font = `600 12px ${theme.font}`
   context.textBaseline = "middle"
   for (const [block, wide] of [[hovered, 1.5], [pinned, 2.5]]) {
     const box = {}
@@ -203,7 +203,7 @@ function savePicture({plot, over, ratio, theme, model}) {
   context.fillStyle = theme.text
   context.font = `600 13px ${theme.font}`
   context.fillText(model.head.title, 6, 15)
-  context.font = `11px ${theme.font}`
+  context.font = `12px ${theme.font}`
   let x = 6
   const y = (height + top) / ratio + 15
   model.head.categories.forEach((name, i) => {

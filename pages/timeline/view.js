@@ -2,6 +2,12 @@
 
 const FEWEST_US = 20, FRAMES_KEPT = 1000, REHEARSALS = 10
 
+// Returns the name of the card around the timeline.
+function cardOf(root) {
+  const card = (root.getRootNode().host ?? root).closest('[class*="st-key-card-"]')
+  return [...card?.classList ?? []].find(name => name.startsWith("st-key-card-"))?.slice("st-key-card-".length) ?? ""
+}
+
 class View {
   constructor(root) {
     this.root = root
@@ -19,7 +25,7 @@ class View {
 
   // Shows new data, or the same with other settings. Zoom, pin and search stay while it is the same timeline.
   show(data, setStateValue) {
-    const began = performance.now(), head = headOf(data), first = !this.model, same = this.model?.head.key === head.key
+    const began = performance.now(), head = headOf(data), same = this.model?.head.key === head.key
     this.tell = setStateValue
     if (same && JSON.stringify(this.model.head) === JSON.stringify(head)) return this.redraw()
     const refolded = same && this.model.head.foldHeld !== head.foldHeld
@@ -30,8 +36,6 @@ class View {
       this.#showPin()
     }
     if (!same || refolded || this.view.high > this.model.height) this.view = this.whole()
-    if (first) this.#restore()
-    else this.report()
     this.searchFor(this.text)
     this.plot.setAttribute("aria-label", head.alt)
     this.#makeLegend()
@@ -47,23 +51,6 @@ class View {
   #rehearse(times) {
     const idle = window.requestIdleCallback ?? (act => setTimeout(act, 50))
     idle(() => { this.#draw(); if (times > 1) this.#rehearse(times - 1) })
-  }
-
-  // Restores the view of the address.
-  #restore() {
-    forgetPlace(this.root)
-    const place = readPlace(this.root, this.model)
-    if (!place) return
-    Object.assign(this, {cursor: place.cursor, pinned: place.pinned, text: place.text})
-    this.look(place.view)
-    this.#showPin()
-    this.find("search").value = place.text
-  }
-
-  // Writes the view to the address, once the reader stays there.
-  report() {
-    clearTimeout(this.reporting)
-    this.reporting = setTimeout(() => storePlace(this.root, formatPlace(this, this.whole())), 250)
   }
 
   whole() { return {from: 0, to: this.model.end, low: 0, high: this.model.height} }
@@ -121,7 +108,6 @@ class View {
     const [from, to] = clamp(now.from, now.to, Math.min(FEWEST_US, end), end)
     const [low, high] = clamp(now.low, now.high, Math.min(4096, height), height)
     this.view = {from, to, low, high}
-    this.report()
     this.redraw(since)
   }
 
@@ -153,7 +139,6 @@ class View {
     this.cursor = Math.min(this.model.end, Math.max(0, Math.round(time)))
     this.#reveal(this.cursor)
     this.#showCursor()
-    this.report()
     this.redraw()
     clearTimeout(this.telling)
     this.telling = setTimeout(() => this.tell("cursor", {timeline: this.model.head.key, at: this.cursor}), 150)
@@ -162,7 +147,6 @@ class View {
   pinBlock(block) {
     this.pinned = block
     this.#showPin()
-    this.report()
     this.redraw()
   }
 

@@ -27,7 +27,7 @@ from runner.answers.shared import (
 )
 from runner.formats import format_count, format_number, format_share
 from runner.results import StepResult
-from runner.results.rows import Rows, RunSteps
+from runner.results.rows import CellHistory, Rows, RunSteps
 from runner.schema import Model, StepCell
 from runner.schema.sizes import title
 
@@ -48,6 +48,7 @@ RATIO, LOW, HIGH = (
 CELL = Field(name="cell", label="Cell")
 CHANGE = Field(name="change", label="Speedup", unit="×", role="value", doc="Time before over time now, of one cell.")
 CLOCK = Field(name="clock", label="Decided by", role="note")
+HISTORY = Field(name="history", label="Over its runs", role="note", doc="The cell's times, the oldest run first.")
 JOINED = Field(name="joined", label="Several at once", role="note")
 _WORDS = {
     "attention": "{}",
@@ -89,17 +90,14 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     size = choose(asked, "size", "Size", list(ladders), default=longest)
     words = about(shown, *AXES, more=[clock.chosen])
     best = _draw_best(groups, sizes, by, words)
-    changes = _draw_regressions(rows.latest)
-    views = [
-        best,
-        *([_draw_ladder(ladders[size.chosen], size.chosen, by, words)] if ladders else []),
-        *([changes] if changes else []),
-        _draw_alone(groups, sizes, by, words),
-    ]
+    changes = _draw_regressions(rows.latest, rows.history)
+    ladder = _draw_ladder(ladders[size.chosen], size.chosen, by, words) if ladders else None
+    shown_views = (changes, best, ladder, _draw_alone(groups, sizes, by, words))
+    views = [view for view in shown_views if view and view.rows]
     return Answer(
         question="overview",
-        sentence=_say(best, views[1], size.chosen, clock.chosen)
-        if ladders
+        sentence=_say(best, ladder, size.chosen, clock.chosen)
+        if ladder
         else f"**{len(best.rows)}** ways are the fastest of their size; none has a plain fp32 step beside it.",
         more=" ".join([*([_say_changes(changes)] if changes else []), f"{', '.join(describe_machine(rows.runs))}."]),
         views=tuple(views),
@@ -261,14 +259,27 @@ def _draw_alone(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by
                         key not in best or plain.rounds + one.rounds > best[key][1].rounds + best[key][2].rounds
                     ):
                         best[key] = found, plain, one
+    plains = {size: plain.cell for (size, _), (_, plain, _) in best.items()}
+    changes = {
+        change: {name: getattr(one.cell, name) for name in _changed(plain, one)}
+        for (_, change), (_, plain, one) in best.items()
+    }
     return View(
         name="alone",
         title="Each choice alone, on the plain step",
         about=words,
         fields=(SIZE, STEP, RATIO, LOW, HIGH),
-        rows=tuple(
-            Row(values=(*key, found.ratio, found.low, found.high), cells=(plain.cell_id, one.cell_id))
-            for key, (found, plain, one) in best.items()
+        rows=(
+            *(
+                Row(values=(*key, found.ratio, found.low, found.high), cells=(plain.cell_id, one.cell_id))
+                for key, (found, plain, one) in best.items()
+            ),
+            *(
+                Row(values=(size, change, None, None, None), wanted=(plain, replace(plain, **taken)))
+                for size, plain in plains.items()
+                for change, taken in changes.items()
+                if (size, change) not in best
+            ),
         ),
         draw=Draw(kind="matrix", value="ratio", low="low", high="high", down=("size",), across="change", center=1.0),
         note="Above 1× it is faster than the plain fp32 step. Gray: the 95% interval includes 1.",
@@ -278,13 +289,14 @@ def _draw_alone(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by
 # --------------------------------------------------------------------------------------------------------- regressions
 
 
-def _draw_regressions(latest: Sequence[RunSteps]) -> View | None:
-    """Draws the cells of the latest run that are slower than in the run before, the most first; None where no run
-    measured the same before."""
+def _draw_regressions(latest: Sequence[RunSteps], history: Sequence[CellHistory]) -> View | None:
+    """Draws the cells of the latest run that are slower than in the run before, the most first, with their times over
+    all runs; None where no run measured the same before."""
     if len(latest) < 2:
         return None
     now, before = latest
     by_model = sizes_of(now.steps)
+    before_that = {(one.machine, one.cell_key): one.times for one in history}
     pairs = pair_cells(before.steps, now.steps, key=lambda one: (one.machine, one.cell.key))
     lines = []
     for pair in pairs:
@@ -293,20 +305,35 @@ def _draw_regressions(latest: Sequence[RunSteps]) -> View | None:
             cell = pair.other.cell
             name = " · ".join([by_model[Model.of(cell)], *title(cell).split(" · ")[1:]])
             clock = next(words for words, by in CLOCKS.items() if by == verdict.clock)
-            values = (name, verdict.ratio.ratio, verdict.ratio.low, verdict.ratio.high, clock)
+            times = before_that.get((pair.other.machine, cell.key), {}).get(verdict.clock or "step", ())
+            values = (name, verdict.ratio.ratio, verdict.ratio.low, verdict.ratio.high, clock, draw_sparkline(times))
             lines.append(Row(values=values, cells=(pair.base.cell_id, pair.other.cell_id)))
     lines.sort(key=lambda row: row.values[1])
     return View(
         name="regressions",
         title=f"Slower than in the run before: {now.run.name} after {before.run.name}",
         about=f"{now.run.machine.split(' · ')[0]} · whole steps",
-        fields=(CELL, CHANGE, LOW, HIGH, CLOCK),
+        fields=(CELL, CHANGE, LOW, HIGH, CLOCK, HISTORY),
         rows=tuple(lines),
         draw=Draw(
-            kind="dots", value="change", low="low", high="high", down=("cell",), log="x", center=1.0, beside=("clock",)
+            kind="dots",
+            value="change",
+            low="low",
+            high="high",
+            down=("cell",),
+            log="x",
+            center=1.0,
+            beside=("clock", "history"),
         ),
         note=f"Of {format_count(len(pairs), 'equal cell')}. Time before over time now, by the clock that decides.",
     )
+
+
+def draw_sparkline(times: Sequence[float]) -> str:
+    """Returns times as a line of bars, from the lowest to the highest: `▁▁▂█`."""
+    bars = "▁▂▃▄▅▆▇█"
+    low, high = min(times, default=0), max(times, default=0)
+    return "".join(bars[round((ms - low) / (high - low) * (len(bars) - 1)) if high > low else 0] for ms in times)
 
 
 def _say_changes(view: View) -> str:
@@ -354,7 +381,7 @@ QUESTION = Question(
     name="overview",
     page="Overview",
     words="What is the fastest way to train each size, and what does each choice buy?",
-    needs=("every_step", "latest", "runs"),
+    needs=("every_step", "latest", "history", "runs"),
     of_two_columns=True,
     answer=answer,
 )

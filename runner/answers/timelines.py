@@ -1,11 +1,14 @@
 """How does memory go through a step, phase by phase, and which allocations are largest at its peak?"""
 
+from collections.abc import Sequence
+
 from runner.analysis.timeline.snapshot import frames_of
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
-from runner.answers.shared import narrow
-from runner.formats import format_bytes, within_block
-from runner.results import LiveAllocation
+from runner.answers.shared import narrow, sizes_of
+from runner.formats import format_bytes, format_number, within_block
+from runner.results import LiveAllocation, StepResult, Timeline
 from runner.results.rows import Rows, TimelineDetails
+from runner.schema import TABLES, Model
 
 PHASE = Field.of("timings", "phase")
 PEAK = Field(name="peak_bytes", label="Peak in it", unit="bytes", role="value", doc="Blocks of the allocator.")
@@ -22,14 +25,20 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         return Answer(question="timelines", missing=(Missing(words="no memory timeline was recorded"),))
     imported = {one.timeline.label: one for one in rows.recorded if one.timeline.cell is None}
     own = {one.timeline.cell_id: one for one in rows.recorded if one.timeline.cell}
+    timelines = [one.timeline for one in own.values()]
+    trained = [line for line in timelines if line.cell and line.cell.mode == "train"] or timelines
+    cell = max(trained, key=lambda line: line.peak_bytes).cell if trained else None
+    if cell:  # the highest peak opens by itself
+        asked = {"size": sizes_of(timelines)[Model.of(cell)], **asked}
     recording = choose(asked, "recording", "Recording", [*([MEASURED] if own else []), *imported])
-    found, choices = narrow([one.timeline for one in own.values()], asked, drawn=())
+    found, choices = narrow(timelines, asked, drawn=())
     is_own = recording.chosen == MEASURED
     one = own[found[0].cell_id] if is_own else imported[recording.chosen]
     about = f"{one.timeline.machine.split(' · ')[0]} · {one.timeline.label}"
     return Answer(
         question="timelines",
         sentence=_say(one),
+        more=describe_slowing(one.timeline, rows.steps),
         views=(_draw_phases(one, about), _draw_largest(one, about)),
         choices=(recording, *(choices if is_own else ())),
         cells={one.timeline.cell_id: one.timeline.cell} if one.timeline.cell else {},
@@ -98,6 +107,20 @@ def _draw_largest(one: TimelineDetails, about: str) -> View:
     )
 
 
+def describe_slowing(line: Timeline, steps: Sequence[StepResult]) -> str:
+    """Says how much recording with stacks made the step slower, where the same step was timed without; else empty."""
+    if line.cell is None:
+        return ""
+    alike = [name for name in TABLES["memory"].question if name in TABLES["steps"].question]
+    for one in steps:
+        if one.cell.backend == "eager" and all(getattr(one.cell, name) == getattr(line.cell, name) for name in alike):
+            time = one.times["step"].by("step") if "step" in one.times else None
+            if time and line.duration_us > 1000 * time.ms:
+                taken = f"{format_number(time.ms)} → {format_number(line.duration_us / 1000)} ms"
+                return f"Recording every allocation with its stack slows the step: {taken}."
+    return ""
+
+
 def line_of(item: LiveAllocation) -> str | None:
     """Returns the innermost frame outside of torch, else the innermost, as `file:line function`."""
     frames = frames_of(item.frames or "")
@@ -124,7 +147,7 @@ QUESTION = Question(
     name="timelines",
     page="Timeline",
     words="How does memory go through a step, and which allocations are largest at its peak?",
-    needs=("recorded",),
+    needs=("recorded", "steps"),
     answer=answer,
     course=("M1", "M5"),
 )

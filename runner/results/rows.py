@@ -44,6 +44,15 @@ class Traced:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CellHistory:
+    """The times of a whole step of one cell on one machine over its runs, the oldest first, by each clock."""
+
+    machine: str
+    cell_key: str
+    times: Mapping[Clock, tuple[float, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSteps:
     """One run and what it measured, whatever later runs measured again."""
 
@@ -134,6 +143,8 @@ class Rows:
     #: The latest run of a machine with steps, and the latest before it that measured some of the same, where there is
     #: one.
     latest: tuple[RunSteps, ...] = ()
+    #: What several runs measured, the newest of them among them.
+    history: tuple[CellHistory, ...] = ()
     saved: tuple[SavedCell, ...] = ()
     recorded: tuple[TimelineDetails, ...] = ()
     frontiers: tuple[Frontier, ...] = ()

@@ -19,6 +19,7 @@ from runner.answers import QUESTIONS, ask
 from runner.formats import format_number
 from tests.browser import ROOT, fits_sideways, opened, said, settled
 from tests.runner.answers.shipped import shipped
+from tests.synthetic import rows
 
 ADDRESSES = ["" if page is PAGES[0] else page.address for page in PAGES]
 TITLES = {address: page.title for address, page in zip(ADDRESSES, PAGES, strict=True)}
@@ -136,6 +137,60 @@ def test_a_click_opens_what_is_behind_a_number(browser: Browser, address: str) -
             visit.page.keyboard.press("Escape")
             expect(panel).to_have_count(0)
             settled(visit.page)
+
+
+def test_keys_lead_to_what_is_behind_a_mark(browser: Browser, address: str) -> None:
+    """Focus is seen on a chart; arrows go from mark to mark and say each, Enter opens its panel."""
+    with opened(browser, f"{address}/training-step") as visit:
+        settled(visit.page)
+        chart = visit.page.locator(".st-key-card-step-by-size .js-plotly-plot")
+        visit.page.locator(".st-key-step-by-size-share button").first.focus()
+        visit.page.keyboard.press("Tab")
+        expect(chart).to_be_focused()
+        assert chart.evaluate("chart => getComputedStyle(chart).outlineStyle") == "solid"
+        visit.page.keyboard.press("ArrowRight")
+        expect(chart).to_have_attribute("aria-label", re.compile(r"toy-64 · 64.*Time: "))
+        visit.page.keyboard.press("Enter")
+        expect(visit.page.get_by_role("dialog")).to_contain_text("Measure it again")
+
+
+def test_another_run_is_shown_at_once(browser: Browser, tmp_path: Path) -> None:
+    """A choice draws its part of the page again with the rows of the run, not with those from before."""
+    from tests.browser import served
+
+    file, cell = tmp_path / "results.duckdb", rows.asked("toy-64", context=64)
+    for label, slower in (("first", 2.0), ("second", 1.0)):
+        of = rows.run(label=label)
+        rows.store(file, of, [rows.ok(of, cell, slower=slower)])
+    numbers = ".st-key-card-step-by-size svg .bartext"
+    with served(file) as address, opened(browser, f"{address}/training-step") as visit:
+        settled(visit.page)
+        before = visit.page.locator(numbers).first.text_content()
+        visit.page.locator(".st-key-choice-run").get_by_role("combobox").click()
+        visit.page.get_by_role("option", name="first").click()
+        expect(visit.page.locator(numbers).first).not_to_have_text(before or "")
+        expect(visit.page).to_have_url(re.compile("run=.*first"))
+
+
+def test_the_report_is_made_on_request(browser: Browser, address: str) -> None:
+    with opened(browser, f"{address}/training-step") as visit:
+        settled(visit.page)
+        visit.page.get_by_role("button", name="Report").click()
+        with visit.page.expect_download() as made:
+            visit.page.get_by_role("button", name="Markdown").click()
+        text = Path(made.value.path()).read_text()
+    assert text.startswith("# Stepscope report: ")
+    assert "edition" in text
+    assert "How long does a step take" in text
+
+
+def test_findings_are_listed_on_request(browser: Browser, address: str) -> None:
+    """A cell whose first step was cold is in doubt; the page says so, and what helps."""
+    with opened(browser, f"{address}/training-step") as visit:
+        settled(visit.page)
+        visit.page.get_by_text("What the audit finds of these rows").click()
+        fold = visit.page.locator(".st-key-findings-fold")
+        expect(fold).to_contain_text(re.compile("Nothing was found|For one:"))
 
 
 def test_a_view_can_be_downloaded_with_its_source(browser: Browser, address: str) -> None:

@@ -22,7 +22,14 @@ from runner.store.read.numerics import load_accumulations
 from runner.store.read.published import load_published
 from runner.store.read.runs import load_runs
 from runner.store.read.selection import Selection
-from runner.store.read.timed import find_latest, load_attention, load_early_steps, load_frontiers, load_steps
+from runner.store.read.timed import (
+    find_latest,
+    load_attention,
+    load_early_steps,
+    load_frontiers,
+    load_history,
+    load_steps,
+)
 
 
 def _load_by_run(path: Path, of: Selection) -> list[RunSteps]:
@@ -72,6 +79,7 @@ LOADERS: dict[str, Callable[[Path, Selection], Iterable[Any]]] = {
     "runs": _load_every_run,
     "by_run": _load_by_run,
     "latest": _load_latest,
+    "history": load_history,
     "saved": load_saved,
     "recorded": load_recorded,
     "frontiers": load_frontiers,

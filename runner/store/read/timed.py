@@ -31,6 +31,7 @@ from runner.results import (
     StepResult,
     TimedResult,
 )
+from runner.results.rows import CellHistory
 from runner.results.times import COLUMNS, DEVICE_BOUND, RoundId, TimesByPhase, find_bound, pool_bounds
 from runner.schema import TABLES, Bound, Phase, StepCell
 from runner.store.attached import quote
@@ -85,6 +86,35 @@ def find_latest(path: Path, of: Selection) -> list[UUID]:
     with open_reader(path) as reader:
         rows = reader.execute(_LATEST, {"machine": of.machine, "hidden": list(of.hidden)}).fetchall()
     return [run for (run,) in rows if run is not None]
+
+
+_HISTORY = f"""
+    WITH timed AS (
+        SELECT {MACHINE} AS machine, cell_key, run_id, {{medians}}
+        FROM steps s JOIN runs r USING (run_id) JOIN timings t USING (cell_id)
+        WHERE s.status = 'ok' AND t.phase = 'step' AND coalesce({MACHINE} = $machine, true)
+            AND NOT list_contains($hidden, run_id)
+        GROUP BY ALL)
+    SELECT machine, cell_key, {{lists}} FROM timed GROUP BY ALL
+    HAVING count(*) > 1 AND max(run_id) = (SELECT max(run_id) FROM timed) ORDER BY ALL"""
+
+
+def load_history(path: Path, of: Selection) -> list[CellHistory]:
+    """Returns the times of every cell of the latest run that an earlier run measured too, over all of its runs."""
+    query = _HISTORY.format(
+        medians=", ".join(f"median(t.{name}) AS {name}" for name in COLUMNS.values()),
+        lists=", ".join(f"list({name} ORDER BY run_id)" for name in COLUMNS.values()),
+    )
+    with open_reader(path) as reader:
+        rows = reader.execute(query, {"machine": of.machine, "hidden": list(of.hidden)}).fetchall()
+    return [
+        CellHistory(
+            machine=machine,
+            cell_key=key,
+            times={clock: tuple(ms for ms in times if ms) for clock, times in zip(COLUMNS, lists, strict=True)},
+        )
+        for machine, key, *lists in rows
+    ]
 
 
 def choose(reader: duckdb.DuckDBPyConnection, table: str, of: Selection, names: tuple[str, ...] = ()) -> None:

@@ -9,14 +9,14 @@ import pytest
 from runner.answers import ask
 from runner.answers.shared import CLOCKS, sizes_of
 from runner.results import Estimate, StepResult
-from runner.results.rows import Rows
+from runner.results.rows import CellHistory, Rows
 from runner.schema import Model
 from tests.runner.answers.shipped import shipped
 from tests.runner.answers.test_every_answer import answers
 
 
 def test_nothing_measured_is_faster_than_the_recommended_way() -> None:
-    rows = shipped("every_step", "latest", "runs")
+    rows = shipped("every_step", "latest", "history", "runs")
     tried = [one for one in rows.every_step if one.cell.mode == "train" and one.status == "ok"]
     sizes = sizes_of(tried)
     for answer in islice(answers("overview"), 40):
@@ -40,9 +40,11 @@ def test_nothing_measured_is_faster_than_the_recommended_way() -> None:
 
 
 def test_each_bar_of_the_ladder_is_one_pair_or_says_that_it_is_none() -> None:
-    answer = ask("overview", shipped("every_step", "latest", "runs"), {"size": "xl@2026", "clock": "latency"})
+    answer = ask(
+        "overview", shipped("every_step", "latest", "history", "runs"), {"size": "xl@2026", "clock": "latency"}
+    )
     ladder = next(view for view in answer.views if view.name == "ladder")
-    steps = {one.cell_id: one for one in shipped("every_step", "latest", "runs").every_step}
+    steps = {one.cell_id: one for one in shipped("every_step", "latest", "history", "runs").every_step}
     for row in ladder.rows[1:]:
         before, after = (steps[cell_id] for cell_id in row.cells)
         if ladder.get(row, "joined"):
@@ -71,13 +73,17 @@ def slowed(one: StepResult, factor: float) -> StepResult:
 
 
 def test_what_got_slower_since_the_run_before_is_said_first() -> None:
-    rows = shipped("every_step", "latest", "runs")
+    rows = shipped("every_step", "latest", "history", "runs")
     now, before = rows.latest
     traced = [one for one in now.steps if "step" in one.times and one.times["step"].by("device")]
     assert len(traced) > 1
     latest = (replace(now, steps=(slowed(traced[0], 1.1), *traced[1:])), replace(before, steps=tuple(traced)))
-    answer = ask("overview", replace(rows, latest=latest))
-    (row,) = next(view for view in answer.views if view.name == "regressions").rows
+    cell = traced[0]
+    history = (CellHistory(machine=cell.machine, cell_key=cell.cell.key, times={"device": (10.0, 10.0, 11.0)}),)
+    answer = ask("overview", replace(rows, latest=latest, history=history))
+    assert answer.views[0].name == "regressions"
+    (row,) = answer.views[0].rows
+    assert row.values[5] == "▁▁█"
     assert row.values[1] == pytest.approx(1 / 1.1)
     assert (row.values[4], row.cells) == ("GPU time", (traced[0].cell_id, traced[0].cell_id))
     assert answer.more.startswith("1 cell of ")
