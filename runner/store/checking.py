@@ -204,13 +204,16 @@ def _find_torn_cells(con: DuckDBPyConnection, readable: Columns) -> Iterator[Pro
 
 def _check_spool(path: Path, spool: Spool) -> Iterator[Problem]:
     """Yields what is left over in the spool, which an ingest would set aside or has."""
-    broken = [file.name for file in spool.files() if not _is_usable(file)]
+    unread = spool.find_unreadable()
+    files = [] if spool.folder.name in unread else spool.files()
+    broken = [file.name for file in files if not _is_usable(file)]
     if broken:
         sentence = f"{len(broken)} files of {spool.folder.name} are no finished cells: {_name(broken)}."
         yield Problem(kind="spool", sentence=sentence, repair="They are set aside as *.bad.")
-    for name, why in spool.find_unreadable().items():
+    for name, why in unread.items():
         if name not in broken:
-            yield Problem(kind="spool", sentence=f"{name} of {spool.folder.name} cannot be read: {why}")
+            inside = "" if name == spool.folder.name else f"{spool.folder.name}/"
+            yield Problem(kind="spool", sentence=f"{inside}{name} cannot be read: {why.removesuffix('.')}.")
     aside = spool.set_aside_files()
     if aside:
         names = _name([file.name for file in aside])
@@ -246,7 +249,8 @@ def _find_notes(spool: Spool, surveyed: Survey) -> Iterator[str]:
     if unknown := list_unknown(surveyed.stored):
         yield f"A newer Stepscope wrote it ({_name(unknown)}): nothing is added to it here. Update Stepscope."
     unread = spool.find_unreadable()
-    waiting = [file for file in spool.files() if file.name not in unread and _is_usable(file)]
+    files = [] if spool.folder.name in unread else spool.files()
+    waiting = [file for file in files if file.name not in unread and _is_usable(file)]
     if waiting:
         newer = sum(is_newer(load_document(file)) for file in waiting)
         later = f", {newer} of them for a newer Stepscope" if newer else ""

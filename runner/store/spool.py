@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
-from runner.places import explain_error, explain_place
+from runner.places import explain_place
 from runner.schema import TABLES, Column
 
 #: The pause between two attempts at a lock (s).
@@ -79,17 +79,14 @@ class Spool:
     def find_unreadable(self) -> dict[str, str]:
         """Returns what this user cannot read here, by name, and why: the folder, or files in it. Readers leave it
         out."""
-        found = {}
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            try:
-                os.listdir(self.folder)
-            except PermissionError as error:
-                return {self.folder.name: f"{explain_error(error)}. {_UNREAD}"}
+        denied, found = f"{os.strerror(errno.EACCES)}. {_UNREAD}", {}
+        if os.path.isdir(self.folder) and not os.access(self.folder, os.R_OK | os.X_OK):
+            return {self.folder.name: denied}
         for file in self._json():
             if why := explain_place(file):
                 found[file.name] = why
             elif not os.access(file, os.R_OK) and file.exists():
-                found[file.name] = f"{os.strerror(errno.EACCES)}. {_UNREAD}"
+                found[file.name] = denied
         return found
 
     def set_aside(self, path: Path) -> None:

@@ -220,7 +220,7 @@ def as_nobody(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @as_root
-@pytest.mark.parametrize("closed", some(["a cell", "the plan", "the spool", "all but the file"]))
+@pytest.mark.parametrize("closed", some(["a cell", "the plan", "the spool", "all but the file", "names alone"]))
 def test_what_another_user_may_not_read_is_left_out_and_named(shared: Path, closed: str) -> None:
     of = rows.run()
     path = rows.store(shared / "r.duckdb", of, [rows.ok(of, rows.asked())])
@@ -237,6 +237,8 @@ def test_what_another_user_may_not_read_is_left_out_and_named(shared: Path, clos
         for file in spool.folder.iterdir():
             file.chmod(0o600)
     {"a cell": cells[0], "the plan": plan}.get(closed, spool.folder).chmod(0o700)
+    if closed == "names alone":
+        spool.folder.chmod(0o644)
     if closed in ("a cell", "the plan"):
         {"a cell": cells[0], "the plan": plan}[closed].chmod(0o600)
     named = {"a cell": cells[0].name, "the plan": plan.name}.get(closed, spool.folder.name)
@@ -252,7 +254,10 @@ def test_what_another_user_may_not_read_is_left_out_and_named(shared: Path, clos
         done = as_nobody(*words, "--db", str(path))
         assert "Traceback" not in done.stderr, done.stderr
         assert done.returncode == 0, done.stderr
-    assert as_nobody("doctor", "--db", str(path)).returncode == 1
+    done = as_nobody("doctor", "--db", str(path))
+    assert done.returncode == 1
+    assert f"{named} cannot be read: Permission denied. Let this user read it (chmod a+rX)" in done.stdout
+    assert "set aside" not in done.stdout
 
 
 @as_root
