@@ -40,7 +40,7 @@ FLIPS, SPOOLED = 8, 20
 #: Reads pickles of the length that each line names, as the process of an import does, and answers each with its line.
 _READER = """
 import io, json, os, sys
-from runner.importers.snapshots.reading import answer, limit
+from runner.importers.snapshots import answer, limit
 limit(64 * 2**20)
 while line := sys.stdin.buffer.readline():
     print(json.dumps(answer(io.BytesIO(sys.stdin.buffer.read(int(line))))), flush=True)
@@ -123,9 +123,8 @@ def fuzz(kind: Kind, *, examples: int, folder: Path) -> Counter[str]:
     real = kind.real(folder / f"real{kind.ending}")
     with (
         contextlib.closing(Reader(_READER)) as reader,
-        patch("runner.importers.snapshots.importing.run_reader", read),
-        patch("runner.importers.snapshots.importing.ingest"),
-        patch("runner.importers.traces.importing.ingest"),
+        patch("runner.importers.files.run_reader", read),
+        patch("runner.importers.files.ingest"),
         patch("runner.importers.published.ingest", return_value=0),
     ):
 

@@ -6,24 +6,36 @@
 The first bytes tell the kind: the results file of another machine, a torch.cuda.memory snapshot (pickle), the SQLite
 export of an Nsight Systems report, what `nsys stats` prints, a trace of torch.profiler, or a table that somebody
 published. Nothing in a file is executed. Of a folder, its traces are added as the ranks of one run, else the published
-tables of its files.
+tables of its files. Of a report of Nsight Systems, which names the host and the user and holds the command line and all
+environment variables, only what ran is read, and the GPU's name and memory. Limits: no recording says what was measured
+(shape, batch, precision), so an imported trace has no cell; a snapshot does not name its machine.
 """
 
+import json
 import os
+import signal
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from runner.analysis.kernels import kernel_class
+from runner.analysis.timeline.allocations import AboutTimeline, timeline_rows
 from runner.errors import UsageError
 from runner.formats import format_bytes
+from runner.importers.nsys import load_processes, open_export
+from runner.importers.nsys_stats import TOTAL, is_stats, load_stats
+from runner.importers.profiler import is_trace, load_trace
 from runner.importers.published import ImportedTables, describe_table, import_folder, import_tables
-from runner.importers.snapshots.importing import ImportedTimeline, import_snapshot
-from runner.importers.traces import importing as traces
-from runner.importers.traces.profiler import is_trace
-from runner.importers.traces.stats import TOTAL, is_stats
+from runner.importers.recordings import Launched, LaunchPlace, TracedProcess
+from runner.importers.runs import INGEST_SECONDS, new_run, write_run
 from runner.places import explain_place
 from runner.published.tables import ENDINGS, OTHERS
-from runner.schema import TABLES
+from runner.schema import TABLES, AllocationRow, KernelRow, RunRow, TimelineRow, TraceOrigin, TraceRow, new_id
+from runner.store.database import ingest
 from runner.store.merging import merge
 
 _SQLITE, _PICKLE = b"SQLite format 3\0", b"\x80"
@@ -32,6 +44,11 @@ _DUCKDB = b"DUCK"
 _BEGINNING_BYTES = 65_536
 #: Endings of pickles of any protocol, and of reports that only nsys itself can read.
 _PICKLES, _REPORTS = (".pickle", ".pkl"), (".nsys-rep", ".qdrep", ".qdstrm")
+#: The largest snapshot that is read, and the longest that reading it may take (s).
+SNAPSHOT_BYTES, READING_SECONDS = 2 * 2**30, 300
+UNKNOWN_PHASE = "unknown"
+#: What the names of copies and sets begin with, which are no kernels.
+_COPIES = ("[CUDA memcpy", "[CUDA memset")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +71,11 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
     if mapping and not is_table:
         raise UsageError(f"--mapping got {str(mapping)!r}.", expected="none: only published tables have a mapping")
     if is_trace(path, start):
-        return _report_traces(traces.import_traces([path], db=db, label=label), path)
+        return import_traces([path], db=db, label=label)
     if is_table:
         return _report_tables(import_tables(path, db=db, label=label, mapping=mapping))
     if start.startswith(_SQLITE):
-        return _report_traces(traces.import_export(path, db=db, label=label), path)
+        return _import_export(path, db=db, label=label)
     if start[8:12] == _DUCKDB:
         return _merge(path, db=db, label=label)
     if path.suffix in _REPORTS:
@@ -68,9 +85,9 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
             do=f"Write one with `nsys export --type sqlite {path.name}`, and import that.",
         )
     if start.startswith(_PICKLE) or path.suffix in _PICKLES:
-        return _report_timelines(import_snapshot(path, db=db, label=label))
+        return import_snapshot(path, db=db, label=label)
     if TOTAL in start:
-        return _report_traces(traces.import_stats(path, db=db, label=label), path)
+        return _add_traces(new_run(path, label), [load_stats(path)], db=db, titles=[path.name], origin="nsys")
     raise UsageError(
         f"{path} is no file that can be imported: it begins with {start[:16]!r}.",
         expected="a results file (.duckdb), a memory snapshot (.pickle), the SQLite export of an nsys report, what "
@@ -82,7 +99,7 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
 def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path | None) -> ImportReport:
     ranks = [path for path in sorted(folder.iterdir()) if path.is_file() and _holds_trace(path)]
     if ranks:
-        return _report_traces(traces.import_traces(ranks, db=db, label=label), folder)
+        return import_traces(ranks, db=db, label=label)
     if label:
         raise UsageError(f"--label got {label!r}.", expected="none: the tables of a folder keep their titles")
     imported = import_folder(folder, db=db, mapping=mapping)
@@ -126,44 +143,179 @@ def describe_added(added: Mapping[str, int]) -> str:
     return f"{runs}, cells: {cells}; {sum(added.values()):,} rows in all."
 
 
-def _report_timelines(imported: Sequence[ImportedTimeline]) -> ImportReport:
-    lines = []
-    for row, kept in imported:
-        early = ""
-        if row.baseline_allocations:
-            size = format_bytes(row.baseline_bytes)
-            early = f", {row.baseline_allocations:,} of them older than the recording ({size})"
-        blocks = f", in the allocator's blocks {format_bytes(row.peak_block_bytes)}" if row.peak_block_bytes else ""
-        peak = f"peak {format_bytes(row.peak_bytes)} asked for{blocks}"
-        if not row.duration_us and row.baseline_bytes == row.peak_bytes:
-            peak = f"no history: {format_bytes(row.peak_bytes)} are what was held, and no peak"
-        left = row.allocations - kept
-        less = f" {left:,} smaller allocations that were not alive at the peak are left out." if left else ""
-        lines.append(f"{row.title}: {row.allocations:,} allocations{early}; {peak}.{less}")
+# ------------------------------------------------------------------------------------------------------------ snapshots
+
+
+def import_snapshot(path: Path, *, db: Path, label: str | None = None) -> ImportReport:
+    """Reads the memory snapshot at `path` and adds its timelines, one a device. The pickle is read by a process of its
+    own (`runner.importers.snapshots`) that executes nothing of it and answers with numbers and text only. Raises
+    UsageError for a file that is no snapshot; then nothing was added."""
+    timelines = _load_timelines(path)
+    is_single, run = len(timelines) == 1, new_run(path, label)
+    rows: dict[str, list[object]] = {"runs": [run]}
+    while timelines:  # each is freed when its rows are made: there may be hundreds of thousands
+        columns = timelines.pop(0)
+        title = path.name if is_single else f"{path.name} · cuda:{columns['device']}"
+        about = AboutTimeline(run_id=run.run_id, cell_id=new_id(), origin="imported", title=title)
+        for table, table_rows in timeline_rows(columns, about).items():
+            rows.setdefault(table, []).extend(table_rows)
+    write_run(rows, run=run, db=db, where=path)
+    stored = Counter(row.cell_id for row in rows.get("allocations", ()) if isinstance(row, AllocationRow))
+    added = [row for row in rows["timelines"] if isinstance(row, TimelineRow)]
+    rows.clear()
+    ingest(db, patience_s=INGEST_SECONDS)
+    return ImportReport(lines=tuple(_describe_timeline(row, stored[row.cell_id]) for row in added))
+
+
+def _load_timelines(path: Path) -> list[dict[str, Any]]:
+    """Returns the columns of each timeline in the file."""
+    try:
+        size = path.stat().st_size
+        if size > SNAPSHOT_BYTES:
+            raise _refuse_snapshot(path, f"a file of {size:,} bytes", expected=f"at most {SNAPSHOT_BYTES:,}")
+        process = run_reader(path)
+    except subprocess.TimeoutExpired:
+        raise _refuse_snapshot(path, f"a pickle that takes more than {READING_SECONDS} s to read") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.", do="Name the pickle of a snapshot.") from None
+    if process.returncode == -signal.SIGXCPU:
+        raise _refuse_snapshot(path, "a pickle that computes longer than a snapshot of its size")
+    if process.returncode:
+        code = process.returncode
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        raise _refuse_snapshot(path, f"a pickle whose reading ended with {how}")
+    answer = json.loads(process.stdout)
+    if "refused" in answer:
+        got, expected = answer["refused"]
+        raise _refuse_snapshot(path, got, expected=expected)
+    timelines: list[dict[str, Any]] = answer["timelines"]
+    return timelines
+
+
+def run_reader(path: Path) -> "subprocess.CompletedProcess[bytes]":
+    """Reads the pickle in a process of its own. Raises TimeoutExpired and OSError."""
+    command = [sys.executable, "-m", "runner.importers.snapshots"]
+    with path.open("rb") as file:
+        return subprocess.run(command, stdin=file, capture_output=True, timeout=READING_SECONDS, check=False)
+
+
+def _refuse_snapshot(path: Path, got: str, *, expected: str = "a snapshot") -> UsageError:
+    return UsageError(
+        f"{path} is not a memory snapshot that can be read: got {got}.",
+        expected=expected,
+        do="Make one with torch.cuda.memory._record_memory_history() and torch.cuda.memory._dump_snapshot(FILE).",
+    )
+
+
+def _describe_timeline(row: TimelineRow, stored: int) -> str:
+    early = ""
+    if row.baseline_allocations:
+        size = format_bytes(row.baseline_bytes)
+        early = f", {row.baseline_allocations:,} of them older than the recording ({size})"
+    blocks = f", in the allocator's blocks {format_bytes(row.peak_block_bytes)}" if row.peak_block_bytes else ""
+    peak = f"peak {format_bytes(row.peak_bytes)} asked for{blocks}"
+    if not row.duration_us and row.baseline_bytes == row.peak_bytes:
+        peak = f"no history: {format_bytes(row.peak_bytes)} are what was held, and no peak"
+    left = row.allocations - stored
+    less = f" {left:,} smaller allocations that were not alive at the peak are left out." if left else ""
+    return f"{row.title}: {row.allocations:,} allocations{early}; {peak}.{less}"
+
+
+# --------------------------------------------------------------------------------------------------------------- traces
+
+
+def import_traces(paths: Sequence[Path], *, db: Path, label: str | None = None) -> ImportReport:
+    """Reads traces of torch.profiler, one a rank, and adds them as one run. Raises UsageError; then nothing was
+    added."""
+    processes, titles = [load_trace(path) for path in paths], [path.name for path in paths]
+    run = new_run(paths[0] if len(paths) == 1 else paths[0].parent, label)
+    return _add_traces(run, processes, db=db, titles=titles, origin="torch-profiler")
+
+
+def _import_export(path: Path, *, db: Path, label: str | None) -> ImportReport:
+    """Adds a trace for each process of an export of Nsight Systems that used the GPU, and warns of what else it
+    holds."""
+    with open_export(path) as export:
+        processes = load_processes(export, path)
+        (gpu, memory), private = export.gpu(), export.private()
+    run = replace(new_run(path, label), device_name=gpu, device_memory_bytes=memory)
+    numbers = [f" · process {number}" for number in range(1, len(processes) + 1)] if len(processes) > 1 else [""]
+    titles = [path.name + number for number in numbers]
+    report = _add_traces(run, processes, db=db, titles=titles, origin="nsys")
+    warning = (
+        f"{path.name} also says who recorded it and where, in {'; '.join(private)}. Such a report names the host and "
+        "the user and holds the command line and all environment variables, secrets included. None of that was "
+        "imported. Think twice before you give the file away: the texts are in StringIds, too."
+    )
+    return replace(report, warning=warning if private else None)
+
+
+def _add_traces(
+    run: RunRow, processes: Sequence[TracedProcess], *, db: Path, titles: Sequence[str], origin: TraceOrigin
+) -> ImportReport:
+    traces: list[TraceRow] = []
+    kernels: list[KernelRow] = []
+    lines: list[str] = []
+    for title, process in zip(titles, processes, strict=True):
+        ids: dict[str, Any] = {"run_id": run.run_id, "cell_id": new_id()}
+        rows = _make_kernels(ids, process)
+        ran = [row for row in rows if not row.kernel.startswith(_COPIES)]
+        trace = TraceRow(
+            **ids,
+            origin=origin,
+            title=title,
+            kernels=len(ran),
+            steps=process.steps,
+            kernel_ms=sum(row.device_ms for row in ran),
+            step_ms=process.step_ms,
+            busy_ms=process.busy_ms,
+            gap_ms=process.gap_ms,
+        )
+        lines += [_describe_trace(trace, rows, process), *(f"{title}: {remark}." for remark in process.remarks)]
+        traces.append(trace)
+        kernels += rows
+    write_run({"runs": [run], "traces": traces, "kernels": kernels}, run=run, db=db, where=Path(run.label or titles[0]))
+    ingest(db, patience_s=INGEST_SECONDS)
     return ImportReport(lines=tuple(lines))
 
 
-def _report_traces(imported: traces.ImportedTraces, path: Path) -> ImportReport:
-    lines = []
-    for trace in imported.traces:
-        row = trace.row
-        per = f" a step, over {row.steps} steps" if row.steps else ", over all that was recorded"
-        known = f"; {trace.attributed_share:.0%} of it in a known phase" if trace.attributed_share else ""
-        twice = "; its ranges count a kernel in each range around it" if trace.overlapping else ""
-        copies = f"; copies and sets {trace.copies_ms:,.3f} ms" if trace.copies_ms else ""
-        if row.step_ms and row.busy_ms is not None:
-            known += f"; the device is busy for {row.busy_ms / row.step_ms:.0%} of a step of {row.step_ms:,.3f} ms"
-        said = f"{row.title}: {row.kernels:,} different kernels, {row.kernel_ms:,.3f} ms{per}{copies}{known}{twice}."
-        lines += [said, *(f"{row.title}: {remark}." for remark in trace.remarks)]
-    return ImportReport(
-        lines=tuple(lines), warning=_warn_of_private(imported.private, path.name) if imported.private else None
-    )
+def _make_kernels(ids: dict[str, Any], process: TracedProcess) -> list[KernelRow]:
+    """Returns the kernels by phase and range, as means over the steps where their number is known, because a report
+    sums over its steps."""
+    grouped: dict[tuple[str, str, str], list[tuple[LaunchPlace, Launched]]] = {}
+    for (place, name), sums in process.kernels.items():
+        grouped.setdefault((place.phase or UNKNOWN_PHASE, place.scope, name), []).append((place, sums))
+    per, rows = process.steps or 1, []
+    for (phase, scope, name), launches in grouped.items():
+        moved = sum(sums.moved_bytes or 0 for _, sums in launches)
+        operators = {place.operator for place, _ in launches}
+        rows.append(
+            KernelRow(
+                **ids,
+                phase=phase,
+                scope=scope,
+                kernel=name,
+                kernel_class=kernel_class(name, phase=phase),
+                calls=sum(sums.calls for _, sums in launches) / per,
+                device_ms=sum(sums.duration_ns for _, sums in launches) / 1e6 / per,
+                operator=operators.pop() or None if len(operators) == 1 else None,
+                moved_bytes=round(moved / per) if 0 < moved < 2**62 else None,
+            )
+        )
+    return rows
 
 
-def _warn_of_private(tables: Sequence[str], name: str) -> str:
-    """Returns a warning that names the file's private tables and columns, never a value of theirs."""
-    return (
-        f"{name} also says who recorded it and where, in {'; '.join(tables)}. Such a report names the host and the "
-        "user and holds the command line and all environment variables, secrets included. None of that was imported. "
-        "Think twice before you give the file away: the texts are in StringIds, too."
-    )
+def _describe_trace(trace: TraceRow, rows: Sequence[KernelRow], process: TracedProcess) -> str:
+    per = f" a step, over {trace.steps} steps" if trace.steps else ", over all that was recorded"
+    ran = [row for row in rows if not row.kernel.startswith(_COPIES)]
+    copies = sum(row.device_ms for row in rows) - trace.kernel_ms
+    said = f"; copies and sets {copies:,.3f} ms" if len(ran) < len(rows) else ""
+    if sent := sum(row.device_ms for row in ran if row.kernel_class == "communication"):
+        said += f"; {sent:,.3f} ms of it communication"
+    if known := sum(row.device_ms for row in ran if row.phase != UNKNOWN_PHASE):
+        said += f"; {known / trace.kernel_ms:.0%} of it in a known phase"
+    if trace.step_ms and trace.busy_ms is not None:
+        said += f"; the device is busy for {trace.busy_ms / trace.step_ms:.0%} of a step of {trace.step_ms:,.3f} ms"
+    if process.overlapping:
+        said += "; its ranges count a kernel in each range around it"
+    return f"{trace.title}: {trace.kernels:,} different kernels, {trace.kernel_ms:,.3f} ms{per}{said}."

@@ -20,15 +20,14 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from runner.errors import UsageError
+from runner.importers.nsys_stats import is_stats
 from runner.importers.runs import INGEST_SECONDS, new_run, write_run
-from runner.importers.traces.stats import is_stats
 from runner.published.mapping import TableMapping, load_mapping
 from runner.published.proposal import propose_mapping
 from runner.published.reading import (
     OUT_OF_MEMORY,
     PROVENANCE,
     REFUSED,
-    ReadFile,
     content_digest,
     parse_content,
     read_content,
@@ -38,7 +37,7 @@ from runner.published.tables import ENDINGS, OTHERS
 from runner.results import PublishedTable
 from runner.schema import PublishedFigureRow, PublishedLineRow, PublishedTableRow, RunRow
 from runner.store.database import ingest
-from runner.store.read.published import find_imports
+from runner.store.read.published import is_counted
 
 #: How many refused cells and remarks a report names.
 _MAX_NAMED = 12
@@ -65,52 +64,42 @@ class ImportedTables:
 def import_tables(path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None) -> ImportedTables:
     """Reads the tables at `path` and adds them to `db`. Raises UsageError for a file without tables and for a mapping
     that does not fit; then nothing was added."""
-    (imported,) = _add([_read(path, label=label, mapping=_load(mapping))], db=db)
+    imported = _add(path, db=db, label=label, mapping=_load(mapping))
+    _ingest(db)
     return imported
 
 
 def import_folder(folder: Path, *, db: Path, mapping: Path | None = None) -> list[ImportedTables]:
     """Adds the tables of every file in the folder whose name ends as a table's does. A file that holds none is named,
     and the others are added. Raises UsageError where no file holds a table."""
-    meant = _load(mapping)
-    read: list[_Read] = []
-    refused: list[ImportedTables] = []
+    meant, imported, refused = _load(mapping), [], 0
     for path in _list_files(folder):
         try:
-            _refuse_stats(path)
-            read.append(_read(path, label=None, mapping=meant))
+            if is_stats(path, read_content(path)[:_BEGINNING_BYTES]):
+                got = "is what nsys stats wrote, which is imported by itself."
+                raise UsageError(f"{path} {got}", do="Name this file alone.")
+            imported.append(_add(path, db=db, label=None, mapping=meant))
         except UsageError as error:
+            refused += 1
             got = error.got.removeprefix(str(path)).strip()
-            refused.append(ImportedTables(path=path, summary=f"{path.name}: left out: {got}", is_whole=False))
-    if not read:
+            imported.append(ImportedTables(path=path, summary=f"{path.name}: left out: {got}", is_whole=False))
+    if refused == len(imported):
         raise UsageError(
             f"{folder} holds no file with tables.",
             expected=f"files that end in {', '.join(ENDINGS)}",
             do="Name one file to see why it cannot be read.",
         )
-    return sorted([*_add(read, db=db), *refused], key=lambda imported: imported.path)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Read:
-    """A file that was read: its run and its tables."""
-
-    path: Path
-    run: RunRow
-    file: ReadFile
-
-    @property
-    def tables(self) -> tuple[PublishedTable, ...]:
-        return tuple(self.file.tables)
+    _ingest(db)
+    return imported
 
 
 def _load(mapping: Path | None) -> TableMapping:
     return load_mapping(mapping) if mapping else TableMapping()
 
 
-def _read(path: Path, *, label: str | None, mapping: TableMapping) -> _Read:
-    file = read_file(path, mapping=mapping)
-    return _Read(path=path, run=_make_run(path, file.tables, label=label, mapping=mapping), file=file)
+def _ingest(db: Path) -> None:
+    while ingest(db, patience_s=INGEST_SECONDS):
+        pass
 
 
 def _list_files(folder: Path) -> list[Path]:
@@ -133,31 +122,23 @@ def _refuse_stats(path: Path) -> None:
         raise UsageError(f"{path} is what nsys stats wrote, which is imported by itself.", do="Name this file alone.")
 
 
-def _add(read: Sequence[_Read], *, db: Path) -> list[ImportedTables]:
-    """Adds what is not in the file yet."""
-    known = find_imports(db, [one.run.run_id for one in read])
-    imported: list[ImportedTables] = []
-    for one in read:
-        if one.run.run_id in known:
-            again = "" if known[one.run.run_id] else " A later import of it with another mapping counts."
-            said = f"{one.path.name}: nothing new: {db} has it already.{again}"
-            imported.append(ImportedTables(path=one.path, summary=said))
-            continue
-        known[one.run.run_id] = True
-        rows = {"runs": [one.run], **_make_rows(one.run.run_id, one.tables)}
-        write_run(rows, run=one.run, db=db, where=one.path)
-        imported.append(
-            ImportedTables(
-                path=one.path,
-                summary=_summarize(one.path, one.tables),
-                tables=one.tables,
-                left_out=(*one.file.lost, *one.file.remarks),
-                is_whole=not one.file.lost,
-            )
-        )
-    while any(one.tables for one in imported) and ingest(db, patience_s=INGEST_SECONDS):
-        pass
-    return imported
+def _add(path: Path, *, db: Path, label: str | None, mapping: TableMapping) -> ImportedTables:
+    """Adds the tables of a file that are not in `db` yet."""
+    file = read_file(path, mapping=mapping)
+    tables = tuple(file.tables)
+    run = _make_run(path, tables, label=label, mapping=mapping)
+    known = is_counted(db, run.run_id)
+    if known is not None:
+        again = "" if known else " A later import of it with another mapping counts."
+        return ImportedTables(path=path, summary=f"{path.name}: nothing new: {db} has it already.{again}")
+    write_run({"runs": [run], **_make_rows(run.run_id, tables)}, run=run, db=db, where=path)
+    return ImportedTables(
+        path=path,
+        summary=_summarize(path, tables),
+        tables=tables,
+        left_out=(*file.lost, *file.remarks),
+        is_whole=not file.lost,
+    )
 
 
 def propose_tables(path: Path) -> str:

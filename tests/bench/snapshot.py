@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from runner.importers.snapshots.importing import import_snapshot
+from runner.importers.files import import_snapshot
 from runner.schema import RunRow, new_id
 from runner.store.database import ingest
 from runner.store.spool import Spool

@@ -7,7 +7,7 @@ Of a file that was imported again with another mapping, the latest import counts
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -65,15 +65,14 @@ def list_shipped() -> tuple[PublishedTable, ...]:
     return tuple(table for file in files for table in read_published(file))
 
 
-def find_imports(path: Path, run_ids: Sequence[UUID]) -> dict[UUID, bool]:
-    """Returns those of these imports that are in the file, and whether each is the one that counts of its content."""
-    known = f"""
-        SELECT run_id, run_id IN ({_COUNTED}) FROM runs WHERE run_id IN (SELECT unnest($ids::UUID[]))"""
+def is_counted(path: Path, run_id: UUID) -> bool | None:
+    """Returns whether this import is the one that counts of its content; None where it is not in the file."""
     try:
         with open_reader(path) as reader:
-            return dict(reader.execute(known, {"ids": [*run_ids]}).fetchall())
+            known = reader.execute(f"SELECT run_id IN ({_COUNTED}) FROM runs WHERE run_id = ?", [run_id]).fetchone()
     except DatabaseMissing:
-        return {}
+        return None
+    return known[0] if known else None
 
 
 def _narrow(table: str, runs: str, order: str) -> str:

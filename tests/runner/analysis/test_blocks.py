@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runner.importers.snapshots.reading import read
+from runner.importers.snapshots import read
 
 MIB, GRANULE = 2**20, 512
 

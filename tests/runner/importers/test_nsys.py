@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runner.importers.files import import_file
-from runner.importers.traces.ranges import LaunchPlace, ThreadRanges, phase_of
+from runner.importers.recordings import LaunchPlace, ThreadRanges, phase_of
 from tests.command import rows, run
 from tests.synthetic.nsys import ADAM, GEMM, PID, SECRET, SOFTMAX, Made, kernels, made
 

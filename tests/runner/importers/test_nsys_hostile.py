@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from runner.errors import UsageError
+from runner.importers import nsys, nsys_stats
 from runner.importers.files import import_file
-from runner.importers.traces import export, recordings, tables
 from tests.synthetic.nsys import GEMM, HTML, PID, Made, kernels, made
 from tests.synthetic.nsys_statistics import API_COLUMNS, API_SUM, KERN_SUM
 
@@ -76,12 +76,12 @@ def test_databases_that_are_not_exports(tmp_path: Path, monkeypatch: pytest.Monk
     assert "got " in refused(target, whole[: len(whole) // 2], db=db)
     empty = [f"DELETE FROM CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY")]
     assert "nothing ran on a GPU" in refused(target, after(*empty), db=db)
-    for module, name in ((recordings, "LAUNCHES"), (recordings, "RANGES"), (recordings, "KERNELS")):
+    for module, name in ((nsys, "LAUNCHES"), (nsys, "RANGES"), (nsys, "KERNELS")):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, 3)
             assert "more than 3 " in refused(target, whole, db=db)
     with monkeypatch.context() as patch:
-        patch.setattr(export, "SECONDS", -1.0)
+        patch.setattr(nsys, "SECONDS", -1.0)
         many = (
             "INSERT INTO StringIds SELECT i + 100, 'x' FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 "
         )
@@ -89,7 +89,7 @@ def test_databases_that_are_not_exports(tmp_path: Path, monkeypatch: pytest.Monk
                      "INSERT INTO TARGET_INFO_GPU SELECT id, 'x', 1 FROM StringIds")  # fmt: skip
         assert "s of reading" in refused(target, slow, db=db)
     with monkeypatch.context() as patch:
-        patch.setattr(tables, "LINES", 5)
+        patch.setattr(nsys_stats, "LINES", 5)
         assert "more than 5 lines" in refused(tmp_path / "a.csv", KERN_SUM.encode(), db=db)
     long = after(f"UPDATE StringIds SET value = '{'x' * 1_100_000}' WHERE value = '{GEMM}'")
     assert "string or blob too big" in refused(target, long, db=db)
@@ -163,6 +163,6 @@ def test_the_total_size_of_names_and_number_of_processes_are_limited(
     limits = {"PROCESSES": "1 processes", "RANGE_CHARACTERS": "1 characters in ranges", "KERNEL_CHARACTERS": "1 char"}
     for name, words in limits.items():
         with monkeypatch.context() as patch:
-            patch.setattr(recordings, name, 1)
+            patch.setattr(nsys, name, 1)
             with pytest.raises(UsageError, match=f"more than {words}"):
                 import_file(path.path, db=tmp_path / "results.duckdb")

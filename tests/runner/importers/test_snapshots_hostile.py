@@ -15,8 +15,8 @@ import pytest
 from runner.analysis.timeline import snapshot
 from runner.analysis.timeline.snapshot import BadSnapshot, recordings
 from runner.errors import UsageError
-from runner.importers.snapshots import importing, reading
-from runner.importers.snapshots.importing import import_snapshot
+from runner.importers import files, snapshots
+from runner.importers.files import import_snapshot
 from runner.store.spool import Spool
 from tests.synthetic.snapshots import DOCUMENTED, block, event, frames, segment, trace, write
 
@@ -107,7 +107,7 @@ def test_a_call_in_a_pickle_is_not_executed(tmp_path: Path) -> None:
 
 
 def test_reading_a_pickle_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "READING_SECONDS", 2)
+    monkeypatch.setattr(files, "READING_SECONDS", 2)
     with pytest.raises(UsageError, match="more than 2 s"):
         import_snapshot(write(tmp_path, nested_tuple_key(100)), db=tmp_path / "results.duckdb")
 
@@ -177,8 +177,8 @@ def test_of_many_allocations_the_largest_and_those_at_the_peak_are_kept(
     events = [event(act, 2 * at + (act != "alloc"), 64 * at, 100 * at)
               for at in range(1, 11) for act in ("alloc", "free_completed")]  # fmt: skip
     events += [event("alloc", 90, 6400, 3000), event("alloc", 91, 12800, 5), event("alloc", 92, 12864, 7)]
-    monkeypatch.setattr(reading, "MAX_ROWS", 5)
-    (timeline,) = reading.read(io.BytesIO(pickle.dumps(trace(*events))))
+    monkeypatch.setattr(snapshots, "MAX_ROWS", 5)
+    (timeline,) = snapshots.read(io.BytesIO(pickle.dumps(trace(*events))))
     assert timeline["allocations"]["allocated_bytes"] == [900, 1000, 3000, 5, 7]
     assert (timeline["timeline"]["allocations"], timeline["timeline"]["peak_bytes"]) == (13, 3012)
 
@@ -196,9 +196,9 @@ def test_the_total_size_of_stacks_is_limited(monkeypatch: pytest.MonkeyPatch) ->
     """A few long names in many orders make many stacks, each longer than all names together."""
     names = frames(*("x" * 299 + letter for letter in "abcdefgh"))
     events = [event("alloc", at, 64 * at, 8, frames=names[at % 8 :] + names[: at % 7]) for at in range(56)]
-    monkeypatch.setattr(reading, "MAX_STACK_CHARACTERS", 50_000)
+    monkeypatch.setattr(snapshots, "MAX_STACK_CHARACTERS", 50_000)
     with pytest.raises(BadSnapshot, match="stacks of more than 50,000 characters"):
-        reading.read(io.BytesIO(pickle.dumps(trace(*events))))
+        snapshots.read(io.BytesIO(pickle.dumps(trace(*events))))
 
 
 def test_a_file_that_is_too_large_or_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,6 +207,6 @@ def test_a_file_that_is_too_large_or_missing(tmp_path: Path, monkeypatch: pytest
         import_snapshot(tmp_path / "missing.pickle", db=tmp_path / "results.duckdb")
     with pytest.raises(UsageError, match="cannot be read: Is a directory"):
         import_snapshot(tmp_path, db=tmp_path / "results.duckdb")
-    monkeypatch.setattr(importing, "FILE_BYTES", 100)
+    monkeypatch.setattr(files, "SNAPSHOT_BYTES", 100)
     with pytest.raises(UsageError, match="at most 100"):
         import_snapshot(path, db=tmp_path / "results.duckdb")

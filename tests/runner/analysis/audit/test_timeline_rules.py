@@ -12,7 +12,7 @@ from runner.analysis.audit.timeline_rules import (
     RecordedTimeline,
     judge_timeline,
 )
-from runner.importers.snapshots.importing import import_snapshot
+from runner.importers.files import import_snapshot
 from runner.store.read.findings import load_timeline_findings
 from runner.store.read.memory import load_timelines
 from tests.command import run

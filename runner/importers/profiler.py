@@ -21,9 +21,7 @@ from sys import intern
 from typing import IO, Any
 
 from runner.errors import UsageError
-from runner.importers.traces.export import clean_name
-from runner.importers.traces.ranges import LaunchPlace, ThreadRanges, phase_of
-from runner.importers.traces.recordings import Launched, TracedProcess
+from runner.importers.recordings import Launched, LaunchPlace, ThreadRanges, TracedProcess, clean_name, phase_of
 
 EVENTS, EVENT_CHARACTERS, _CHUNK = 5_000_000, 2**24, 2**22
 _BEGIN = re.compile(r'"traceEvents"\s*:\s*\[')

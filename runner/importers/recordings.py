@@ -1,4 +1,4 @@
-"""The phase and the named range that a thread was in at a moment, from the NVTX ranges that it pushed.
+"""What a recording holds: what ran on the device, and in which phase and named range of a thread it was launched.
 
     ranges = ThreadRanges([(0, 900, "forward"), (100, 300, "computing softmax")])
     ranges.at(150)         # LaunchPlace(phase="forward", scope="computing softmax")
@@ -12,6 +12,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 _TAIL = r"([ _-]?(pass|step|phase))?([ _:#-]*\d+)?"
 #: The names of ranges that are phases, in lower case.
@@ -24,7 +25,7 @@ PHASES: Mapping[str, re.Pattern[str]] = {
 STEP = re.compile(r"((train(ing)?|inference|measured)[ _-]?)?(step|iter(ation)?)([ _:#=/-]*\d+)?")
 #: The ranges that PyTorch pushes for its operators (`torch.autograd.profiler.emit_nvtx`), and what it adds to the name.
 _OPERATOR = re.compile(r"(?P<name>(aten|autograd)::.*?)(, (seq|op_id|sizes) = .*)?")
-_NEVER = 2**64
+_NEVER, NAME_LENGTH = 2**64, 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,39 @@ class LaunchPlace:
 
 
 NOWHERE = LaunchPlace()
+
+
+@dataclass
+class Launched:
+    """The calls of one kernel in one place, their time (ns), and the bytes that a copy moved."""
+
+    calls: int = 0
+    duration_ns: int = 0
+    moved_bytes: int | None = None
+
+    def add(self, duration_ns: int, *, calls: int = 1, moved_bytes: int | None = None) -> None:
+        self.calls += calls
+        self.duration_ns += duration_ns
+        if moved_bytes is not None:
+            self.moved_bytes = (self.moved_bytes or 0) + moved_bytes
+
+
+Kernels = dict[tuple[LaunchPlace, str], Launched]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedProcess:
+    """What one process ran on the GPU. `steps` is None where no range tells their number; with `overlapping`, a kernel
+    counts in every range around it. A step takes `step_ms` on the host; of that the device computes for `busy_ms` and
+    waits for `gap_ms` between two kernels; `remarks` say what was not read."""
+
+    steps: int | None
+    kernels: Kernels
+    overlapping: bool = False
+    remarks: tuple[str, ...] = ()
+    step_ms: float | None = None
+    busy_ms: float | None = None
+    gap_ms: float | None = None
 
 
 class ThreadRanges:
@@ -103,3 +137,9 @@ def _inside(outer: LaunchPlace, name: str) -> LaunchPlace:
     if operator:
         return LaunchPlace(phase=outer.phase, scope=outer.scope, operator=operator["name"])
     return LaunchPlace(phase=outer.phase, scope=name)
+
+
+@lru_cache(maxsize=16_384)
+def clean_name(name: str) -> str:
+    """Returns at most 4,000 characters of a name, with spaces in place of control characters."""
+    return "".join(letter if letter.isprintable() else " " for letter in name[:NAME_LENGTH]).strip()

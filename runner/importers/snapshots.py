@@ -1,6 +1,6 @@
 """Reads a pickled snapshot that somebody else made, in a process of its own, without executing anything.
 
-    python -m runner.importers.snapshots.reading < snapshot.pickle       (the `import` command starts it so)
+    python -m runner.importers.snapshots < snapshot.pickle       (the `import` command starts it so)
 
 A pickle is a program. This reader refuses every name that it could look up, so that there is nothing to call. The
 process has limits of memory and time, because a few bytes can claim gigabytes. It answers with one line of JSON:
