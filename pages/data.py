@@ -8,9 +8,12 @@ import streamlit as st
 
 from pages.address import keep
 from pages.api.files import FORMATS, encode_rows
-from pages.draw import draw_choices
+from pages.browser import is_narrow
+from pages.draw import CONFIG, draw_choices
 from pages.frame import ASKED, Frame
 from pages.markdown import restrict
+from pages.plot import BASE, Spec
+from pages.plot.parts import AXIS, color_of, legend
 from runner.answers.answer import Choice, choose
 from runner.schema import TABLES, Column, Status, Table
 from runner.store.database import look_through
@@ -18,7 +21,9 @@ from runner.store.read.tables import MAX_ROWS, Window, count_rows, load_page
 from runner.store.reference import is_reference
 
 PAGE_ROWS = 200
-ALL = "any status"
+ALL, NO_COLOR = "any status", "one"
+#: Above so many marks a chart is drawn by the graphics card.
+MAX_VECTORS = 1_000
 
 
 def draw_rows(frame: Frame, before: Sequence[Choice] = ()) -> None:
@@ -45,10 +50,60 @@ def draw_rows(frame: Frame, before: Sequence[Choice] = ()) -> None:
     if total:
         _draw_table(frame, table, Window(statuses=statuses, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS))
         _draw_files(frame, table, Window(statuses=statuses, limit=MAX_ROWS), total=total)
+        _draw_chart(frame, table, Window(statuses=statuses, limit=MAX_ROWS))
     meaning = st.expander("What the columns mean", key="columns-fold", on_change="rerun")
     if meaning.open:
         with meaning:
             st.dataframe(describe_columns(table), hide_index=True, key="columns", alt=f"Columns of {table.name}.")
+
+
+def _draw_chart(frame: Frame, table: Table, window: Window) -> None:
+    """Draws any column of numbers against any other, in the colors of a third, once a reader opens it."""
+    asked = st.session_state[ASKED]
+    numbers = [column.name for column in table.columns if column.type in (int, float)]
+    fold = st.expander("Chart of two columns", key="chart-fold", on_change="rerun", expanded="measure" in asked)
+    if not fold.open or len(numbers) < 2:
+        return
+    told = next((name for name in table.told if name in numbers), numbers[-1])
+    x = choose(asked, "x", "Across", numbers, default="context" if "context" in numbers else numbers[0])
+    y = choose(asked, "measure", "Measure", numbers, default=told)
+    words = [column.name for column in table.columns if column.type is str]
+    color = choose(asked, "color", "Color", [NO_COLOR, *words], default="precision", prefix="color: ")
+    with fold:
+        draw_choices([x, y, color], key="chart-choices")
+        place = {column.name: number for number, column in enumerate(table.columns)}
+        at, up, of = place[x.chosen], place[y.chosen], place.get(color.chosen)
+        found = frame.load(load_page, table.name, frame.selection, window).rows
+        rows = [row for row in found if row[at] is not None and row[up] is not None]
+        by_color: dict[str, list[Any]] = {}
+        for row in rows:
+            by_color.setdefault("" if of is None else str(row[of]), []).append(row)
+        title = {one.chosen: table.column(one.chosen).title for one in (x, y)}
+        above, top = legend([(name, color_of(name, [*by_color])) for name in by_color if name], narrow=is_narrow())
+        spec = {
+            "data": [
+                {
+                    "type": "scattergl" if len(rows) > MAX_VECTORS else "scatter",
+                    "mode": "markers",
+                    "name": name,
+                    "x": [row[at] for row in mine],
+                    "y": [row[up] for row in mine],
+                    "marker": {"color": color_of(name, [*by_color]), "size": 7},
+                }
+                for name, mine in by_color.items()
+            ],
+            "layout": {
+                **BASE,
+                "height": 380 + top,
+                "margin": {"l": 8, "r": 8, "t": top + 8, "b": 8},
+                "xaxis": {**AXIS, "title": {"text": title[x.chosen]}},
+                "yaxis": {**AXIS, "title": {"text": title[y.chosen]}},
+                "annotations": above,
+            },
+        }
+        alt = f"{title[y.chosen]} against {title[x.chosen]}, {len(rows):,} rows of {table.name}."
+        st.plotly_chart(Spec(spec), key="free-chart", config=CONFIG, alt=alt)
+        st.caption(restrict(f"{len(rows):,} rows that have both numbers; the table above has them."))
 
 
 def describe_columns(table: Table) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from pages.frame import Frame
 from pages.markdown import literal, restrict
 from pages.panel import COLORS, open_row
 from pages.plot import Spec, figure
+from pages.plot.parts import raise_powers
 from runner.answers import QUESTIONS
 from runner.answers.answer import Answer, Choice, View
 from runner.formats import format_count
@@ -32,14 +32,13 @@ CONFIG = {"displayModeBar": False, "scrollZoom": False}
 AT_ONCE = 3
 #: Cells that are named where a finding is about many.
 MAX_NAMED = 6
-_RAISED = str.maketrans("0123456789.-", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻")
 _FOLDER = Path(__file__).parent
 
 
 def draw_answer(frame: Frame, answer: Answer, *, before: Sequence[Choice] = ()) -> None:
     """Draws the answer to a question, its choices after those `before` it."""
     question = QUESTIONS[answer.question]
-    st.markdown(restrict(_raise_powers(answer.sentence) or question.words))
+    st.markdown(restrict(raise_powers(answer.sentence) or question.words))
     draw_choices([*before, *answer.choices])
     report_missing(answer.choices)
     if question.of_two_columns and answer.views and not is_narrow():
@@ -52,18 +51,13 @@ def draw_answer(frame: Frame, answer: Answer, *, before: Sequence[Choice] = ()) 
     else:
         _draw_rest(frame, answer, answer.views, is_small=False)
     if answer.more:
-        st.markdown(restrict(_raise_powers(answer.more)))
+        st.markdown(restrict(raise_powers(answer.more)))
     if answer.views and "audited" not in question.needs:
         _draw_findings(frame, answer)
     for missing in answer.missing:
         st.info(restrict(f"Missing: {literal(missing.words)}."), icon=":material/info:")
         for line in sweep_commands(missing.cells, fresh=False):
             st.code(line, language="bash", wrap_lines=True)
-
-
-def _raise_powers(text: str) -> str:
-    """Returns the text with its powers as Unicode has them: `S¹·⁹⁶`."""
-    return re.sub(r"\^(-?[\d.]+)", lambda match: match[1].translate(_RAISED), text)
 
 
 def _draw_findings(frame: Frame, answer: Answer) -> None:
@@ -97,7 +91,7 @@ def _draw_rest(frame: Frame, answer: Answer, views: Sequence[View], *, is_small:
 # ------------------------------------------------------------------------------------------------------------- choices
 
 
-def draw_choices(choices: Sequence[Choice]) -> None:
+def draw_choices(choices: Sequence[Choice], *, key: str = "filters") -> None:
     """Draws one line of select boxes that say what is chosen, of those that leave a choice; on a narrow screen one
     button that opens them."""
     choices = [one for one in choices if len(one.options) > 1]
@@ -105,7 +99,7 @@ def draw_choices(choices: Sequence[Choice]) -> None:
         return
     narrow = is_narrow()
     label = " · ".join(one.prefix + one.chosen for one in choices)
-    with st.container(key="filters"):
+    with st.container(key=key):
         area = (
             st.popover(restrict(literal(label)), width="stretch")
             if narrow

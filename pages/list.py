@@ -82,8 +82,6 @@ TABS: Mapping[str, str] = {
     "sums": "Accumulation",
     "compile": "Speedup",
     "memory": "Peak",
-    "saved": "Kept for backward",
-    "residual": "Residual stream",
     "timelines": "Peak by phase",
     "attention": "Time and memory",
     "attention_speedups": "Speedups",

@@ -27,7 +27,7 @@ _KINDS: dict[str, Callable[..., tuple[list[Any], Figure]]] = {
     "lines": draw_lines,
     "strip": draw_strip,
 }
-_BASE: Figure = {
+BASE: Figure = {
     "template": {"layout": {}},
     "showlegend": False,
     "dragmode": False,
@@ -58,4 +58,4 @@ def figure(view: View, *, narrow: bool = False) -> Figure:
         if len({*view.column(across)}) > max(4, len({*view.column(down)})):
             view = replace(view, draw=replace(view.draw, across=down, down=(across,)))
     data, layout = _KINDS[view.draw.kind](view, narrow=narrow)
-    return {"data": data, "layout": {**_BASE, "uirevision": view.name, **layout}}
+    return {"data": data, "layout": {**BASE, "uirevision": view.name, **layout}}

@@ -24,6 +24,7 @@ AXIS: Figure = {
     "tickangle": 0,
     "title": {"text": ""},
 }
+_RAISED = str.maketrans("0123456789.-", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻")
 _ALIASES = {
     "weights": "parameter",
     "gradients": "gradient",
@@ -101,8 +102,8 @@ def hover(view: View, row: Row) -> str:
 
 
 def raise_powers(text: str) -> str:
-    """Returns the text with powers raised: `S^1.96`."""
-    return re.sub(r"\^([\d.]+)", r"<sup>\1</sup>", text)
+    """Returns the text with its powers as Unicode has them, which are no smaller than the rest: `S¹·⁹⁶`."""
+    return re.sub(r"\^(-?\d+(?:\.\d+)?)", lambda match: match[1].translate(_RAISED), text)
 
 
 def escape(text: str) -> str:

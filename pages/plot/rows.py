@@ -30,6 +30,8 @@ from runner.render.grid import interval_of, scale_of
 
 Key = tuple[Value, ...]
 _LINE, _CAPTIONED = 23, 40
+#: The letters that a line of a chart has room for on a phone.
+_PHONE_LETTERS = 44
 
 
 def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
@@ -153,7 +155,8 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         if key in lost:
             # What ran out of the device's memory stands at its limit.
             at: dict[str, Any] = {"x": limits[0], "xanchor": "right"} if limits else {"x": 0, "xanchor": "left"}
-            text = f"{escape(lost[key])} ✕" if limits else f"✕ {escape(lost[key])}"
+            why = lost[key].rpartition(": ")[2] if narrow else lost[key]
+            text = f"{escape(why)} ✕" if limits else f"✕ {escape(why)}"
             notes.append(note(text, **at, y=y, shift=6 if limits else 5, color=RED))
             continue
         end = ends.get(key)
@@ -178,7 +181,8 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         for guide in draw.guides
         if guide.at
     ]
-    words = [one["text"] for one in notes if one["xref"] == "x" and one["yref"] == "y" and one["x"]]
+    beside = [one for one in notes if one["xref"] == "x" and one["yref"] == "y" and one["xanchor"] == "left"]
+    words = [one["text"] for one in beside if one["x"]]
     room = max(map(count_letters, words), default=0)
     lines = max(places.values(), default=0) + 1
     colors = [(one["name"], one["marker"]["color"]) for one in data] if draw.series else []
@@ -186,7 +190,7 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     above = [one | {"yshift": 4 + 18 * bool(limits)} for one in above]
     top += 24 if limits else 8
     layout = {
-        "height": top + (26 if draw.beside else 46) + _line_px(view) * lines,
+        "height": top + (26 if draw.beside else 46) + _line_px(view, narrow=narrow) * lines,
         "margin": {"l": 8, "r": min(16 + 7 * room, 190), "t": top, "b": 26 if draw.beside else 8},
         "xaxis": {
             **AXIS,
@@ -270,8 +274,15 @@ def _key(view: View, row: Row) -> Key:
     return tuple(view.get(row, name) for name in view.draw.down)
 
 
-def _line_px(view: View) -> int:
-    return _CAPTIONED if view.draw.caption else _LINE
+def _line_px(view: View, *, narrow: bool) -> int:
+    if not view.draw.caption:
+        return _LINE
+    return _CAPTIONED + 15 * (narrow and any(_is_long(view, row) for row in view.rows))
+
+
+def _is_long(view: View, row: Row) -> bool:
+    """Returns whether the name of a row and its caption need two lines on a phone."""
+    return len(join_keys(view, row, view.draw.down)) + len(str(view.get(row, view.draw.caption) or "")) > _PHONE_LETTERS
 
 
 def _lines(view: View, *, narrow: bool) -> tuple[Mapping[Key, int], Figure, list[Figure]]:
@@ -297,10 +308,10 @@ def _lines(view: View, *, narrow: bool) -> tuple[Mapping[Key, int], Figure, list
         line += 1
     axis: Figure = {**AXIS, "tickvals": [*places.values()], "range": [line - 0.4, -0.6], "showgrid": False}
     if draw.caption:
-        words = {key: f"<b>{label}</b>  {escape(str(captions[key] or ''))}" for key, label in labels.items()}
-        notes = [
-            note(words[key], x=0, xref="paper", y=at - 0.22, xanchor="left", size=12) for key, at in places.items()
-        ]
+        two = narrow and any(_is_long(view, row) for row in view.rows)
+        gap, up = ("<br>", 0.29) if two else ("  ", 0.22)
+        words = {key: f"<b>{label}</b>{gap}{escape(str(captions[key] or ''))}" for key, label in labels.items()}
+        notes = [note(words[key], x=0, xref="paper", y=at - up, xanchor="left") for key, at in places.items()]
         return places, {**axis, "showticklabels": False, "automargin": False}, notes
     axis["ticktext"] = [f"{_break(labels[key]) if narrow else labels[key]} " for key in places]
     return (

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from runner.store.merging import merge_files
-from tests.bench.app import COLD, FIRST, REPEATS, first_chart
+from tests.bench.app import REPEATS, first_chart
 from tests.bench.grid import add_cell, fill
 from tests.bench.result import Result
 from tests.browser import chromium, served
@@ -19,7 +19,8 @@ from tests.browser import chromium, served
 #: Each file has about 50,000 rows. MERGED of the files are merged.
 FILES, CELLS, MERGED = 50, 1_000, 20
 GOAL_S, MAX_RATIO = 30.0, 1.5
-PAGE = "/training-step?way=fp32+%C2%B7+eager"
+FIRST, COLD = "page to first chart", "first chart after new rows"
+PAGE = "/training-step"
 
 
 def run() -> list[Result]:

@@ -184,6 +184,16 @@ def test_the_report_is_made_on_request(browser: Browser, address: str) -> None:
     assert "How long does a step take" in text
 
 
+def test_any_column_is_drawn_against_any_other(browser: Browser, address: str) -> None:
+    with opened(browser, f"{address}/data?show=rows&measure=parameters&x=d_model&color=mode") as visit:
+        settled(visit.page)
+        chart = visit.page.locator(".st-key-chart-fold .js-plotly-plot")
+        counts = chart.evaluate("chart => chart.data.map(trace => [trace.name, trace.x.length])")
+        assert {name for name, _ in counts} <= {"train", "inference", "forward", "backward"}
+        assert sum(count for _, count in counts) > 3
+        expect(visit.page.locator(".st-key-chart-fold")).to_contain_text("rows that have both numbers")
+
+
 def test_findings_are_listed_on_request(browser: Browser, address: str) -> None:
     """A cell whose first step was cold is in doubt; the page says so, and what helps."""
     with opened(browser, f"{address}/training-step") as visit:
