@@ -26,6 +26,8 @@ from runner.render.grid import scale_of
 from runner.render.markdown import HTML, LATEX, MARKDOWN, Form
 from runner.results.findings import SEVERITIES
 from runner.schema.sizes import title
+from runner.store.read.runs import Contents
+from runner.store.read.selection import Selection
 
 CONFIG = {"displayModeBar": False, "scrollZoom": False}
 #: Views that are drawn at once; the others when a reader opens them.
@@ -175,7 +177,7 @@ def _draw_share(frame: Frame, answer: Answer, view: View, *, is_table: bool) -> 
     with box, st.container(horizontal=True, gap="xsmall"):
         files = {
             "CSV": (write_csv(view, source(frame, view)), "text/csv"),
-            "JSON": (write_json(answer, view), "application/json"),
+            "JSON": (write_json(answer, view, source(frame, view)), "application/json"),
         }
         for kind, (content, mime) in files.items():
             file = f"{name}.{kind.lower()}"
@@ -195,18 +197,18 @@ def _draw_share(frame: Frame, answer: Answer, view: View, *, is_table: bool) -> 
 
 def source(frame: Frame, view: View) -> str:
     """Returns what an exported view says of its rows: machine, settings, torch, runs, commits, date and the file."""
-    return " · ".join([view.about, *_describe_runs(frame)])
+    return " · ".join([view.about, *describe_runs(frame.contents, frame.selection)])
 
 
-def _describe_runs(frame: Frame) -> list[str]:
-    of = frame.selection
-    runs = [run for run in frame.contents.runs if run.machine == of.machine and of.run in (None, run.run_id)]
+def describe_runs(contents: Contents, of: Selection) -> list[str]:
+    """Returns the versions of torch, the runs, the commits, the date of the last run, and the edition of the file."""
+    runs = [run for run in contents.runs if run.machine == of.machine and of.run in (None, run.run_id)]
     versions = sorted({f"torch {run.torch.partition('+')[0]}" for run in runs if run.torch})
     commits = sorted({run.git_commit[:8] for run in runs if run.git_commit})
     shown = f"commit {commits[0]}" if len(commits) == 1 else f"{len(commits)} commits" if commits else ""
     newest = max((run.started_at for run in runs if run.started_at), default=None)
     named = runs[0].name if len(runs) == 1 else format_count(len(runs), "run")
-    parts = (*versions, named, shown, f"{newest:%Y-%m-%d}" if newest else "", f"edition {frame.contents.edition}")
+    parts = (*versions, named, shown, f"{newest:%Y-%m-%d}" if newest else "", f"edition {contents.edition}")
     return [part for part in parts if part]
 
 
@@ -238,7 +240,7 @@ def write_report(frame: Frame, form: Form) -> str:
     """Returns all answers by the usual choices, with what puts them in doubt and where the rows come from."""
     answers = [frame.audit(frame.ask(name, as_usual=True)) for name in order_questions()]
     machine = frame.selection.machine or frame.path.name
-    facts = (("Machine", machine), ("Rows", " · ".join(_describe_runs(frame))))
+    facts = (("Machine", machine), ("Rows", " · ".join(describe_runs(frame.contents, frame.selection))))
     return write_document(Document(title=f"Stepscope report: {machine}", facts=facts, answers=tuple(answers)), form)
 
 
@@ -311,7 +313,8 @@ def write_csv(view: View, source: str) -> str:
     return out.getvalue()
 
 
-def write_json(answer: Answer, view: View) -> str:
-    """Returns the answer with this view alone."""
+def write_json(answer: Answer, view: View, source: str) -> str:
+    """Returns the answer with this view alone, and where its rows come from."""
     whole = as_json.as_json(answer)
-    return as_json.to_text({**whole, "views": [one for one in whole["views"] if one["name"] == view.name]})
+    views = [one for one in whole["views"] if one["name"] == view.name]
+    return as_json.to_text({**whole, "views": views, "source": source})

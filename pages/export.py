@@ -16,6 +16,7 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
+from pages.draw import describe_runs
 from pages.plot import figure
 from pages.plot.colors import PALETTE
 from pages.plot.ink import ink_rules
@@ -67,14 +68,14 @@ def _write(
         f"<b>{escape(name)}</b>" if other == address else f'<a href="{other}.html">{escape(name)}</a>'
         for other, name in links.items()
     ]
-    now = datetime.now(UTC)
+    now, machine = datetime.now(UTC), next(iter(contents.machines), "")
     return Template((_FOLDER / "export.html").read_text(encoding="utf-8")).substitute(
         title=escape(title),
         navigation=f'<nav aria-label="Pages">{"".join(written)}</nav>' if len(written) > 1 else "",
         body="".join(_write_answer(name, answer) for name, answer in answers.items()),
         file=escape(file),
-        machine=escape(next(iter(contents.machines), "")),
-        edition=escape(contents.edition),
+        machine=escape(machine),
+        rows=escape(" · ".join(describe_runs(contents, Selection(machine=machine or None)))),
         written=f"{now:%Y-%m-%d %H:%M} UTC",
         palette=escape(json.dumps(PALETTE), quote=True),
         style=(_FOLDER / "export.css").read_text(encoding="utf-8") + ink_rules(),

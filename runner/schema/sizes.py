@@ -86,9 +86,11 @@ def parse_shape(text: str) -> Size:
 
 
 def shape_name(*, d_model: int, d_ff: int, layers: int, heads: int, vocabulary: int) -> str:
-    """Returns the name of a shape, or its width and depth as `512×8` where it has none."""
+    """Returns the name of a shape, or its width and depth as `512×8` where it has none, with a d_ff that is not 4× the
+    width."""
     numbers = {"d_model": d_model, "d_ff": d_ff, "layers": layers, "heads": heads, "vocabulary": vocabulary}
-    return next((size.name for size in SIZES.values() if size.numbers == numbers), f"{d_model}×{layers}")
+    wide = "" if d_ff == 4 * d_model else f" (d_ff {d_ff})"
+    return next((size.name for size in SIZES.values() if size.numbers == numbers), f"{d_model}×{layers}{wide}")
 
 
 def model_name(model: Model) -> str:
@@ -117,7 +119,7 @@ class _Names(dict[Model, str]):
 def _tell_apart(model: Model, name: str) -> str:
     if model.model_key:
         return own_title(model.model or "", model.model_key[: 4 * KEY_DIGITS])
-    return f"{name} (d_ff {model.d_ff}, {model.heads} heads, vocabulary {model.vocabulary})"
+    return f"{name.partition(' (')[0]} (d_ff {model.d_ff}, {model.heads} heads, vocabulary {model.vocabulary})"
 
 
 def check_shape(cell: "ModelCell") -> None:

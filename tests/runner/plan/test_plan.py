@@ -227,7 +227,7 @@ def test_a_title_names_values_that_are_not_the_default() -> None:
     assert title(cell) == "small · 512 · train · bf16 · compiled"
     assert title(replace(cell, batch=8, attention="sdpa")).endswith("compiled · batch 8 · attention sdpa")
     assert title(replace(cell, warmup_steps=0, min_steps=10, max_steps=10)).endswith("exactly 10 steps · warm-up 0")
-    assert title(replace(cell, d_model=512, layers=8)).startswith("512×8 · 512 · train")
+    assert title(replace(cell, d_model=512, layers=8)).startswith("512×8 (d_ff 3072) · 512 · train")
     titles = [title(item.cell) for item in planned()]
     assert len(set(titles)) == 22, "cells of one plan have different titles"
 
