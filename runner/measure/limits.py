@@ -11,7 +11,7 @@ off its core, memory in use, the share of the CPU that other processes took.
     before = read_usage(); ...; usage_per_step(before, read_usage(), steps=10)
 
 Page faults are minor and major ones, context switches voluntary and involuntary ones, of all threads together
-(getrusage(2), RUSAGE_SELF). Limits: children are not counted, and Windows has no such call.
+(getrusage(2), RUSAGE_SELF). Limits: children are not counted.
 
 Where no allocator counts, the bytes of live tensors are counted one by one:
 
@@ -113,14 +113,8 @@ def _status_bytes(name: str) -> int | None:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), None)
 
 
-if sys.platform != "win32":
-    import resource
-
-
 def read_usage() -> Mapping[str, int]:
-    """Returns the counts since this process began, by column of the row; nothing on Windows."""
-    if sys.platform == "win32":
-        return {}
+    """Returns the counts since this process began, by column of the row."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "page_faults": usage.ru_minflt + usage.ru_majflt,
