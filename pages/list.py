@@ -44,7 +44,7 @@ PAGES = (
         title="Memory",
         address="peak-memory",
         icon=":material/memory:",
-        questions=("memory", "saved", "frontier", "residual"),
+        questions=("memory", "fit", "saved", "frontier", "residual"),
     ),
     Page(
         title="Timeline",

@@ -38,8 +38,8 @@ COURSE = {
     "C1": "Attention compiled against eager",
     "C2": "The whole model compiled against eager",
 }
-#: Answers that the head of a document gives in short.
-IN_HEAD = ("runs",)
+#: Answers that a document leaves out: its head gives the runs in short, and whether a step will fit is a prediction.
+LEFT_OUT = ("runs", "fit")
 #: The parts of the handout that lie outside of what is measured here.
 OUTSIDE = "writing FlashAttention or a distributed training step of one's own"
 #: The facts of a brief document.
@@ -81,7 +81,7 @@ def write_document(document: Document, form: Form, *, brief: bool = False) -> st
     parts = [form.heading(form.escape(document.title), 1)]
     parts += [form.paragraph(form.bold(form.escape(f"{name}.")) + " " + form.escape(text)) for name, text in facts]
     for answer in document.answers:
-        if answer.views and answer.question not in IN_HEAD:
+        if answer.views and answer.question not in LEFT_OUT:
             question = QUESTIONS[answer.question]
             ids = f" ({', '.join(question.course)})" if question.course else ""
             most = 1 if brief else None if question.course else VIEWS_BESIDE

@@ -87,6 +87,8 @@ def interval_of(view: View, row: Row, scale: Scale) -> str:
     low, high = view.get(row, view.draw.low), view.get(row, view.draw.high)
     if not isinstance(low, int | float) or not isinstance(high, int | float):
         return ""
+    if isinstance(low, int) and isinstance(high, int) and scale.factor == 1:
+        return f"{low:,}–{high:,}"
     factor = 0.01 if scale.unit == "%" else scale.factor
     low, high = low / factor, high / factor
     if low < high and format_number(low) == format_number(high):

@@ -4,6 +4,7 @@ import pytest
 
 from runner.answers import ask
 from runner.results.rows import Rows
+from runner.schema.axes import SHAPE
 from tests.runner.answers.shipped import query, shipped
 
 
@@ -86,3 +87,45 @@ def test_what_runs_out_is_accounted_tensor_by_tensor() -> None:
     assert bytes_at[16_384] > 8 * 16_384**2 * 4
     assert bytes_at[32_768] is None
     assert holds < 144 * 2**30
+
+
+def test_what_is_predicted_to_fit_is_what_ran() -> None:
+    """Every training step of the shipped rows that asks for what the calculator offers."""
+    rows = shipped("peaks")
+    kinds = set()
+    for one in rows.peaks:
+        cell = one.cell
+        if cell.mode == "train" and not cell.timeline and not cell.model_key and cell.optimizer in ("foreach", "fused"):
+            shape = ",".join(f"{name}={getattr(cell.shape, name)}" for name in SHAPE)
+            asked = {"gpu": "H200", "size": shape, "context": str(cell.context), "batch": str(cell.batch)}
+            asked |= {"precision": cell.precision, "attention": cell.attention, "optimizer": cell.optimizer}
+            answer = ask("fit", rows, asked)
+            if cell.checkpoint_blocks == 0 and one.status in ("ok", "oom"):
+                assert ("does not fit" in answer.sentence) == (one.status == "oom"), cell
+                kinds.add(one.status)
+    assert kinds == {"ok", "oom"}
+
+
+def test_the_largest_that_fits_is_the_last_that_does() -> None:
+    asked = {"gpu": "A100 80 GB", "size": "large", "context": "2048", "precision": "bf16"}
+    largest = ask("fit", shipped("peaks"), asked).views[0]
+    counts = {row.values[:2]: largest.get(row, "largest") for row in largest.rows}
+    batch = counts["bf16", "none"]
+    for count, verdict in ((batch, "fits"), (batch + 1, "does not fit")):
+        said = ask("fit", shipped("peaks"), asked | {"batch": str(count)}).sentence.replace("**", "")
+        assert f"{verdict} on" in said
+    assert counts["bf16", "every block"] > batch
+    assert all(
+        largest.get(row, "low") <= largest.get(row, "largest") <= largest.get(row, "high") for row in largest.rows
+    )
+
+
+def test_the_formula_is_off_by_little_on_measured_peaks() -> None:
+    peaks = [one for one in shipped("peaks").peaks if one.status == "ok" and one.predicted_peak_bytes]
+    errors = sorted(
+        abs(one.peak_allocated_bytes / one.predicted_peak_bytes - 1)
+        for one in peaks
+        if one.peak_allocated_bytes and one.predicted_peak_bytes and one.device == "cuda" and not one.cell.timeline
+    )
+    assert errors[len(errors) // 2] <= 0.01
+    assert errors[int(0.95 * len(errors))] <= 0.05
