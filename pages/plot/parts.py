@@ -47,9 +47,12 @@ def color_of(value: Value, among: Sequence[Value]) -> str:
 
 
 def is_unsure(view: View, row: Row) -> bool:
-    """Returns whether the interval that is drawn includes the center of a ratio."""
-    center, low, high = view.draw.center, view.get(row, view.draw.low), view.get(row, view.draw.high)
-    return center is not None and low is not None and high is not None and low <= center <= high
+    """Returns whether the interval of a ratio includes the center, or is not known."""
+    draw = view.draw
+    if draw.center is None or not draw.low or view.get(row, draw.value) is None:
+        return False
+    low, high = view.get(row, draw.low), view.get(row, draw.high)
+    return low is None or high is None or bool(low <= draw.center <= high)
 
 
 # --------------------------------------------------------------------------------------------------------------- words
@@ -221,7 +224,7 @@ def ticks(low: float, high: float, *, log: bool, most: int = 9) -> Figure:
 
 def tone_of(view: View) -> Callable[[Row], str]:
     """Returns the color of a number: around the center of a ratio in two hues, gray where its interval holds the
-    center; else from little to much of one hue."""
+    center or is not known; else from little to much of one hue."""
     draw = view.draw
     logs = {value: math.log(value) for value in view.column(draw.value) if isinstance(value, int | float) and value > 0}
     center = math.log(draw.center) if draw.center else min(logs.values(), default=0.0)

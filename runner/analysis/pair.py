@@ -9,16 +9,18 @@ their effort fields. Where cells were measured with several efforts, the preferr
 A ratio is the time of the first side over that of the second, by each of three clocks: above 1 the second is faster.
 The verdict names its clock. GPU time decides where both sides have it, because it repeats from process to process
 within 0.1 to 0.5%. Throughput and latency decide where the host does not set them, and where both sides were measured
-interleaved, in the same rounds of one sweep; between two sweeps a time that the host sets says nothing about the code
-(on one H200, equal cells of two sweeps differed by 1.23×). Standard library, `results` and `schema` only.
+interleaved, in the same rounds of one sweep. Between two sweeps a time that the host sets says nothing about the code
+(on one H200, equal cells of two sweeps differed by 1.23×): such a ratio has no interval. Standard library, `results`
+and `schema` only.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from runner.analysis.statistics import Outcome, Ratio, ratio
 from runner.results import Clock, TimedResult
+from runner.results.times import find_bound
 from runner.schema import TABLES, AttentionCell, Cell, Column, Phase, table_of
 
 #: The clocks by the names of practitioners: steps in a loop, one step that is waited for, kernels alone.
@@ -60,37 +62,50 @@ class Pair(Generic[S]):
         return None if self.objection else compute_ratio(self.base, self.other, phase=phase, clock=clock)
 
     def verdict(self, *, phase: Phase = "step", clock: Clock | None = None) -> Verdict:
-        """Returns what the pair decides by this clock or, without one, by the clock that can decide."""
+        """Returns what the pair decides by this clock or, without one, by the clock that can decide: GPU time and,
+        where it finds no difference between sides that were measured interleaved, throughput and latency."""
         if self.objection:
             return Verdict(outcome="undecided", why=self.objection)
         ratios = {name: found for name in CLOCKS.values() if (found := self.ratio(phase=phase, clock=name))}
-        if clock is not None:
-            found = ratios.get(clock)
-            return Verdict(outcome=found.outcome if found else "undecided", clock=clock, ratio=found)
-        if "device" in ratios:
-            return Verdict(outcome=ratios["device"].outcome, clock="device", ratio=ratios["device"])
-        by: Clock | None = next((name for name in ("loop", "step") if name in ratios), None)
-        if by is None:
-            return Verdict(outcome="undecided", why="no such time")
-        if self.is_set_by_host and not self.is_interleaved(phase):
-            return Verdict(outcome="undecided", clock=by, ratio=ratios[by], why="set by the host in two sweeps")
-        return Verdict(outcome=ratios[by].outcome, clock=by, ratio=ratios[by])
-
-    @property
-    def is_set_by_host(self) -> bool:
-        """Whether the host sets the time of either side: the GPU waits for work."""
-        return "host" in (getattr(self.base, "bound", None), getattr(self.other, "bound", None))
-
-    def is_interleaved(self, phase: Phase = "step") -> bool:
-        """Whether both sides were measured in the same rounds of one sweep."""
-        times = [getattr(side, "times", {}).get(phase) for side in (self.base, self.other)]
-        return all(times) and bool(times[0].step.medians.keys() & times[1].step.medians.keys())  # type: ignore[union-attr]
+        order: Sequence[Clock] = [clock] if clock else [name for name in ("device", "loop", "step") if name in ratios]
+        by = next((name for name in order if name in ratios and ratios[name].low is not None), next(iter(order), None))
+        if clock is None and by == "device" and is_interleaved(self.base, self.other, phase):
+            by = next((name for name in order if ratios[name].outcome in ("faster", "slower")), by)
+        if by is None or by not in ratios:
+            return Verdict(outcome="undecided", clock=clock, why="no such time")
+        why = "set by the host" if is_host_noise(self.base, self.other, phase=phase, clock=by) else ""
+        return Verdict(outcome=ratios[by].outcome, clock=by, ratio=ratios[by], why=why)
 
 
 def compute_ratio(base: Any, other: Any, *, phase: Phase = "step", clock: Clock = "step") -> Ratio | None:
-    """Returns one cell's time over another's, in one phase by one clock; None where either has no such time."""
+    """Returns one cell's time over another's, in one phase by one clock; None where either has no such time. It has no
+    interval where the host sets a time of two sweeps."""
     a, b = (one.times[phase].by(clock) if phase in one.times else None for one in (base, other))
-    return ratio(a, b) if a and b else None
+    if not a or not b:
+        return None
+    found = ratio(a, b)
+    return replace(found, low=None, high=None) if is_host_noise(base, other, phase=phase, clock=clock) else found
+
+
+def is_host_noise(base: Any, other: Any, *, phase: Phase, clock: Clock) -> bool:
+    """Returns whether the host sets either time, and the two are not of one sweep: their ratio says nothing of the
+    code."""
+    return any(_is_set_by_host(one, phase, clock) for one in (base, other)) and not is_interleaved(base, other, phase)
+
+
+def _is_set_by_host(one: Any, phase: Phase, clock: Clock) -> bool:
+    """Returns whether the GPU waits for work in a phase; where it has no GPU time there, in the whole step."""
+    time = one.times[phase].by(clock) if phase in one.times else None
+    if clock == "device" or not time:
+        return False
+    device = one.times[phase].by("device")
+    return (find_bound(time.ms, device.ms) if device else one.bound) == "host"
+
+
+def is_interleaved(base: Any, other: Any, phase: Phase) -> bool:
+    """Returns whether both sides were measured in the same rounds of one sweep."""
+    rounds = [one.times[phase].step.medians.keys() if phase in one.times else frozenset() for one in (base, other)]
+    return bool(rounds[0] & rounds[1])
 
 
 def pair_cells(bases: Sequence[S], others: Sequence[S], *, key: Callable[[S], Hashable]) -> list[Pair[S]]:

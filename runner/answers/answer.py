@@ -28,7 +28,7 @@ Role = Literal["key", "value", "low", "high", "status", "note"]
 @dataclass(frozen=True, kw_only=True)
 class Field:
     """One column of a view. Its numbers are written with so many significant digits. One that is long is in files and
-    in the panel of a row, but in no printed table."""
+    in the panel of a row, and in a printed table only where the view names it."""
 
     name: str
     label: str
@@ -116,7 +116,9 @@ class Draw:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """A table and how it is drawn. `about` is what all of its rows share: the machine, the precision, the mode."""
+    """A table and how it is drawn. `about` is what all of its rows share: the machine, the precision, the mode.
+    `columns` are those that its printed table always has, all rows included; without any they are what there is room
+    for."""
 
     name: str
     title: str
@@ -125,6 +127,7 @@ class View:
     rows: tuple[Row, ...]
     draw: Draw
     note: str = ""
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         draw = self.draw
@@ -138,6 +141,7 @@ class View:
             draw.hollow,
             *draw.beside,
             draw.caption,
+            *self.columns,
         )
         unknown = {name for name in named if name} - {*self.names}
         assert not unknown, f"{self.name} draws {unknown}, which it has not"

@@ -1,10 +1,8 @@
 """How much faster are fused and compiled implementations than naive attention, by head width and length?"""
 
-from dataclasses import replace
-
 from runner.analysis.pair import CLOCKS, Pair, name_attention, pair_cells, partner_key
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
-from runner.answers.shared import about, best, cells_of, ended, narrow
+from runner.answers.shared import LEVEL, about, best, cells_of, ended, name_levels, narrow
 from runner.answers.speedup import HIGH, LOW, RATIO, VERDICT
 from runner.formats import format_bytes, format_number
 from runner.results import AttentionResult
@@ -39,15 +37,17 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     clocks = [words for words, clock in CLOCKS.items() if any(pair.ratio(phase=by, clock=clock) for pair in kept)]
     clock = choose(asked, "clock", "Clock", clocks, default="GPU time")
     sides = [side for pair in kept for side in (pair.base, pair.other)]
+    ratios = [pair.ratio(phase=by, clock=CLOCKS[clock.chosen]) for pair in kept if clock.chosen]
+    levels = name_levels(ratios)
     view = View(
         name="attention-speedups",
         title=f"{against.chosen} over naive, {phase.chosen}",
         about=about(sides, "implementation", "backend", more=[f"{BASE} → {against.chosen}", clock.chosen]),
-        fields=(WIDTH, LENGTH, RATIO, LOW, HIGH, replace(SAVED), VERDICT),
+        fields=(WIDTH, LENGTH, RATIO, LOW, HIGH, LEVEL, SAVED, VERDICT),
         rows=tuple(_make_row(pair, by, clock.chosen) for pair in kept),
         draw=Draw(kind="matrix", value="ratio", low="low", high="high", down=("d_head",), across="seq_len", center=1.0),
-        note="Time of naive attention over that of the other: above 1× the other is faster. Gray: the interval "
-        "includes 1.",
+        note="Time of naive attention over that of the other: above 1× the other is faster. Gray: the "
+        f"{levels} interval includes 1.",
     )
     return Answer(
         question="attention_speedups",
@@ -67,6 +67,7 @@ def _make_row(pair: Pair[AttentionResult], phase: Phase, clock: str) -> Row:
         pair.base.cell.d_head,
         pair.base.cell.seq_len,
         *((ratio.ratio, ratio.low, ratio.high) if ratio else (None, None, None)),
+        ratio and ratio.level,
         peaks[0] / peaks[1] if peaks[0] and peaks[1] and not lost else None,
         ratio.outcome if ratio else failed or "no such time",
     )

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from runner.analysis.pair import CLOCKS, Pair, pair_cells
+from runner.analysis.pair import CLOCKS, Pair, Verdict, is_host_noise, pair_cells
 from runner.analysis.statistics import MIN_DIFFERENCE
 from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Missing, Question, Row, View, choose
 from runner.answers.keys import make_keys
-from runner.answers.shared import PHASES, about, cells_of, ended, sizes_of
+from runner.answers.shared import LEVEL, PHASES, about, cells_of, ended, name_levels, say_ratio, sizes_of
 from runner.formats import format_count, format_number
-from runner.results import AttentionResult, Peak, StepResult
+from runner.results import AttentionResult, Clock, Peak, StepResult
 from runner.results.rows import Rows, RunSteps
 from runner.schema import Cell, Phase, table_of
 
@@ -24,12 +24,14 @@ CELL = Field(name="cell", label="Cell")
 RATIO = Field(
     name="ratio", label="A / B", unit="×", role="value", doc="Time of A over that of B: above 1, B is faster."
 )
-LOW = Field(name="low", label="Low", unit="×", role="low", doc="99% interval, 99.5% from six processes on.")
-HIGH = Field(name="high", label="High", unit="×", role="high", doc="99% interval, 99.5% from six processes on.")
+LOW = Field(name="low", label="Low", unit="×", role="low", doc="The interval is the one that decides.")
+HIGH = Field(name="high", label="High", unit="×", role="high", doc="The interval is the one that decides.")
 VERDICT = Field(name="outcome", label="Verdict", role="status", doc="By the clock that can decide.")
-CLOCK = Field(name="clock", label="Decided by", role="note")
+CLOCK = Field(name="clock", label="Clock", role="note")
 ROUNDS = Field(name="rounds", label="Processes", role="note", doc="Of the side with fewer.")
-WHY = Field(name="why", label="Why not", role="note")
+WHY = Field(
+    name="why", label="What decides nothing", role="note", is_long=True, doc="Times that the host sets, failures."
+)
 #: The verdict by the clock that can decide, beside the three clocks.
 AUTO = "auto"
 #: How rows are put on a side: by a property of their run, or by a field of the cell.
@@ -147,27 +149,28 @@ def _draw_times(
     _, base, other = sides
     fields = (
         CELL,
+        Field(name="a_ms", label="A", unit="ms", role="note"),
+        Field(name="b_ms", label="B", unit="ms", role="note"),
         RATIO,
         LOW,
         HIGH,
-        Field(name="a_ms", label="A", unit="ms", role="note"),
-        Field(name="b_ms", label="B", unit="ms", role="note"),
         VERDICT,
         CLOCK,
+        LEVEL,
         ROUNDS,
         WHY,
     )
-    rows = (
-        [_make_row(pair, cell, phase, clock) for pair, cell in zip(pairs, _name_cells(pairs), strict=True)]
-        if pairs
-        else []
-    )
-    rows.sort(key=lambda row: -abs(math.log(row.values[1])) if row.values[1] else 1.0)
+    named = zip(pairs, _name_cells(pairs), strict=True) if pairs else ()
+    decided = [(pair, cell, _decide(pair, phase, clock)) for pair, cell in named]
+    rows = [_make_row(pair, cell, *found) for pair, cell, found in decided]
+    rows.sort(key=lambda row: -abs(math.log(row.values[3])) if row.values[3] else 1.0)
+    by = clock if clock != AUTO else " or ".join(words for words in CLOCKS if words in {row.values[7] for row in rows})
+    levels = name_levels(found.ratio for _, _, (_, found) in decided)
     return View(
         name=name,
         title=f"{title}: {base.chosen} (A) over {other.chosen} (B)",
         about=about(
-            [side for pair in pairs for side in (pair.base, pair.other)], more=[one for one in (words, clock) if one]
+            [side for pair in pairs for side in (pair.base, pair.other)], more=[one for one in (words, by) if one]
         ),
         fields=fields,
         rows=tuple(_apart(rows)),
@@ -182,7 +185,8 @@ def _draw_times(
             beside=("outcome", "clock"),
             guides=(Guide(words="← B slower · equal · B faster →", at=1.0),),
         ),
-        note="Farthest from 1 first. The interval is the one that decides.",
+        note=f"Farthest from 1 first. The {levels} interval decides." if levels else "Farthest from 1 first.",
+        columns=("a_ms", "b_ms", "ratio", "outcome", "clock", "why"),
     )
 
 
@@ -196,24 +200,45 @@ def _apart(rows: Sequence[Row]) -> list[Row]:
     return named
 
 
-def _make_row(pair: Pair[Any], cell: str, phase: Phase, clock: str) -> Row:
-    if phase not in pair.base.times and "forward" in pair.base.times and phase == "forward_backward":
+def _decide(pair: Pair[Any], phase: Phase, clock: str) -> tuple[Phase, Verdict]:
+    """Returns the verdict of a pair; attention that was measured without its backward pass is compared forward."""
+    if phase == "forward_backward" and phase not in pair.base.times and "forward" in pair.base.times:
         phase = "forward"
-    verdict = pair.verdict(phase=phase, clock=CLOCKS.get(clock))
-    by = verdict.clock
+    return phase, pair.verdict(phase=phase, clock=CLOCKS.get(clock))
+
+
+def _make_row(pair: Pair[Any], cell: str, phase: Phase, verdict: Verdict) -> Row:
+    by, ratio = verdict.clock, verdict.ratio
     times = [side.times[phase].by(by) if by and phase in side.times else None for side in (pair.base, pair.other)]
-    ratio, lost = verdict.ratio, [side for side in (pair.base, pair.other) if side.status != "ok"]
-    why = verdict.why or (", ".join(filter(None, map(ended, lost))))
+    why = ", ".join(ended(side) for side in (pair.base, pair.other) if side.status != "ok") or verdict.why
     values = (
         cell,
-        *((ratio.ratio, ratio.low, ratio.high) if ratio else (None, None, None)),
         *(time and time.ms for time in times),
-        verdict.outcome if ratio else why or "no such time",
+        *((ratio.ratio, ratio.low, ratio.high) if ratio else (None, None, None)),
+        verdict.outcome if ratio else verdict.why,
         next((words for words, name in CLOCKS.items() if name == by), None),
+        ratio and ratio.level,
         min(getattr(pair.base, "rounds", 1), getattr(pair.other, "rounds", 1)),
-        why or None,
+        _say_clocks(pair, phase, verdict) if ratio else why,
     )
     return Row(values=values, cells=(pair.base.cell_id, pair.other.cell_id))
+
+
+def _say_clocks(pair: Pair[Any], phase: Phase, verdict: Verdict) -> str | None:
+    """Says which times decide nothing, because the host sets them in two sweeps: `GPU time 1.05× slower; latency 46.3 →
+    37.5 ms, set by the host, undecided`. Says what GPU time is where it does not decide although both sides have it."""
+    names = {name: words for words, name in CLOCKS.items()}
+    sides, device = (pair.base, pair.other), pair.ratio(phase=phase, clock="device")
+    parts = [f"GPU time {say_ratio(device.ratio, device.outcome)}"] if device else []
+    waited: tuple[Clock, ...] = ("step", "loop")
+    noise = [name for name in waited if pair.ratio(phase=phase, clock=name)]
+    noise = [name for name in noise if is_host_noise(*sides, phase=phase, clock=name)]
+    for name in [name for name in noise if name == verdict.clock] or noise[:1]:
+        a, b = (format_number(side.times[phase].by(name).ms) for side in sides)
+        parts.append(f"{names[name]} {a} → {b} ms, set by the host, undecided")
+    if not noise and verdict.clock not in (None, "device") and device and verdict.ratio:
+        parts.append(f"{names[verdict.clock]} {say_ratio(verdict.ratio.ratio, verdict.outcome)}")
+    return "; ".join(parts) if len(parts) > 1 or noise else None
 
 
 def _draw_peaks(pairs: Sequence[Pair[Peak]], sides: Sequence[Choice]) -> View:
@@ -227,21 +252,24 @@ def _draw_peaks(pairs: Sequence[Pair[Peak]], sides: Sequence[Choice]) -> View:
         if ratio:
             is_same = max(ratio, 1 / ratio) <= 1 + MIN_DIFFERENCE
             outcome = "same" if is_same else "smaller" if ratio > 1 else "larger"
-        rows.append(Row(values=(cell, ratio, *sizes, outcome), cells=(pair.base.cell_id, pair.other.cell_id)))
-    rows.sort(key=lambda row: -abs(math.log(row.values[1])) if row.values[1] else 1.0)
+        values = (cell, *sizes, ratio, outcome, None if ratio else outcome)
+        rows.append(Row(values=values, cells=(pair.base.cell_id, pair.other.cell_id)))
+    rows.sort(key=lambda row: -abs(math.log(row.values[3])) if row.values[3] else 1.0)
     return View(
         name="compare-memory",
         title=f"Peak memory: {base.chosen} (A) over {other.chosen} (B)",
         about=about([side for pair in pairs for side in (pair.base, pair.other)]),
         fields=(
             CELL,
-            Field(name="ratio", label="A / B", unit="×", role="value", doc="Above 1, B needs less."),
             Field(name="a_bytes", label="A", unit="bytes", role="note"),
             Field(name="b_bytes", label="B", unit="bytes", role="note"),
+            Field(name="ratio", label="A / B", unit="×", role="value", doc="Above 1, B needs less."),
             VERDICT,
+            WHY,
         ),
         rows=tuple(_apart(rows)),
         draw=Draw(kind="dots", value="ratio", down=("cell",), log="x", center=1.0, beside=("outcome",)),
+        columns=("a_bytes", "b_bytes", "ratio", "outcome", "why"),
     )
 
 
@@ -257,7 +285,8 @@ def _say(views: Sequence[View], base: str, other: str) -> str:
     if moved:
         view, row = moved[0]
         name = " · ".join(str(row.values[0]).split(" · ")[:3])
-        text += f"; most: {name}, {format_number(view.get(row, 'ratio'))}× by {view.get(row, 'clock')}"
+        said = say_ratio(view.get(row, "ratio"), view.get(row, "outcome"))
+        text += f"; most: {name}, {said} by {view.get(row, 'clock')}"
     changed = [f"{peaks[word]} {word}" for word in ("larger", "smaller") if peaks[word]]
     if changed:
         text += f"{'; peaks' if text else 'Peaks of memory'}: {', '.join(changed)}"

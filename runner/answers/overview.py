@@ -14,6 +14,7 @@ from runner.analysis.statistics import Ratio
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.shared import (
     CLOCKS,
+    LEVEL,
     SIZE,
     STATUS,
     about,
@@ -22,7 +23,9 @@ from runner.answers.shared import (
     describe_machine,
     ended,
     lacks,
+    name_levels,
     narrow,
+    say_ratio,
     sizes_of,
 )
 from runner.formats import format_count, format_number, format_share
@@ -268,21 +271,22 @@ def _draw_alone(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by
         name="alone",
         title="Each choice alone, on the plain step",
         about=words,
-        fields=(SIZE, STEP, RATIO, LOW, HIGH),
+        fields=(SIZE, STEP, RATIO, LOW, HIGH, LEVEL),
         rows=(
             *(
-                Row(values=(*key, found.ratio, found.low, found.high), cells=(plain.cell_id, one.cell_id))
+                Row(values=(*key, found.ratio, found.low, found.high, found.level), cells=(plain.cell_id, one.cell_id))
                 for key, (found, plain, one) in best.items()
             ),
             *(
-                Row(values=(size, change, None, None, None), wanted=(plain, replace(plain, **taken)))
+                Row(values=(size, change, None, None, None, None), wanted=(plain, replace(plain, **taken)))
                 for size, plain in plains.items()
                 for change, taken in changes.items()
                 if (size, change) not in best
             ),
         ),
         draw=Draw(kind="matrix", value="ratio", low="low", high="high", down=("size",), across="change", center=1.0),
-        note="Above 1× it is faster than the plain fp32 step. Gray: the 95% interval includes 1.",
+        note="Above 1× it is faster than the plain fp32 step. Gray: the "
+        f"{name_levels(found for found, _, _ in best.values())} interval includes 1.",
     )
 
 
@@ -306,14 +310,15 @@ def _draw_regressions(latest: Sequence[RunSteps], history: Sequence[CellHistory]
             name = " · ".join([by_model[Model.of(cell)], *title(cell).split(" · ")[1:]])
             clock = next(words for words, by in CLOCKS.items() if by == verdict.clock)
             times = before_that.get((pair.other.machine, cell.key), {}).get(verdict.clock or "step", ())
-            values = (name, verdict.ratio.ratio, verdict.ratio.low, verdict.ratio.high, clock, draw_sparkline(times))
+            ratio = verdict.ratio
+            values = (name, ratio.ratio, ratio.low, ratio.high, clock, draw_sparkline(times), ratio.level)
             lines.append(Row(values=values, cells=(pair.base.cell_id, pair.other.cell_id)))
     lines.sort(key=lambda row: row.values[1])
     return View(
         name="regressions",
         title=f"Slower than in the run before: {now.run.name} after {before.run.name}",
         about=f"{now.run.machine.split(' · ')[0]} · whole steps",
-        fields=(CELL, CHANGE, LOW, HIGH, CLOCK, HISTORY),
+        fields=(CELL, CHANGE, LOW, HIGH, CLOCK, HISTORY, LEVEL),
         rows=tuple(lines),
         draw=Draw(
             kind="dots",
@@ -342,8 +347,8 @@ def _say_changes(view: View) -> str:
         return f"{view.note.partition('.')[0]} of {after} none got slower since {before}."
     worst = view.rows[0]
     count = format_count(len(view.rows), "cell")
-    ratio = format_number(view.get(worst, "change"))
-    return f"{count} of {after} got slower since {before}: most {worst.values[0]}, {ratio}× by {worst.values[4]}."
+    said = say_ratio(view.get(worst, "change"), "slower")
+    return f"{count} of {after} got slower since {before}: most {worst.values[0]}, {said} by {worst.values[4]}."
 
 
 # --------------------------------------------------------------------------------------------------------------- words

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from runner.analysis.pair import CLOCKS as CLOCKS
-from runner.analysis.statistics import student_quantile
+from runner.analysis.statistics import Ratio, student_quantile
 from runner.answers.answer import Asked, Choice, Field, Missing, Power, Row, View, choose
 from runner.answers.keys import make_keys
 from runner.experiments.experiment import Grid
@@ -157,6 +157,29 @@ def clock_choice(asked: Asked, results: Sequence[TimedResult], *, default: str =
         if any("step" in one.times and one.times["step"].by(name) for one in results)
     ]
     return choose(asked, "clock", "Clock", known, default=default)
+
+
+#: The confidence of the interval of a ratio.
+LEVEL = Field(
+    name="level",
+    label="Level",
+    role="note",
+    is_long=True,
+    doc="Confidence of the interval, which decides.",
+)
+
+
+def name_levels(ratios: Iterable[Ratio | None]) -> str:
+    """Returns the confidence of these intervals: `99%`, or `99% (99.5% from six processes on)`."""
+    first, *more = [f"{100 * level:g}%" for level in sorted({one.level for one in ratios if one and one.low})] or [""]
+    return f"{first} ({more[0]} from six processes on)" if more else first
+
+
+def say_ratio(ratio: float, outcome: str) -> str:
+    """Returns a ratio as a sentence says it: `1.05× slower` for 0.952."""
+    if outcome not in ("faster", "slower"):
+        return outcome
+    return f"{format_number(ratio if outcome == 'faster' else 1 / ratio)}× {outcome}"
 
 
 def cells_of(*groups: Iterable[Measured]) -> dict[Any, Any]:

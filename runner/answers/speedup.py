@@ -13,7 +13,19 @@ from dataclasses import dataclass, replace
 from runner.analysis.pair import CLOCKS, Pair, pair_cells, partner_key
 from runner.analysis.statistics import Ratio
 from runner.answers.answer import Asked, Choice, Draw, Field, Guide, Row, View, choose
-from runner.answers.shared import CONTEXT, PHASES, SIZE, about, best, ended, narrow, sizes_of, unmeasured
+from runner.answers.shared import (
+    CONTEXT,
+    LEVEL,
+    PHASES,
+    SIZE,
+    about,
+    best,
+    ended,
+    name_levels,
+    narrow,
+    sizes_of,
+    unmeasured,
+)
 from runner.formats import at_tokens, format_number
 from runner.results import Clock, StepResult
 from runner.results.rows import Rows
@@ -21,8 +33,8 @@ from runner.schema import Model, Phase
 
 PARAMETERS = Field.of("steps", "parameters", "note")
 RATIO = Field(name="ratio", label="Speedup", unit="×", role="value", doc="Time of the first over that of the second.")
-LOW = Field(name="low", label="Low", unit="×", role="low", doc="99% interval, 99.5% from six processes on.")
-HIGH = Field(name="high", label="High", unit="×", role="high", doc="99% interval, 99.5% from six processes on.")
+LOW = Field(name="low", label="Low", unit="×", role="low", doc="The interval is the one that decides.")
+HIGH = Field(name="high", label="High", unit="×", role="high", doc="The interval is the one that decides.")
 DEVICE = Field(name="device_ratio", label="By GPU time", unit="×", role="note", doc="Kernels alone.")
 ROUNDS = Field(name="rounds", label="Processes", role="note", doc="Of the side with fewer.")
 VERDICT = Field(name="outcome", label="Verdict", role="status", doc="Faster or slower where the interval excludes 1.")
@@ -32,7 +44,7 @@ def ratio_fields(base: str, other: str) -> tuple[Field, ...]:
     """Returns the columns of a ratio: value, interval, the times of both sides, GPU time, processes, verdict."""
     times = [Field(name=f"{side}_ms", label=name, unit="ms", role="note") for side, name in
              (("base", base), ("other", other))]  # fmt: skip
-    return (RATIO, LOW, HIGH, *times, DEVICE, ROUNDS, VERDICT)
+    return (RATIO, LOW, HIGH, *times, DEVICE, LEVEL, ROUNDS, VERDICT)
 
 
 def ratio_values(pair: Pair[StepResult], *, phase: Phase, clock: Clock) -> tuple[object, ...]:
@@ -46,6 +58,7 @@ def ratio_values(pair: Pair[StepResult], *, phase: Phase, clock: Clock) -> tuple
         *((ratio.ratio, ratio.low, ratio.high) if ratio else (None, None, None)),
         *(time and time.ms for time in times),
         device and device.ratio,
+        ratio and ratio.level,
         min(pair.base.rounds, pair.other.rounds),
         ratio.outcome if ratio else failed or "no such time",
     )
@@ -109,7 +122,7 @@ class Compared:
                 kind="matrix", value="ratio", low="low", high="high", down=("size",), across="context", center=1.0
             ),
             note=f"Time in {self.base} over time in {self.other} by {self.clock}: above 1× {self.other} is faster. "
-            "Gray: the interval includes 1.",
+            f"Gray: the {name_levels(self.ratios())} interval includes 1.",
         )
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from runner.answers import QUESTIONS
-from runner.answers.answer import Answer
+from runner.answers.answer import Answer, View
 from runner.plan.commands import sweep_commands
 from runner.render.markdown import HTML, LATEX, Form, write
 
@@ -73,6 +73,11 @@ def list_unanswered(answers: Sequence[Answer]) -> list[str]:
     return [one for one in COURSE if one not in covered]
 
 
+def _without_remarks(view: View) -> View:
+    """Returns the view without the long columns of its table."""
+    return replace(view, columns=tuple(name for name in view.columns if not view.field(name).is_long))
+
+
 def write_document(document: Document, form: Form, *, brief: bool = False) -> str:
     """Returns the document; a brief one has the first view of each answer and no commands."""
     facts = [(name, text) for name, text in document.facts if not brief or name in BRIEF_FACTS]
@@ -85,7 +90,8 @@ def write_document(document: Document, form: Form, *, brief: bool = False) -> st
             question = QUESTIONS[answer.question]
             ids = f" ({', '.join(question.course)})" if question.course else ""
             most = 1 if brief else None if question.course else VIEWS_BESIDE
-            shown = replace(answer, views=answer.views[:most], more="" if brief else answer.more)
+            views = tuple(map(_without_remarks, answer.views[:most]))
+            shown = replace(answer, views=views, more="" if brief else answer.more)
             words = f"{question.words}{ids}"
             parts.append(write(shown, form, words=words, commands=not brief, max_lines=MAX_LINES).rstrip())
     if not brief:

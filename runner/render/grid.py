@@ -35,7 +35,8 @@ class Entry:
 @dataclass(frozen=True, kw_only=True)
 class TextGrid:
     """A table of words. The first `keys` columns are keys; `left` are the columns of words, the others are aligned
-    right."""
+    right. Of a table that is printed whole (`is_whole`), a last column under no heading has what there is to say of
+    some lines."""
 
     caption: str
     headings: tuple[str, ...]
@@ -43,6 +44,7 @@ class TextGrid:
     keys: int
     left: frozenset[int]
     note: str = ""
+    is_whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,8 @@ def make_grid(view: View, doubts: Sequence[Doubt] = (), *, most: int = MOST, tur
     by_line: dict[tuple[Value, ...], dict[Value, Row]] = {}
     for row in view.rows:
         by_line.setdefault(tuple(view.get(row, name) for name in keys), {})[view.get(row, axis)] = row
+    if view.columns:
+        return _make_whole(view, doubts, scale, caption)
     if not axis or len(columns) > most or len(columns) < 2:
         return _make_plain(view, doubts, scale, caption)
     lines = [
@@ -190,6 +194,40 @@ def _make_plain(view: View, doubts: Sequence[Doubt], scale: Scale, caption: str)
         keys=len(keys),
         left=_list_words(view, names),
         note=view.note,
+    )
+
+
+def _make_whole(view: View, doubts: Sequence[Doubt], scale: Scale, caption: str) -> TextGrid:
+    """Returns one line a row with the columns that the view names. The long one comes last, and says why a row has no
+    value."""
+    keys, long = view.places, [name for name in view.columns if view.field(name).is_long]
+    names = [name for name in view.columns if name not in long]
+
+    def write(row: Row, name: str) -> Entry:
+        if name == view.draw.value and not view.ended(row):
+            return _write(view, row, doubts, scale)
+        is_lost = view.ended(row) and view.field(name).role in ("value", "status")
+        return Entry(words=NONE if is_lost else scale_of(view, name).write(view.get(row, name)))
+
+    lines = [
+        (
+            *_write_keys(view, keys, tuple(view.get(row, name) for name in keys)),
+            *(write(row, name) for name in names),
+            Entry(words=next((text for name in long if (text := view.get(row, name))), view.ended(row))),
+        )
+        for row in view.rows
+    ]
+    units = {name: "" if name == view.draw.value else scale_of(view, name).unit for name in (*keys, *names)}
+    headings = [f"{view.field(name).label}{f' ({unit})' if unit else ''}" for name, unit in units.items()]
+    is_said = any(line[-1].words for line in lines)
+    return TextGrid(
+        caption=caption,
+        headings=(*headings, *([""] if is_said else [])),
+        lines=tuple(line if is_said else line[:-1] for line in lines),
+        keys=len(keys),
+        left=_list_words(view, (*keys, *names)) | {len(headings)},
+        note=view.note,
+        is_whole=True,
     )
 
 

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import Literal
 
+from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.measure import Measurement
 from rich.table import Table
@@ -50,6 +52,8 @@ def _make_view(console: Console, view: View, doubts: Sequence[Doubt]) -> list[Te
     """Returns the caption and the richest form of the table that fits: pivoted with intervals beside or below the
     numbers, else a line a row with as many notes as there is room for, the first ones first."""
     pivoted, plain = make_grid(view, doubts), make_grid(view, doubts, most=0)
+    if pivoted.is_whole:
+        return [Text(pivoted.caption, "bold"), *_write_whole(pivoted, console.width), Text(view.note, "dim")]
     turned = make_grid(view, doubts, turned=True)
     tries: list[tuple[TextGrid, Where, int]] = [(pivoted, "beside", 0), (pivoted, "below", 0), (turned, "below", 0)]
     notes = len(plain.headings) - plain.keys - 1
@@ -59,6 +63,32 @@ def _make_view(console: Console, view: View, doubts: Sequence[Doubt]) -> list[Te
         _make_table(plain, "below", max(notes, 0)),
     )
     return [Text(pivoted.caption, "bold"), made, *([Text(view.note, "dim")] if view.note else [])]
+
+
+def _write_whole(grid: TextGrid, width: int) -> list[Text]:
+    """Returns every line with every column. The name of a row is folded where the others leave it little room, and what
+    there is to say of a line stands below it."""
+    said = len(grid.headings) - ("" in grid.headings)
+    words = [[*grid.headings[:said]], *([_join(cell) for cell in line[:said]] for line in grid.lines)]
+    sizes = [max(map(cell_len, column)) for column in zip(*words, strict=True)]
+    sizes[0] = min(sizes[0], max(12, width - sum(sizes[1:]) - len(sizes) + 1))
+    made = []
+    for number, (name, *others) in enumerate(words):
+        first, *more = wrap(name, sizes[0]) or [""]
+        columns = [
+            f"{one}{' ' * (size - cell_len(one))}" if place in grid.left else f"{' ' * (size - cell_len(one))}{one}"
+            for place, (one, size) in enumerate(zip((first, *others), sizes, strict=True))
+        ]
+        made.append(Text(" ".join(columns).rstrip(), "" if number else "dim"))
+        made += [Text(f"  {one}") for one in more]
+        if number and said < len(grid.headings):
+            made += [Text(f"  {one}", "dim") for one in wrap(grid.lines[number - 1][said].words, width - 2)]
+    return made
+
+
+def _join(cell: Entry) -> str:
+    number = f"{cell.words}{cell.marks}"
+    return f"{number} {cell.interval}" if cell.interval else number
 
 
 def _fits(console: Console, table: Table) -> bool:

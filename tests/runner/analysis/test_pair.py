@@ -1,0 +1,172 @@
+"""What a pair decides, by which clock: on an H100's rows of equal cells in two sweeps, and on simulated ones.
+
+`tests/cases/h100-twice` are twelve kinds of cells of `small` at 512 tokens, swept twice on one H100 with default rounds
+under the labels a1 and a2: nothing differs. The host sets the time of half of them; their processes differ by up to 2×.
+"""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean, variance
+from uuid import UUID
+
+import duckdb
+import pytest
+
+from runner.analysis.noise import estimate_noise
+from runner.analysis.pair import Pair
+from runner.analysis.statistics import Ratio, estimate, ratio
+from runner.answers import ask
+from runner.answers.answer import View
+from runner.results import Clock, Estimate, PhaseTime, RoundTime, StepResult
+from runner.results.times import RoundId
+from runner.schema import Bound, Phase
+from runner.store.read import read
+from runner.store.read.selection import Selection
+from runner.store.reference import find_file
+from tests.command import ROOT, tiny
+
+TWICE = ROOT / "tests/cases/h100-twice"
+_TIMES = ("median_ms", "low_ms", "high_ms", "mean_ms", "std_ms", "host_median_ms", "loop_ms", "device_ms")
+
+
+def scale(folder: Path, factor: float) -> Path:
+    """Returns the recorded rows with every time of the second sweep multiplied by a factor."""
+    second = f"(SELECT max(run_id) FROM '{TWICE}/runs.parquet')"
+    scaled = ", ".join(f"{name} * if(run_id = {second}, {factor}, 1.0) AS {name}" for name in _TIMES)
+    for table, change in (("runs", ""), ("steps", ""), ("timings", f"REPLACE ({scaled})")):
+        duckdb.sql(f"COPY (SELECT * {change} FROM '{TWICE}/{table}.parquet') TO '{folder}/{table}.parquet'")
+    return folder
+
+
+def compare(folder: Path, clock: str = "auto") -> View:
+    asked = {"by": "label", "a": "a1", "b": "a2", "clock": clock}
+    return ask("compare", read(find_file(folder), Selection(), ("by_run",)), asked).views[0]
+
+
+@pytest.mark.parametrize(
+    ("factor", "outcome", "least"), [(1.0, "", 0), (1.05, "slower", 11), (1.02, "slower", 9), (1 / 1.05, "faster", 11)]
+)
+def test_a_change_of_the_recorded_times_is_found(tmp_path: Path, factor: float, outcome: str, least: int) -> None:
+    found = Counter(compare(scale(tmp_path, factor)).column("outcome"))
+    assert found.total() == 12
+    assert found["faster"] + found["slower"] == found[outcome] >= least, found
+
+
+@pytest.mark.parametrize("clock", ["throughput", "latency", "GPU time"])
+def test_equal_cells_are_called_different_by_no_clock(clock: str) -> None:
+    assert {*compare(TWICE, clock).column("outcome")} <= {"same", "undecided"}
+
+
+def test_a_time_that_the_host_sets_says_nothing_between_two_sweeps(tmp_path: Path) -> None:
+    view = compare(scale(tmp_path, 1.05))
+    said = {view.get(row, "cell"): view.get(row, "why") for row in view.rows}
+    assert said["train · bf16 · eager"] == ("GPU time 1.05× slower; latency 54.1 → 54.8 ms, set by the host, undecided")
+    assert said["train · bf16 · cuda-graphs"] is None, "the GPU sets it"
+    by_latency = compare(tmp_path, "latency")
+    assert {by_latency.get(row, "cell") for row in by_latency.rows if by_latency.get(row, "low") is None} == {
+        cell for cell, why in said.items() if why
+    }
+
+
+RUN = UUID(int=1)
+
+
+def measured(loop: float, device: float | None, *, run: UUID = RUN, bound: Bound | None = None) -> StepResult:
+    """Returns a cell of five rounds that agree within 0.1%, by throughput and latency alike and by GPU time."""
+
+    def time(ms: float) -> Estimate:
+        ids: list[RoundId] = [(run, number) for number in range(5)]
+        rounds = [RoundTime(median_ms=ms * (1 + 0.0005 * (id[1] % 2)), n=20, id=id) for id in ids]
+        return estimate(rounds, estimate_noise([(5, 1e-7)] * 6))
+
+    others: dict[Clock, Estimate] = {"loop": time(loop)}
+    if device:
+        others["device"] = time(device)
+    times: dict[Phase, PhaseTime] = {"step": PhaseTime(step=time(loop), others=others)}
+    one = {"parameters": None, "tokens_per_s": None, "mfu": None, "compile_seconds": None, "rounds": 5, "torch": None}
+    return StepResult(
+        cell_id=run,
+        machine="m",
+        cell=tiny(),
+        cell_key="k",
+        run_id=run,
+        bound=bound,
+        times=times,
+        **one,  # type: ignore[arg-type]
+    )
+
+
+OTHER = UUID(int=2)
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "outcome", "clock"),
+    [
+        (measured(10, 9.9), measured(11, 10.9, run=OTHER), "slower", "device"),
+        (measured(10, 5), measured(14, 5, run=OTHER), "same", "device"),  # the host's, in two sweeps
+        (measured(10, 5), measured(14, 5), "slower", "loop"),  # interleaved
+        (measured(10, 5), measured(14, 4), "faster", "device"),
+        (measured(10, None), measured(11, None, run=OTHER), "slower", "loop"),  # a CPU
+        (measured(10, None, bound="host"), measured(11, None, run=OTHER), "undecided", "loop"),
+        (measured(10, None, bound="host"), measured(11, None), "slower", "loop"),
+    ],
+)
+def test_the_verdict_names_the_clock_that_can_decide(
+    base: StepResult, other: StepResult, outcome: str, clock: Clock
+) -> None:
+    found = Pair(base=base, other=other).verdict()
+    assert (found.outcome, found.clock) == (outcome, clock)
+    back = Pair(base=other, other=base).verdict()
+    assert found.ratio is not None
+    assert back.ratio is not None
+    assert back.ratio.ratio == pytest.approx(1 / found.ratio.ratio)
+    assert {outcome, back.outcome} in ({"faster", "slower"}, {"same"}, {"undecided"})
+
+
+def test_of_simulated_pairs_few_are_called_different_and_most_changes_are_found() -> None:
+    """2,004 pairs of equal cells, and as many of which the second takes 5% longer, by GPU time: each kind with the
+    rounds of its two sweeps, and with the noise that they show."""
+    kinds = _load_kinds()
+    assert len(kinds) == 12
+    for longer, least, most in ((1.0, 0.0, 0.01), (1.05, 0.90, 1.0)):
+        generator = random.Random(7)
+        found = [one for _ in range(167) for one in _compare_sweeps(generator, kinds, longer)]
+        assert len(found) == 2004
+        share = sum(one.outcome in ("faster", "slower") for one in found) / len(found)
+        assert least <= share <= most, f"{longer}: {share:.2%}"
+
+
+def _load_kinds() -> list[tuple[list[int], float]]:
+    """Returns the rounds of each kind of cell in either sweep, and the standard deviation of ln(GPU time) from one
+    process to the next."""
+    rows = duckdb.execute(f"""
+        SELECT list(ln(device_ms)) FROM '{TWICE}/steps.parquet' JOIN '{TWICE}/timings.parquet' USING (cell_id)
+        WHERE phase = 'step' GROUP BY mode, precision, backend, cell_key, steps.run_id ORDER BY cell_key, steps.run_id
+    """).fetchall()
+    logs = [values for (values,) in rows]
+    kinds = zip(logs[::2], logs[1::2], strict=True)
+    return [
+        (
+            [len(a), len(b)],
+            math.sqrt(fmean([variance(one) for one in (a, b) for _ in one[1:] if len(one) > 1])),
+        )
+        for a, b in kinds
+    ]
+
+
+def _compare_sweeps(generator: random.Random, kinds: list[tuple[list[int], float]], longer: float) -> Iterator[Ratio]:
+    sweeps = [
+        [
+            [RoundTime(median_ms=math.exp(generator.gauss(0, std)), n=20) for _ in range(rounds[side])]
+            for rounds, std in kinds
+        ]
+        for side in (0, 1)
+    ]
+    logs = [[math.log(one.median_ms) for one in cell] for cells in sweeps for cell in cells if len(cell) > 1]
+    noise = estimate_noise([(len(cell), variance(cell)) for cell in logs])
+    for a, b in zip(*sweeps, strict=True):
+        slower = [RoundTime(median_ms=one.median_ms * longer, n=one.n) for one in b]
+        yield ratio(estimate(a, noise), estimate(slower, noise))
