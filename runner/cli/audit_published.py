@@ -3,15 +3,18 @@
 python -m runner show "1.1.3 Part a" --findings
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.text import Text
 
 from runner.analysis.audit.published import (
+    PUBLISHED_REMEDIES,
     PUBLISHED_RULES,
-    PublishedGroup,
+    PublishedFinding,
     audit_published,
     count_published_grades,
+    count_rows,
     format_lines,
     group_published,
 )
@@ -45,13 +48,14 @@ def print_published_audit(console: Terminal, run: RunSummary, *, db: Path) -> in
     return 1 if any(found.finding.severity == "fault" for found in findings) else 0
 
 
-def _print_group(console: Terminal, group: PublishedGroup) -> None:
+def _print_group(console: Terminal, group: Sequence[PublishedFinding]) -> None:
     """Prints a code with what to do, and below it the lines that it touches with their sentence and evidence."""
-    style = STYLES[SEVERITIES[group.severity]]
-    number = "1 row" if group.rows == 1 else f"{group.rows:,} rows"
-    console.say(Text.assemble((group.code, f"bold {style}"), f" ({group.severity}), {number}"))
-    console.say(f"  What to do: {group.remedy}")
-    for found in group.found:
+    first, rows = group[0].finding, count_rows(group)
+    style = STYLES[SEVERITIES[first.severity]]
+    number = "1 row" if rows == 1 else f"{rows:,} rows"
+    console.say(Text.assemble((first.code, f"bold {style}"), f" ({first.severity}), {number}"))
+    console.say(f"  What to do: {PUBLISHED_REMEDIES[first.code]}")
+    for found in group:
         word = "line" if len(found.lines) == 1 else "lines"
         console.say(f"  {found.table.file}, {word} {format_lines(found.lines)}")
         console.say(f"    {found.finding.sentence}")

@@ -1,15 +1,22 @@
-"""What an import says: the lines of what was understood and added, or a first draft of a mapping.
+"""What an import says: the lines of what was understood and added, or a first draft of a mapping; and results files of
+several machines joined into one.
 
 python -m runner import table.md --label 'their run'
+python -m runner import h200.duckdb a100.duckdb results/ --db all.duckdb
 """
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from runner.cli.commands import errors
 from runner.cli.terminal import Terminal
-from runner.importers.files import import_file
+from runner.errors import UsageError
+from runner.importers.files import describe_added, import_file
 from runner.importers.published import propose_tables
 from runner.store.database import check_writable
+from runner.store.fleet import list_files
+from runner.store.merging import merge_files
 
 
 def import_into(
@@ -28,3 +35,34 @@ def import_into(
         errors.print("warning:", style="yellow", end=" ")
         errors.say(report.warning)
     return 0 if report.is_whole else 1
+
+
+def merge(console: Terminal, named: Sequence[Path], db: Path) -> int:
+    """Merges the files, and those of folders, into `db`; prints a line for each. Returns the exit code: 0 if all were
+    merged, 1 if some were refused."""
+    files = [file for path in named for file in list_files(path) if not (path.is_dir() and _is_same(file, db))]
+    if not files:
+        raise UsageError(f"There is no results file in {', '.join(map(str, named))}.", expected="files *.duckdb")
+    check_writable(db)
+    refused, rows = 0, 0
+    for merged in merge_files(list(dict.fromkeys(files)), into=db):
+        if merged.refused is not None:
+            refused += 1
+            console.say(f"{merged.source}: refused. {merged.refused}", style="red")
+            continue
+        rows += sum(merged.added.values())
+        console.say(f"{merged.source}: {describe_added(merged.added)}")
+    without = f", {refused} refused" if refused else ""
+    console.say(f"{len(files)} files, {rows:,} rows added to {db}{without}.")
+    return 1 if refused else 0
+
+
+def are_results(named: Sequence[Path]) -> bool:
+    """Returns whether these are results files and folders of them, not one file alone, which may be of any kind."""
+    if len(named) == 1 and not named[0].is_dir():
+        return False
+    return all(bool(list_files(path)) if path.is_dir() else path.suffix == ".duckdb" for path in named)
+
+
+def _is_same(file: Path, db: Path) -> bool:
+    return os.path.realpath(file) == os.path.realpath(db)

@@ -29,7 +29,6 @@ from runner.cli import (
     findings,
     imports,
     lists,
-    merge,
     model,
     notes,
     replay,
@@ -316,8 +315,8 @@ def import_command(
     table it says what was understood, what was assumed and what was refused; of a folder of them, one line each.
     The exit code is 1 where something that was wanted is not stored.
     """
-    if merge.are_results(files):
-        raise typer.Exit(merge.merge(console, files, db or default_path()))
+    if imports.are_results(files):
+        raise typer.Exit(imports.merge(console, files, db or default_path()))
     if len(files) > 1:
         raise UsageError(f"{len(files)} files are named.", expected="one, or only results files (.duckdb)")
     code = imports.import_into(console, files[0], db or default_path(), label=label, mapping=mapping, propose=propose)
@@ -331,7 +330,7 @@ def merge_command(
 ) -> None:
     """The old name of `import` for results files."""
     _say_new_name("merge", "import A B …")
-    raise typer.Exit(merge.merge(console, files, db or default_path()))
+    raise typer.Exit(imports.merge(console, files, db or default_path()))
 
 
 @app.command(name="export", epilog="Example: python -m runner export backup.duckdb --db results.duckdb")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise, permutations
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 from uuid import UUID
 
 from runner.analysis.audit.findings import REMEDIES, RowContext, doubt, fault
@@ -54,21 +54,12 @@ SUM_OFF = 0.02
 #: The least share of the parameters that a name counts which take part in products: the others are embeddings.
 IN_PRODUCTS = 0.75
 #: By words in a machine's name, the GPU whose data sheet bounds it: the fastest that the words can mean.
-_MACHINES = (
-    (r"rtx pro 6000", "RTX PRO 6000 Blackwell Workstation Edition"),
-    (r"\bh200\b", "H200"),
-    (r"\bh100\b|hopper", "H100 80GB HBM3"),
-    (r"\bb200\b", "B200"),
-    (r"\ba100\b", "A100-SXM4-80GB"),
-    (r"\ba10\b", "A10"),
-    (r"\bl40s\b", "L40S"),
-    (r"\bl4\b", "L4"),
-    (r"\bt4\b", "Tesla T4"),
-    (r"\bv100\b", "Tesla V100-SXM2-32GB"),
-    (r"\b5090\b", "GeForce RTX 5090"),
-    (r"\b4090\b", "GeForce RTX 4090"),
-    (r"\b3090\b", "GeForce RTX 3090"),
-)
+_MACHINES: Mapping[str, str] = {
+    r"rtx pro 6000": "RTX PRO 6000 Blackwell Workstation Edition", r"\bh200\b": "H200",
+    r"\bh100\b|hopper": "H100 80GB HBM3", r"\bb200\b": "B200", r"\ba100\b": "A100-SXM4-80GB", r"\ba10\b": "A10",
+    r"\bl40s\b": "L40S", r"\bl4\b": "L4", r"\bt4\b": "Tesla T4", r"\bv100\b": "Tesla V100-SXM2-32GB",
+    r"\b5090\b": "GeForce RTX 5090", r"\b4090\b": "GeForce RTX 4090", r"\b3090\b": "GeForce RTX 3090",
+}  # fmt: skip
 #: The rate that no single GPU reaches, in FLOP/s: the highest dense rate of any data sheet here.
 HIGHEST = max(sheet.bf16_tflops or 0.0 for sheet in hardware.DATASHEETS.values()) * 1e12
 
@@ -101,9 +92,10 @@ class PublishedCell:
     stds: Mapping[Quantity, float]
     is_compared: bool
 
-    def value(self, quantity: Quantity, part: str = "") -> float | None:
+    def value(self, quantity: Quantity, part: str = "") -> float:
+        """The value of a quantity, 0 where it is not known."""
         figure = self.figures.get((quantity, part))
-        return figure.value if figure else None
+        return (figure.value if figure else None) or 0.0
 
     @property
     def words(self) -> str:
@@ -129,6 +121,10 @@ class Judged:
     def sound(self) -> list[PublishedCell]:
         return [cell for cell in self.cells if cell.row.row_id not in self.wrong]
 
+    @property
+    def compared(self) -> list[PublishedCell]:
+        return [cell for cell in self.sound if cell.is_compared]
+
 
 Found = Iterator[tuple[Sequence[PublishedCell], Finding]]
 
@@ -149,19 +145,14 @@ def audit_published(tables: Sequence[PublishedTable]) -> list[PublishedFinding]:
 
 def list_cells(table: PublishedTable) -> list[PublishedCell]:
     """Returns the cells of the rows that have a result."""
-    left_out = {
-        name
-        for name, meaning in table.meanings.items()
-        if ORIGIN in meaning or meaning in ("status", "whether memory ran out")
-    }
-    rows = [row for row in table.rows if row.status == "ok"]
-    needed = {
-        name for row in table.rows for name in row.stated if table.meanings.get(name) != "kept as text"
-    } - left_out
+    no_key = ("status", "whether memory ran out")
+    left_out = {name for name, meaning in table.meanings.items() if ORIGIN in meaning or meaning in no_key}
+    kept = {name for name, meaning in table.meanings.items() if meaning == "kept as text"}
+    needed = {name for row in table.rows for name in row.stated} - kept - left_out
     cells = []
-    for row in rows:
+    for row in table.rows:
         groups: dict[tuple[tuple[str, Any], ...], list[PublishedFigure]] = defaultdict(list)
-        for figure in row.figures:
+        for figure in row.figures if row.status == "ok" else ():
             groups[tuple((name, value) for name, value in figure.variant.items() if name != "part")].append(figure)
         key = {name: text for name, text in row.stated.items() if name not in left_out}
         for variant, figures in groups.items():
@@ -219,40 +210,35 @@ def unreadable(judged: Judged) -> Found:
     """Finds cells that are nearly a number: a blank or a second point within it."""
     for cell in judged.cells:
         for figure in cell.row.figures:
-            is_refused = figure.value is None and "Refused" in (figure.remark or "")
             is_own = dict(cell.variant).items() <= dict(figure.variant).items()
-            if is_refused and is_own and re.fullmatch(r"[\d.,\s]+", figure.text):
+            is_refused = figure.value is None and "Refused" in (figure.remark or "")
+            if is_own and is_refused and re.fullmatch(r"[\d.,\s]+", figure.text):
                 yield [cell], doubt("unreadable", f"“{figure.text}” below “{figure.heading}” is no number.")
 
 
 def negative_time(judged: Judged) -> Found:
     for cell in judged.cells:
-        for (quantity, _), figure in cell.figures.items():
-            if (quantity in _TIMES or quantity == "peak_memory") and (figure.value or 0.0) < 0:
+        for (quantity, part), figure in cell.figures.items():
+            if (quantity in _TIMES or quantity == "peak_memory") and (value := cell.value(quantity, part)) < 0:
                 sentence = f"{figure.heading} is {figure.text}: nothing takes less than nothing. It is a difference."
-                yield [cell], fault("negative_time", sentence, value=figure.value or 0.0)
+                yield [cell], fault("negative_time", sentence, value=value)
 
 
 def wrong_unit(judged: Judged) -> Found:
-    """Finds a value a hundred times those beside it, or a hundredth of them."""
-    groups: dict[object, list[tuple[PublishedCell, PublishedFigure]]] = defaultdict(list)
+    """Finds a value a hundred times those beside it, or a hundredth of them, beyond what the work grows by."""
+    groups: dict[object, list[tuple[PublishedCell, PublishedFigure, float]]] = defaultdict(list)
     for cell in judged.sound:
         ways = tuple(getattr(cell.setting, name) for name in _WAYS)
         for (quantity, part), figure in cell.figures.items():
             if quantity in _TIMES or quantity in _PEAKS:
-                groups[quantity, part, ways, find_machine(cell)].append((cell, figure))
-    for found in groups.values():
-        if len(found) < 3:
-            continue
-        values = sorted(abs(figure.value or 0.0) for _, figure in found)
-        work = sorted(_work(cell) for cell, _ in found)
-        for cell, figure in found:
-            value, own = abs(figure.value or 0.0), _work(cell)
-            least, most = _ends_beside(values, value)
-            less, more = _ends_beside(work, own)
-            grown = max(own / more, less / own, 1.0)
-            if value >= SLIP * grown * most > 0 or 0 < value * SLIP * grown <= least:
-                beside = ", ".join(one.text for other, one in found[:4] if other is not cell)
+                groups[quantity, part, ways, find_machine(cell)].append((cell, figure, abs(figure.value or 0.0)))
+    for found in (found for found in groups.values() if len(found) > 2):
+        values, work = sorted(value for *_, value in found), sorted(_work(cell) for cell, *_ in found)
+        for cell, figure, value in found:
+            (least, most), (less, more), own = _ends_beside(values, value), _ends_beside(work, _work(cell)), _work(cell)
+            grown = SLIP * max(own / more, less / own, 1.0)
+            if value >= grown * most > 0 or 0 < value * grown <= least:
+                beside = ", ".join(one.text for other, one, _ in found[:4] if other is not cell)
                 sentence = f"{figure.heading} is {figure.text} beside {beside}: another unit, or a slip of the pen."
                 yield [cell], doubt("wrong_unit", sentence, value=value, least=least, most=most)
 
@@ -271,14 +257,13 @@ def _work(cell: PublishedCell) -> float:
 def duplicate_key(judged: Judged) -> Found:
     """Finds one cell twice, with different figures."""
     groups: dict[object, list[PublishedCell]] = defaultdict(list)
-    for cell in judged.cells:
-        if cell.is_compared and cell.key:
-            groups[tuple(cell.key.items()), cell.variant].append(cell)
-    for same in groups.values():
+    for cell in judged.compared:
+        groups[tuple(cell.key.items()), cell.variant].append(cell)
+    for same in (same for same in groups.values() if same[0].key):
         for name, figure in same[0].figures.items():
-            values = {cell.figures[name].text for cell in same if name in cell.figures}
-            if len(values) > 1 and name[0] != "calls":
-                said = " and ".join(cell.figures[name].text for cell in same[:4] if name in cell.figures)
+            texts = [cell.figures[name].text for cell in same if name in cell.figures]
+            if len({*texts}) > 1 and name[0] != "calls":
+                said = " and ".join(texts[:4])
                 sentence = f"{same[0].words} stands in the table more than once, with {said} below “{figure.heading}”."
                 yield same, doubt("duplicate_key", sentence, rows=len(same))
                 break
@@ -288,42 +273,33 @@ def time_not_monotonic(judged: Judged) -> Found:
     for axis, family in _group_by_axis(judged, judged.sound):
         said: set[UUID] = set()
         for quantity in _PASSES:
-            timed = [cell for cell in family if (cell.value(quantity) or 0.0) > 0 and cell.row.row_id not in said]
+            timed = [cell for cell in family if cell.value(quantity) > 0 and cell.row.row_id not in said]
             for small, large in pairwise(timed):
-                a, b = small.value(quantity) or 0.0, large.value(quantity) or 0.0
-                stds = [cell.stds.get(quantity) for cell in (small, large)]
-                known = [std for std in stds if std is not None]
+                a, b = small.value(quantity), large.value(quantity)
+                known = [cell.stds[quantity] for cell in (small, large) if quantity in cell.stds]
                 allowed = max(LOWER * a, 2 * math.hypot(*known)) if len(known) == 2 else LOWER_UNKNOWN * a
                 if a - b > allowed:
-                    odd = _choose_odd(timed, small, large, quantity, axis)
-                    phase = quantity.replace("_", " + ")
                     sentence = (
-                        f"{small.words} takes {format_ms(a)} and {large.words} {format_ms(b)} ({phase}): less work "
-                        "cannot take longer. One of the two was disturbed, cold or is another cell."
+                        f"{small.words} takes {format_ms(a)} and {large.words} {format_ms(b)} "
+                        f"({quantity.replace('_', ' + ')}): less work cannot take longer. One of the two was "
+                        "disturbed, cold or is another cell."
                     )
                     said |= {small.row.row_id, large.row.row_id}
+                    odd = max(large, small, key=lambda cell: _find_distance(cell, timed, quantity, axis))
                     yield [odd], doubt("time_not_monotonic", sentence, small_ms=a, large_ms=b)
 
 
-def _choose_odd(
-    timed: Sequence[PublishedCell], small: PublishedCell, large: PublishedCell, quantity: Quantity, axis: str
-) -> PublishedCell:
-    """Returns the one of two cells that is farther from the line through the others, in logarithms."""
+def _find_distance(cell: PublishedCell, timed: Sequence[PublishedCell], quantity: Quantity, axis: str) -> float:
+    """Returns how far a cell is from the line through the two others next to it, in logarithms."""
 
-    def apart(cell: PublishedCell) -> float:
-        rest = [other for other in timed if other is not cell]
-        if len(rest) < 2:
-            return 0.0
-        near = sorted(
-            rest, key=lambda other: abs(math.log(getattr(other.setting, axis) / getattr(cell.setting, axis)))
-        )[:2]
-        (x1, y1), (x2, y2) = (
-            (math.log(getattr(one.setting, axis)), math.log(one.value(quantity) or 1.0)) for one in near
-        )
-        expected = y1 + (y2 - y1) * (math.log(getattr(cell.setting, axis)) - x1) / (x2 - x1)
-        return abs(math.log(cell.value(quantity) or 1.0) - expected)
+    def point(one: PublishedCell) -> tuple[float, float]:
+        return math.log(getattr(one.setting, axis)), math.log(one.value(quantity))
 
-    return small if apart(small) > apart(large) else large
+    (x, y), rest = point(cell), [point(other) for other in timed if other is not cell]
+    if len(rest) < 2:
+        return 0.0
+    (x1, y1), (x2, y2) = sorted(rest, key=lambda other: abs(other[0] - x))[:2]
+    return abs(y - y1 - (y2 - y1) * (x - x1) / (x2 - x1))
 
 
 def peak_carried_over(judged: Judged) -> Found:
@@ -333,9 +309,9 @@ def peak_carried_over(judged: Judged) -> Found:
     for _, family in _group_by_axis(judged, judged.cells):
         for quantity in _PEAKS:
             peaks = [(cell, cell.figures[quantity, ""]) for cell in family if (quantity, "") in cell.figures]
-            least = min((figure.value or 0.0 for _, figure in peaks), default=0.0)
+            least = min((cell.value(quantity) for cell, _ in peaks), default=0.0)
             for (cell, figure), (larger, other) in pairwise(peaks):
-                peak, beside = figure.value or 0.0, other.value or 0.0
+                peak, beside = cell.value(quantity), larger.value(quantity)
                 is_same = larger.row.line < cell.row.line and peak == beside and peak > 1.01 * least
                 if is_same or peak > FOREIGN * beside + OWN_SCRATCH:
                     sentence = (
@@ -347,31 +323,28 @@ def peak_carried_over(judged: Judged) -> Found:
 
 def no_effect(judged: Judged) -> Found:
     """Finds half precision with the bytes of float32, where they grow with the work. Constant bytes say nothing."""
-    pairs: dict[object, list[tuple[PublishedCell, PublishedFigure, float]]] = defaultdict(list)
+    alike: dict[object, list[tuple[PublishedCell, PublishedFigure, float]]] = defaultdict(list)
     names = [name for name, meaning in judged.table.meanings.items() if meaning.startswith("setting precision")]
     groups: dict[object, list[PublishedCell]] = defaultdict(list)
-    for cell in judged.sound:
+    for cell in judged.compared:
         variant = tuple(item for item in cell.variant if item[0] != "precision")
-        if cell.is_compared:
-            groups[tuple(item for item in cell.key.items() if item[0] not in names), variant].append(cell)
+        groups[tuple(item for item in cell.key.items() if item[0] not in names), variant].append(cell)
     for found in groups.values():
         base = next((cell for cell in found if cell.setting.precision in ("fp32", None)), None)
         for cell in found if base else ():
-            for name, figure in cell.figures.items():
-                same = base.figures.get(name) if base else None
-                if cell.setting.precision not in HALF or name[0] not in _PEAKS or not same or not same.value:
-                    continue
-                if figure.value and abs(figure.value / same.value - 1) <= SAME_BYTES:
-                    pairs[name].append((cell, figure, figure.value))
-    for same_bytes in pairs.values():
-        sizes = [size for *_, size in same_bytes]
+            for name, figure in cell.figures.items() if cell.setting.precision in HALF else ():
+                wide, size = base.value(*name) if base and name[0] in _PEAKS else 0.0, cell.value(*name)
+                if wide and size and abs(size / wide - 1) <= SAME_BYTES:
+                    alike[name].append((cell, figure, size))
+    for same in alike.values():
+        sizes = [size for *_, size in same]
         if max(sizes) > (1 + 10 * SAME_BYTES) * min(sizes):
-            last, figure, _ = same_bytes[-1]
+            last, figure, _ = same[-1]
             sentence = (
                 f"{last.setting.precision} holds the bytes of float32, such as {figure.text} ({figure.heading}) for "
                 f"{last.words}, and they grow with the work: half precision had no effect on what was counted."
             )
-            yield [cell for cell, *_ in same_bytes], fault("no_effect", sentence, rows=len(sizes))
+            yield [cell for cell, *_ in same], fault("no_effect", sentence, rows=len(sizes))
 
 
 def sum_off(judged: Judged) -> Found:
@@ -379,21 +352,19 @@ def sum_off(judged: Judged) -> Found:
     for total, names in _SUMS.items():
         rows = []
         for cell in judged.sound:
-            whole = cell.figures.get((total, ""))
             parts = [cell.figures[name, ""] for name in names if (name, "") in cell.figures]
-            if whole and len(parts) > 1 and parts[0].quantity == "forward":
-                exact = sum(map(_find_last_digit, (whole, *parts)))
-                rows.append((cell, whole, parts, sum(part.value or 0.0 for part in parts), exact))
-        adding = sum(abs((whole.value or 0.0) - added) <= exact for _, whole, _, added, exact in rows)
-        for cell, whole, parts, added, exact in rows:
-            value = whole.value or 0.0
-            off = abs(value - added) > max(exact, SUM_OFF * added)
-            if value < max(part.value or 0.0 for part in parts) - exact or (
-                off and adding > 1 and 2 * adding > len(rows)
-            ):
+            if (total, "") in cell.figures and len(parts) > 1 and parts[0].quantity == "forward":
+                exact = sum(map(_find_last_digit, (cell.figures[total, ""], *parts)))
+                rows.append((cell, parts, [part.value or 0.0 for part in parts], exact))
+        adding = sum(abs(cell.value(total) - sum(added)) <= exact for cell, _, added, exact in rows)
+        others_add = adding > 1 and 2 * adding > len(rows)
+        for cell, parts, added, exact in rows:
+            value, whole = cell.value(total), cell.figures[total, ""]
+            off = abs(value - sum(added)) > max(exact, SUM_OFF * sum(added))
+            if value < max(added) - exact or (off and others_add):
                 said = " + ".join(part.text for part in parts)
-                sentence = f"{whole.heading} is {whole.text}, and its parts are {said} = {format_ms(added)}."
-                yield [cell], doubt("sum_off", sentence, stated_ms=value, added_ms=added)
+                sentence = f"{whole.heading} is {whole.text}, and its parts are {said} = {format_ms(sum(added))}."
+                yield [cell], doubt("sum_off", sentence, stated_ms=value, added_ms=sum(added))
 
 
 def ratio_off(judged: Judged) -> Found:
@@ -402,54 +373,51 @@ def ratio_off(judged: Judged) -> Found:
     for cell in judged.sound:
         by_row[cell.row.row_id].append(cell)
     for own in by_row.values():
-        row = own[0].row
+        figures = [figure for figure in own[0].row.figures if figure.value]
         times = [
-            f
-            for f in row.figures
+            _Exact(f.value or 0.0, _find_last_digit(f), f.text, (f.quantity, f.statistic))
+            for f in figures
             if f.quantity in _PASSES and (f.value or 0.0) > 0 and f.statistic in ("mean", "median", "value")
         ]
-        for figure in row.figures:
-            if figure.quantity not in ("speedup", "ratio") or not figure.value:
-                continue
-            part = figure.variant.get("part")
-            of = [time for time in times if time.quantity == part] if part in _PASSES else times
-            pairs = [(a, b) for a, b in permutations(of, 2) if a.quantity == b.quantity and a.statistic == b.statistic]
+        both = [(cell.value("forward"), cell.value("backward"), cell) for cell in own]
+        sums = [
+            _Exact(a + b, 2 * _find_last_digit(cell.figures["forward", ""]), f"{a + b:.4g}", ("sum", ""))
+            for a, b, cell in both
+            if a and b
+        ]
+        for figure in (figure for figure in figures if figure.quantity in ("speedup", "ratio")):
+            stated, digit, part = figure.value or 0.0, _find_last_digit(figure), figure.variant.get("part")
+            of = [time for time in times if time.kind[0] == part] if part in _PASSES else times
+            pairs = [(a, b) for a, b in permutations(of, 2) if a.kind == b.kind]
             pairs = pairs if figure.quantity == "speedup" and pairs else [*permutations(of, 2)]
-            if not pairs or any(_is_ratio(figure, a, b) for a, b in [*pairs, *_list_sums(own)]):
-                continue
-            a, b = min(
-                pairs, key=lambda pair: abs((pair[0].value or 0.0) / (pair[1].value or 1.0) - (figure.value or 0.0))
-            )
-            sentence = (
-                f"{figure.heading} is {figure.text}, and no two times of the row have that ratio; the nearest is "
-                f"{a.text} / {b.text} = {(a.value or 0.0) / (b.value or 1.0):.3f}."
-            )
-            yield own, doubt("ratio_off", sentence, stated=figure.value)
+            if pairs and not any(_is_ratio(stated, digit, a, b) for a, b in [*pairs, *permutations(sums, 2)]):
+                a, b = min(pairs, key=lambda pair: abs(pair[0].value / pair[1].value - stated))
+                sentence = (
+                    f"{figure.heading} is {figure.text}, and no two times of the row have that ratio; the nearest is "
+                    f"{a.text} / {b.text} = {a.value / b.value:.3f}."
+                )
+                yield own, doubt("ratio_off", sentence, stated=stated)
 
 
-def _list_sums(cells: Sequence[PublishedCell]) -> list[tuple[PublishedFigure, PublishedFigure]]:
-    """Returns pairs of the sums of both passes, of the cells side by side in a row."""
-    sums = []
-    for cell in cells:
-        one, two = cell.figures.get(("forward", "")), cell.figures.get(("backward", ""))
-        if one and two and one.value and two.value:
-            sums.append(replace(one, value=one.value + two.value, text=f"{one.value + two.value:.4g}"))
-    return [*permutations(sums, 2)]
+class _Exact(NamedTuple):
+    """A time, what its last digit is worth, its text, and what it is of."""
+
+    value: float
+    digit: float
+    text: str
+    kind: tuple[str, str]
 
 
-def _is_ratio(stated: PublishedFigure, above: PublishedFigure, below: PublishedFigure) -> bool:
-    ratio, digit = stated.value or 0.0, _find_last_digit(stated)
-    a, b = _find_last_digit(above), _find_last_digit(below)
-    if (below.value or 0.0) <= b:
+def _is_ratio(stated: float, digit: float, a: _Exact, b: _Exact) -> bool:
+    if b.value <= b.digit:
         return True  # rounded away: it may be anything
-    least = ((above.value or 0.0) - a) / ((below.value or 0.0) + b)
-    most = ((above.value or 0.0) + a) / ((below.value or 0.0) - b)
-    return least - digit <= ratio <= most + digit
+    least, most = (a.value - a.digit) / (b.value + b.digit), (a.value + a.digit) / (b.value - b.digit)
+    return least - digit <= stated <= most + digit
 
 
 @lru_cache(maxsize=1024)
 def _find_gpu(words: str) -> str | None:
-    return next((gpu for pattern, gpu in _MACHINES if re.search(pattern, words.lower())), None)
+    return next((gpu for pattern, gpu in _MACHINES.items() if re.search(pattern, words.lower())), None)
 
 
 def find_machine(cell: PublishedCell) -> str | None:
@@ -478,15 +446,9 @@ def count_flops(cell: PublishedCell) -> float | None:
 def above_peak(judged: Judged) -> Found:
     """Finds rates above the data sheet: TF32 called float32, times of which not all was timed, another unit."""
     for cell in judged.sound:
-        flops = count_flops(cell)
-        rates = [
-            (flops * passes / (cell.value(name) or 1.0) * 1e3, name)
-            for name, passes in _PRODUCTS.items()
-            if flops and (cell.value(name) or 0.0) > 0
-        ]
-        if not rates or cell.setting.device in ("cpu", "mps"):
-            continue
-        rate, name = max(rates)
+        flops = (count_flops(cell) if cell.setting.device not in ("cpu", "mps") else None) or 0.0
+        timed = {name: cell.value(name) for name in _PRODUCTS if cell.value(name) > 0}
+        rate, name = max(((flops * _PRODUCTS[name] / ms * 1e3, name) for name, ms in timed.items()), default=(0.0, ""))
         gpu, precision = _find_gpu(find_machine(cell) or ""), cell.setting.precision or "bf16"
         sheet = hardware.peak_flops(gpu, precision) if gpu else None
         peak = sheet or HIGHEST
@@ -496,52 +458,39 @@ def above_peak(judged: Judged) -> Found:
         said = f"{name.replace('_', ' + ').capitalize()} is at least {format_quantity(rate, 'FLOP/s')}"
         said += f", {rate / peak:.2f} times {of}"
         tf32 = hardware.peak_flops(gpu, "tf32") if gpu and precision == "fp32" else None
-        if tf32 and rate <= CLOCK * tf32:
-            yield [cell], fault("tf32_as_fp32", f"{said}: it was TF32.", flops_per_s=rate, peak_flops_per_s=peak)
-        else:
-            sentence = f"{said}: not all of it was timed, or the unit is another."
-            yield [cell], fault("above_peak", sentence, flops_per_s=rate, peak_flops_per_s=peak)
+        is_tf32 = tf32 is not None and rate <= CLOCK * tf32
+        why = "it was TF32" if is_tf32 else "not all of it was timed, or the unit is another"
+        code = "tf32_as_fp32" if is_tf32 else "above_peak"
+        yield [cell], fault(code, f"{said}: {why}.", flops_per_s=rate, peak_flops_per_s=peak)
 
 
 def time_rules(judged: Judged) -> Found:
     """Judges means, spreads and the ratio of both passes as those of measured rows."""
     for cell in judged.sound:
-        timings = {}
-        for phase in _PHASES:
-            figure = cell.figures.get((phase, ""))
-            if figure and figure.value is not None:
-                ids: Any = {"run_id": judged.table.table_id, "cell_id": cell.row.row_id}
-                timings[phase] = TimingRow(
-                    **ids, phase=phase, mean_ms=figure.value, std_ms=cell.stds.get(phase), n=cell.setting.steps
-                )
+        ids: Any = {"run_id": judged.table.table_id, "cell_id": cell.row.row_id}
+        timings = {
+            phase: TimingRow(
+                **ids, phase=phase, mean_ms=cell.value(phase), std_ms=cell.stds.get(phase), n=cell.setting.steps
+            )
+            for phase in _PHASES
+            if (phase, "") in cell.figures
+        }
         for rule in (impossible_ratio, cold_step):
             if finding := rule(None, RowContext(timings=timings)):
                 yield [cell], finding
 
 
 PUBLISHED_RULES: tuple[Callable[[Judged], Found], ...] = (
-    unreadable,
-    negative_time,
-    wrong_unit,
-    duplicate_key,
-    above_peak,
-    time_rules,
-    time_not_monotonic,
-    peak_carried_over,
-    no_effect,
-    sum_off,
-    ratio_off,
-)
+    unreadable, negative_time, wrong_unit, duplicate_key, above_peak, time_rules, time_not_monotonic,
+    peak_carried_over, no_effect, sum_off, ratio_off,
+)  # fmt: skip
 _EXPLAINING = frozenset({"negative_time", "wrong_unit", "duplicate_key", "impossible_ratio", "cold_step"})
 #: What to do about each finding of a published row that a measured row does not have, or not so.
 PUBLISHED_REMEDIES: Mapping[str, str] = {
     **REMEDIES,
     "cold_step": "Read the steady value in place of the mean, or ask for the median and each step's time.",
     "duplicate_key": "Ask what differed between the rows; until then use none of them.",
-    "impossible_ratio": "Do not use these times; measure forward and backward within one warm step.",
     "negative_time": "Use the two figures that it is the difference of.",
-    "no_effect": "Do not read this pair as a comparison of the option.",
-    "peak_carried_over": "Do not use this peak; measure each cell in a process of its own.",
     "ratio_off": "Work the ratio out again from its two times.",
     "sum_off": "Use the parts, and ask how the sum was measured.",
     "tf32_as_fp32": "Read these rows as TF32, and the speedup of half precision over them as that over TF32.",
@@ -554,31 +503,18 @@ PUBLISHED_REMEDIES: Mapping[str, str] = {
 # -------------------------------------------------------------------------------------------------------- the report
 
 
-@dataclass(frozen=True, kw_only=True)
-class PublishedGroup:
-    """All findings of one code and severity, and what a reader can do about them."""
-
-    code: str
-    severity: Severity
-    found: tuple[PublishedFinding, ...]
-
-    @property
-    def remedy(self) -> str:
-        return PUBLISHED_REMEDIES[self.code]
-
-    @property
-    def rows(self) -> int:
-        """How many rows they touch."""
-        return len({row.row_id for one in self.found for row in one.rows})
-
-
-def group_published(findings: Sequence[PublishedFinding]) -> list[PublishedGroup]:
+def group_published(findings: Sequence[PublishedFinding]) -> list[tuple[PublishedFinding, ...]]:
     """Returns the findings by severity and code: the most severe first, of those the ones that touch most rows."""
     groups: dict[tuple[Severity, str], list[PublishedFinding]] = defaultdict(list)
     for one in sorted(findings, key=lambda one: (one.table.file, one.lines)):
         groups[one.finding.severity, one.finding.code].append(one)
-    made = [PublishedGroup(severity=key[0], code=key[1], found=tuple(found)) for key, found in groups.items()]
-    return sorted(made, key=lambda group: ([*SEVERITIES].index(group.severity), -group.rows, group.code))
+    order = sorted(groups, key=lambda key: ([*SEVERITIES].index(key[0]), -count_rows(groups[key]), key[1]))
+    return [tuple(groups[key]) for key in order]
+
+
+def count_rows(findings: Sequence[PublishedFinding]) -> int:
+    """Returns how many rows the findings touch."""
+    return len({row.row_id for one in findings for row in one.rows})
 
 
 def count_published_grades(table: PublishedTable, findings: Sequence[PublishedFinding]) -> Counter[Grade | None]:

@@ -166,6 +166,11 @@ def test_rules_beside_those_of_the_cases(tmp_path: Path) -> None:
     assert found(tmp_path, sums + "90.0\n") == []
     assert found(tmp_path, sums + "99.0\n") == [("sum_off", (4,))]
     assert found(tmp_path, sums + "25.0\n") == [("sum_off", (4,))]
+    both = (
+        "size,eager fwd (ms),eager bwd (ms),compiled fwd (ms),compiled bwd (ms),speedup\nmini,10.0,20.0,8.0,14.0,{}\n"
+    )
+    assert found(tmp_path, both.format(1.36)) == [], "30.0 / 22.0, of both passes"
+    assert found(tmp_path, both.format(1.63)) == [("ratio_off", (2,))]
     grown = "context,forward_mean_ms,forward_std_ms\n128,5.0,0.1\n256,10.0,0.1\n512,{},{}\n1024,40.0,0.1\n"
     assert found(tmp_path, grown.format("20.0", "0.1")) == []
     assert found(tmp_path, grown.format("8.0", "0.1")) == [("time_not_monotonic", (4,))]
