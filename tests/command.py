@@ -1,7 +1,7 @@
 """Runs the command line as a person does, and reads the rows that it stored in the file.
 
     done = run("sweep", *TINY, "--contexts", "16,32", db=path)           # in this process; workers have their own
-    done = run_apart("list", db=path, env={"COLUMNS": "80"})             # in its own process, like `start`
+    done = run_apart("show", db=path, env={"COLUMNS": "80"})             # in its own process, like `start`
     cells = rows(path, "SELECT cell_key, status FROM steps")
 
 With `TINY` every cell takes about a tenth of a second and is measured once. A test adds other values after it, because
@@ -55,7 +55,11 @@ def run(*words: str, db: Path) -> subprocess.CompletedProcess[str]:
 
     Sweeps share a fork server, so that torch is imported once and not by each of them.
     """
-    line = _line(*words, db=db)
+    return run_line(*_line(*words, db=db))
+
+
+def run_line(*line: str) -> subprocess.CompletedProcess[str]:
+    """Runs `python -m runner LINE` as it stands."""
     with patch.dict(os.environ), patch.object(sys, "argv", ["runner", *line]):
         done = CliRunner().invoke(app, line, env={"COLUMNS": "300"})
     if done.exception and not isinstance(done.exception, SystemExit):
@@ -113,7 +117,8 @@ def rows(db: Path, sql: str) -> list[dict[str, Any]]:
 
 def parsed(*words: str) -> tuple[Request, Settings]:
     """Returns what the words of a `sweep` command ask for: the real command parses them and is stopped after that."""
-    with patch("runner.cli.main.parse_request", side_effect=_Parsed) as stopped, pytest.raises(_Parsed):
+    stops = patch("runner.cli.main.parse_request", side_effect=_Parsed)
+    with patch("runner.cli.main.parse_frontier", return_value=None), stops as stopped, pytest.raises(_Parsed):
         app(["sweep", *words], standalone_mode=False)
     return parse_request(*stopped.call_args.args, **stopped.call_args.kwargs)
 

@@ -1,8 +1,6 @@
-"""The rules of the repository: what is shown as Markdown, what a column must state, what the documents must name."""
+"""The rules of the repository: what is shown as Markdown, what a column must state, how things are named."""
 
 import ast
-import re
-import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -10,24 +8,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import typer
 
-from runner.cli.lists import columns_markdown
-from runner.cli.main import app
 from runner.experiments import EXPERIMENTS
 from runner.plan.planning import PRESETS, QUESTIONS
 from runner.schema import TABLES, Table
 from runner.schema.columns import SQL_TYPES
 
 ROOT = Path(__file__).parent.parent
-#: What readers read, but for the report, which is written by a command.
-DOCUMENTS = (
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name != "h200-report.md"),
-)
-#: Files that the documents name and a sweep makes.
-MADE = ("data/results.duckdb", "data/results.duckdb.spool/")
 MODULES = sorted(path.relative_to(ROOT) for folder in ("runner", "pages") for path in (ROOT / folder).rglob("*.py"))
 
 
@@ -120,85 +107,3 @@ def test_experiments_questions_and_presets_name_the_same() -> None:
     names = [experiment.name for experiment in EXPERIMENTS]
     assert names == list(QUESTIONS)
     assert all(list(preset.grids) == names for preset in PRESETS.values())
-
-
-def test_the_column_documentation_is_the_schema() -> None:
-    assert (ROOT / "data/README.md").read_text() == columns_markdown(), "python -m runner list columns > data/README.md"
-
-
-def test_the_documents_name_every_command_and_preset() -> None:
-    readme = "\n".join(path.read_text() for path in DOCUMENTS)
-    for command in (
-        "make demo",
-        "make test",
-        "streamlit run app.py",
-        *(
-            f"runner {name}"
-            for name in (
-                "sweep",
-                "list",
-                "show",
-                "report",
-                "frontier",
-                "compare",
-                "note",
-                "import",
-                "export",
-                "app",
-                "doctor",
-            )
-        ),
-    ):
-        assert command in readme, command
-    assert all(f"`{name}`" in readme for name in PRESETS)
-
-
-def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_bytes()) <= 8_000
-
-
-def test_every_command_of_the_documents_is_one_that_the_command_line_takes() -> None:
-    """Commands and options are parsed as they stand, and not run."""
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    parsed = 0
-    for path in DOCUMENTS:
-        blocks = re.findall(r"```sh\n(.*?)```", path.read_text(), re.S)
-        written = "\n".join(blocks).replace("\\\n", " ").splitlines()
-        written += re.findall(r"`(python -m runner [^`]*)`", path.read_text())
-        for line in written:
-            words = shlex.split(line.rpartition("&& ")[2].partition(" > ")[0], comments=True)
-            if words[:3] == ["python", "-m", "runner"] and words[3:] and "--help" not in words:
-                command, rest = commands[words[3]], words[4:]
-                while hasattr(command, "commands"):
-                    command, rest = command.commands[rest[0]], rest[1:]
-                if rest:  # a sentence may name a command alone
-                    command.make_context(words[3], rest)
-                parsed += 1
-    assert parsed > 40
-
-
-def test_the_documents_name_files_that_exist() -> None:
-    for path in DOCUMENTS:
-        text = path.read_text()
-        linked = re.findall(r"\]\((?!http|#)([^)#]+)\)", text)
-        assert all((path.parent / name).exists() for name in linked), path.name
-        named = re.findall(r"`((?:runner|pages|tests|docs|data)/[\w/.-]+)`", text)
-        missing = [name for name in named if not (ROOT / name).exists() and name not in MADE]
-        assert not missing, f"{path.name}: {missing}"
-
-
-def test_the_readmes_tree_is_true() -> None:
-    """Every entry exists and every file is listed, down to the second level."""
-    text = (ROOT / "README.md").read_text().split("```tree\n")[1].split("```")[0]
-    named: list[str] = []
-    top = ""
-    for line in text.splitlines():
-        name = line.split()[0].rstrip("/")
-        inside = line.startswith(" ")
-        top = top if inside else name
-        named.append(f"{top}/{name}" if inside else name)
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    there = {"/".join(path.split("/")[:depth]) for path in tracked for depth in (1, 2)}
-    not_told = ("__init__.py", "__main__.py")
-    assert set(named) == {path for path in there if not path.startswith(".") and not path.endswith(not_told)}
-    assert len(named) == len(set(named))

@@ -2,7 +2,7 @@
 # One plan on eight GPUs of a Slurm cluster, each task with a share and a file of its own:
 #
 #     sbatch docs/fleet/slurm.sh --preset cs336-2025
-#     python -m runner merge results --db all.duckdb       # when they are done, or at any time before
+#     python -m runner import results --db all.duckdb       # when they are done, or at any time before
 #
 # A task that is cancelled, preempted or out of time goes on where it stopped: submit the same command again.
 #SBATCH --job-name=stepscope

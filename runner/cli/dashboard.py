@@ -14,17 +14,6 @@ from runner.cli.terminal import Terminal
 from runner.errors import INTERRUPTED_CODE, UsageError
 
 _APP = Path(__file__).parents[2] / "app.py"
-#: What `.streamlit/config.toml` says, which Streamlit reads only in the folder where the dashboard is started.
-_OPTIONS = (
-    "--server.headless=true",
-    "--server.showEmailPrompt=false",
-    "--server.fileWatcherType=none",
-    "--browser.serverAddress=localhost",
-    "--browser.gatherUsageStats=false",
-    "--runner.postScriptGC=false",
-    "--client.toolbarMode=minimal",
-    "--client.showErrorDetails=none",
-)
 #: How long a child may take to end (s), before it is killed.
 _ENDING_S = 10.0
 
@@ -34,9 +23,7 @@ def serve(console: Terminal, *, port: int | None, db: Path | None, words: Sequen
     else are Streamlit's. Returns the exit code. Raises UsageError where Streamlit is not installed."""
     if importlib.util.find_spec("streamlit") is None:
         raise UsageError("The dashboard needs Streamlit, which is not installed.", do="pip install 'stepscope[app]'")
-    command = [sys.executable, "-m", "streamlit", "run", str(_APP), *_OPTIONS]
-    if not Path(".streamlit/config.toml").exists():
-        command.append("--server.address=localhost")
+    command = [sys.executable, "-m", "streamlit", "run", str(_APP)]  # with the configuration beside it
     if port is not None:
         command.append(f"--server.port={port}")
     environment = {**os.environ, **({"STEPSCOPE_DB": str(db)} if db else {})}

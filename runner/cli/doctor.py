@@ -8,7 +8,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from rich.text import Text
 
 from runner.analysis.costs import hardware
 from runner.cli.terminal import Terminal
-from runner.engines.local import LocalEngine
 from runner.errors import DatabaseMissing
+from runner.render.json import to_text
 from runner.schema import TABLES
 from runner.store.attached import check_place
 from runner.store.checking import Checked, check_file, repair_file
@@ -75,16 +75,14 @@ def checks(machine: Mapping[str, Any]) -> Iterator[Check]:
     quiet = threads is not None and cores is not None and threads < max(cores, 2) and policy == "PASSIVE"
     yield check("quiet CPU threads", quiet, yes=f"{use}; OMP_NUM_THREADS sets another number.", no=f"{use}: {advice}")
     copy = "Streamlit is not installed: pip install '.[app]', or copy the results file to another machine."
-    yield check("browse here", importlib.util.find_spec("streamlit") is not None, yes="streamlit run app.py", no=copy)
+    yield check("browse here", importlib.util.find_spec("streamlit") is not None, yes="python -m runner app", no=copy)
 
 
-def doctor(console: Terminal, device: str) -> None:
-    """Prints what this machine is, and what can be measured on a device of it."""
-    print_report(console, LocalEngine().describe(device))
-
-
-def print_report(console: Terminal, machine: Mapping[str, Any]) -> None:
+def print_report(console: Terminal, machine: Mapping[str, Any], *, as_json: bool = False) -> None:
     """Prints the machine, then what is possible on it."""
+    if as_json:
+        print(to_text({"machine": dict(machine), "checks": list(map(asdict, checks(machine)))}, indent=1))
+        return
     grid = Grid(box=None, show_header=False, pad_edge=False)
     for name, value in machine.items():
         column = TABLES["runs"].column(name)
@@ -100,13 +98,18 @@ def print_report(console: Terminal, machine: Mapping[str, Any]) -> None:
     console.print(table)
 
 
-def check_results(console: Terminal, db: Path, *, repair: bool) -> int:
+def check_results(console: Terminal, db: Path, *, repair: bool, as_json: bool = False) -> int:
     """Prints what is wrong with the file and, with `repair`, repairs it and prints what is left. Returns the exit code:
     0 if nothing is wrong, 1 if something is."""
     check_place(db)
     if not os.path.exists(db) and not os.path.exists(Spool(db).folder):
         raise DatabaseMissing(f"{db} does not exist.", do="Name a results file with --db.")
     found = check_file(db)
+    if as_json:
+        copied = repair_file(db) if repair and any(problem.repair for problem in found.problems) else None
+        left = check_file(db) if copied else found
+        print(to_text({"file": str(db), "copy": copied, **asdict(left)}, indent=1))
+        return int(bool(left.problems))
     _print_problems(console, db, found)
     if not repair or not any(problem.repair for problem in found.problems):
         return 1 if found.problems else 0

@@ -1,93 +1,194 @@
 """The audit of a run in the terminal: grades by table, then every finding with its cells and what to do about it.
 
 python -m runner show --findings
-python -m runner show "their run" --findings
+python -m runner show "their run" --findings --json
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from uuid import UUID
+from typing import Any
 
 from rich.text import Text
 
-from runner.analysis.audit.findings import FindingGroup, count_grades, group_findings, shorten_ids
+from runner.analysis.audit.findings import count_grades, group_findings, shorten_ids
+from runner.analysis.audit.published import (
+    PUBLISHED_REMEDIES,
+    PUBLISHED_RULES,
+    PublishedFinding,
+    audit_published,
+    count_published_grades,
+    count_rows,
+    format_lines,
+    group_published,
+)
 from runner.analysis.audit.timeline_rules import TIMELINE_REMEDIES
-from runner.cli.audit_published import print_published_audit
-from runner.cli.lists import find_run, new_grid, print_left_out, print_title
-from runner.cli.terminal import STYLES, Terminal
-from runner.results import Timeline
-from runner.results.findings import GRADE_WORDS, GRADES, SEVERITIES, format_evidence, grade
-from runner.store.read.findings import MAX_ROWS, Audit, load_audit, load_timeline_findings
+from runner.cli.terminal import STYLES, Terminal, new_grid, print_left_out, print_title
+from runner.formats import format_count
+from runner.render.json import to_text
+from runner.results import RunSummary, Timeline
+from runner.results.findings import GRADE_WORDS, GRADES, SEVERITIES, Finding, Grade, Severity, format_evidence, grade
+from runner.store.read.findings import MAX_ROWS, load_audit, load_timeline_findings
 from runner.store.read.memory import load_timelines
+from runner.store.read.published import list_table_ids, load_published
+from runner.store.read.runs import find_run
 from runner.store.read.selection import Selection
 
 
-def print_findings(console: Terminal, run: str, *, db: Path) -> int:
+@dataclass(frozen=True, kw_only=True)
+class _Group:
+    """The findings of one code, each with where it was found; `noun` is what they touch, `count` how many of it."""
+
+    code: str
+    severity: Severity
+    remedy: str
+    noun: str
+    count: int
+    found: Sequence[tuple[str, Finding]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Audited:
+    """What the audit says of a run: grades by table, findings, and the line that is printed where there are none."""
+
+    of: str
+    grades: Mapping[str, Counter[Grade | None]]
+    groups: Sequence[_Group]
+    clean: str
+    notes: Sequence[str] = ()
+
+
+def print_findings(console: Terminal, run: str, *, db: Path, as_json: bool) -> int:
     """Prints the audit of one run, found as `find_run` does. Returns the exit code: 1 if a row is graded D, else 0."""
-    found = find_run(run, db=db)
-    print_title(console, found)
-    print_left_out(console, db)
+    found = find_run(db, run)
     if found.source == "published":
-        return print_published_audit(console, found, db=db)
-    if found.source == "imported" and (timelines := load_timelines(db, found.run_id)):
-        return _print_timelines(console, timelines, db=db)
-    audit = load_audit(db, Selection(run=found.run_id))
-    if not audit.rows:
-        console.say("This run has no rows of steps, attention or memory, which are what the audit looks at.")
-        return 0
-    _print_grades(console, audit)
-    groups = group_findings(audit.rows)
+        audited = _audit_published(db, found)
+    elif found.source == "imported" and (timelines := load_timelines(db, found.run_id)):
+        audited = _audit_timelines(db, timelines)
+    else:
+        audited = _audit_rows(db, found)
+    if as_json:
+        print(to_text(_make_json(found, audited), indent=1))
+    else:
+        print_title(console, found)
+        print_left_out(console, db)
+        _print(console, audited)
+    return int(any(counts["D"] for counts in audited.grades.values()))
+
+
+def _audit_rows(db: Path, run: RunSummary) -> _Audited:
+    audit = load_audit(db, Selection(run=run.run_id))
     short = shorten_ids([row.cell_id for row in audit.rows])
-    for group in groups:
+    groups = [
+        _Group(
+            code=group.code,
+            severity=group.severity,
+            remedy=group.remedy,
+            noun="cell",
+            count=len(group.found),
+            found=[(f"{short[row.cell_id]}  {row.table}: {row.title}", finding) for row, finding in group.by_title],
+        )
+        for group in group_findings(audit.rows)
+    ]
+    none = "This run has no rows of steps, attention or memory, which are what the audit looks at."
+    clean = "The audit found nothing against any of these rows." if audit.rows else none
+    older = f"{audit.not_read:,} older rows were not read: the newest {MAX_ROWS:,} of each table are."
+    grades = count_grades(audit.rows)
+    return _Audited(of="table", grades=grades, groups=groups, clean=clean, notes=[older] if audit.not_read else [])
+
+
+def _audit_published(db: Path, run: RunSummary) -> _Audited:
+    own = list_table_ids(db, run.run_id)
+    tables = [table for table in load_published(db) if table.table_id in own]
+    if not tables:
+        clean = "This import counts no more: the same file was imported again. Audit the later import."
+        return _Audited(of="table", grades={}, groups=(), clean=clean)
+    findings = audit_published(tables)
+    groups = [
+        _Group(
+            code=group[0].finding.code,
+            severity=group[0].finding.severity,
+            remedy=PUBLISHED_REMEDIES[group[0].finding.code],
+            noun="row",
+            count=count_rows(group),
+            found=[(_describe_place(one), one.finding) for one in group],
+        )
+        for group in group_published(findings)
+    ]
+    return _Audited(
+        of="table",
+        grades={table.title: count_published_grades(table, findings) for table in tables},
+        groups=groups,
+        clean=f"Nothing was found by {len(PUBLISHED_RULES)} rules, which does not say that the rows are right.",
+        notes=["Published by others, not measured here."],
+    )
+
+
+def _describe_place(one: PublishedFinding) -> str:
+    return f"{one.table.file}, {'line' if len(one.lines) == 1 else 'lines'} {format_lines(one.lines)}"
+
+
+def _audit_timelines(db: Path, timelines: Sequence[Timeline]) -> _Audited:
+    by_label = {timeline.label: load_timeline_findings(db, timeline.cell_id) for timeline in timelines}
+    groups = [
+        _Group(
+            code=finding.code,
+            severity=finding.severity,
+            remedy=TIMELINE_REMEDIES[finding.code],
+            noun="recording",
+            count=1,
+            found=[(label, finding)],
+        )
+        for label, findings in by_label.items()
+        for finding in findings
+    ]
+    return _Audited(
+        of="timeline",
+        grades={label: Counter([grade(findings)]) for label, findings in by_label.items()},
+        groups=groups,
+        clean="The audit found nothing against any of these recordings.",
+        notes=["Recorded by others."],
+    )
+
+
+def _print(console: Terminal, audited: _Audited) -> None:
+    if audited.grades:
+        grid = new_grid(audited.of, *GRADES, "no result")
+        for name, counts in audited.grades.items():
+            numbers = [Text(str(counts[letter]), STYLES[letter] if counts[letter] else "dim") for letter in GRADES]
+            grid.add_row(name, *numbers, str(counts[None]))
+        console.print(grid)
+        console.say(" ".join([*audited.notes, GRADE_WORDS]), style="dim")
+    for group in audited.groups:
+        style = STYLES[SEVERITIES[group.severity]]
+        count = format_count(group.count, group.noun)
         console.say("")
-        _print_group(console, group, short)
-    if not groups:
-        console.say("The audit found nothing against any of these rows.")
-    return 1 if any(row.grade == "D" for row in audit.rows) else 0
-
-
-def _print_grades(console: Terminal, audit: Audit) -> None:
-    """Prints one line a table: how many rows have each grade."""
-    grid = new_grid("table", *GRADES, "no result")
-    for table, counts in count_grades(audit.rows).items():
-        numbers = [Text(str(counts[grade]), STYLES[grade] if counts[grade] else "dim") for grade in GRADES]
-        grid.add_row(table, *numbers, str(counts[None]))
-    console.print(grid)
-    console.say(GRADE_WORDS, style="dim")
-    if audit.not_read:
-        console.say(f"{audit.not_read:,} older rows were not read: the newest {MAX_ROWS:,} of each table are.")
-
-
-def _print_group(console: Terminal, group: FindingGroup, short: dict[UUID, str]) -> None:
-    """Prints a code with what to do, and below it each cell with its sentence and evidence."""
-    style, count = STYLES[SEVERITIES[group.severity]], len(group.found)
-    number = "1 cell" if count == 1 else f"{count:,} cells"
-    console.say(Text.assemble((group.code, f"bold {style}"), f" ({group.severity}), {number}"))
-    console.say(f"  What to do: {group.remedy}")
-    for row, finding in group.by_title:
-        console.say(f"  {short[row.cell_id]}  {row.table}: {row.title}")
-        console.say(f"    {finding.sentence}")
-        if finding.evidence:
-            console.say(f"    {format_evidence(finding)}", style="dim")
-
-
-def _print_timelines(console: Terminal, timelines: Sequence[Timeline], *, db: Path) -> int:
-    """Prints the grade of each timeline and what is to be said of it. Returns the exit code: 1 if one is graded D."""
-    found = {timeline.label: load_timeline_findings(db, timeline.cell_id) for timeline in timelines}
-    grid = new_grid("timeline", "grade")
-    for label, findings in found.items():
-        letter = grade(findings)
-        grid.add_row(label, Text(letter, STYLES[letter]))
-    console.print(grid)
-    console.say(f"Recorded by others. {GRADE_WORDS}", style="dim")
-    for label, findings in found.items():
-        for finding in findings:
-            style = STYLES[SEVERITIES[finding.severity]]
-            console.say("")
-            console.say(Text.assemble((finding.code, f"bold {style}"), f" ({finding.severity}), {label}"))
-            console.say(f"  What to do: {TIMELINE_REMEDIES[finding.code]}")
+        console.say(Text.assemble((group.code, f"bold {style}"), f" ({group.severity}), {count}"))
+        console.say(f"  What to do: {group.remedy}")
+        for where, finding in group.found:
+            console.say(f"  {where}")
             console.say(f"    {finding.sentence}")
-            console.say(f"    {format_evidence(finding)}", style="dim")
-    if not any(found.values()):
-        console.say("The audit found nothing against any of these recordings.")
-    return 1 if any(grade(findings) == "D" for findings in found.values()) else 0
+            if finding.evidence:
+                console.say(f"    {format_evidence(finding)}", style="dim")
+    if not audited.groups:
+        console.say(audited.clean)
+
+
+def _make_json(run: RunSummary, audited: _Audited) -> dict[str, Any]:
+    return {
+        "run": asdict(run),
+        "grades": {name: {str(letter): counts[letter] for letter in counts} for name, counts in audited.grades.items()},
+        "findings": [
+            {
+                "code": group.code,
+                "severity": group.severity,
+                "remedy": group.remedy,
+                "found": [
+                    {"where": where, "sentence": finding.sentence, "evidence": finding.evidence}
+                    for where, finding in group.found
+                ],
+            }
+            for group in audited.groups
+        ],
+    }

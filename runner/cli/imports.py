@@ -9,8 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from runner.cli.commands import errors
-from runner.cli.terminal import Terminal
+from runner.cli.terminal import Terminal, errors
 from runner.errors import UsageError
 from runner.importers.files import describe_added, import_file
 from runner.importers.published import propose_tables

@@ -1,16 +1,18 @@
 """The commands: parse, call, print. Only they and their group exit.
 
-    python -m runner sweep | show | compare | ab | report | import | export | doctor | app | note | model |
-    frontier | list
+    stepscope sweep | show | compare | ab | report | import | export | doctor | app | note | model
 
-The old names audit, check, merge and replay work in this version, and say the new ones.
+`python -m runner` is the same. The old names audit, check, frontier, list, merge and replay work in this version, and
+say the new ones.
 
 Exit codes: 0 all cells ended ok, oom or skipped; 1 some did not, the budget ran out, `show --strict` found a row of
 grade D, `sweep --again` landed outside, `doctor` found something wrong, or `compare --fail-on-regression` found a
 regression; 2 wrong usage or a bad file; 74 all went well, but the output could not be written; 130 interrupted.
 """
 
+import inspect
 import os
+import shlex
 import signal
 import sys
 from contextlib import closing
@@ -18,162 +20,181 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from runner.answers import QUESTIONS
-from runner.cli import (
-    ab,
-    compare,
-    dashboard,
-    doctor,
-    export,
-    findings,
-    imports,
-    lists,
-    model,
-    notes,
-    replay,
-    report,
-    show,
-)
-from runner.cli.commands import Commands, errors
-from runner.cli.options import AB, FRONTIER, Db, Run, sweep_options, where, with_options
-from runner.cli.progress import PlainLines, TerminalBar
-from runner.cli.terminal import Terminal
+from runner.cli import ab, compare, dashboard, doctor, findings, imports, model, notes, report, show
+from runner.cli.again import measure_again
+from runner.cli.options import AB, AbCommand, Db, HelpAll, LongCommand, sweep_options, where, with_options
+from runner.cli.progress import PlainLines, TerminalBar, print_plan
+from runner.cli.terminal import Terminal, errors
 from runner.engines.local import LocalEngine
-from runner.errors import UsageError
+from runner.errors import INTERRUPTED, INTERRUPTED_CODE, StepscopeError, UsageError
+from runner.formats import format_bytes
+from runner.places import explain_error
 from runner.store.database import check_writable, default_path
+from runner.store.packing import copy_file, pack
 from runner.store.reference import find_file
 from runner.sweep.frontier import explore
-from runner.sweep.prepare import Settings, prepare
-from runner.sweep.request import parse_duration, parse_request
+from runner.sweep.prepare import prepare
+from runner.sweep.request import parse_duration, parse_frontier, parse_request
 from runner.sweep.start import sweep
 
 #: The width of output to a pipe or a file, in characters, unless COLUMNS says another.
 PIPED_WIDTH = 160
-
-_WHAT = f"A question ({', '.join(QUESTIONS)}), or a run by its id, its beginning or its label."
+#: What the commands of before are now; the words after the name follow.
+OLD_NAMES = {
+    "audit": "show --findings --strict",
+    "check": "doctor --check",
+    "frontier": "sweep --experiment frontier",
+    "list": "show",
+    "merge": "import",
+    "replay": "sweep --again",
+}
+_FIRST_STEPS = """\
+Stepscope: where every millisecond and every byte of a training step goes.
+  {0} sweep                          measure this machine: a few minutes on a CPU
+  {0} sweep --model train.py:build   measure a model of yours
+  {0} app                            browse the rows; before the first sweep those of an H200
+  {0} show precision                 fp32 against bf16; also memory, attention, overview, …
+  {0} report                         all of it on one page
+  {0} compare before after           did it get slower?
+  {0} --help                         every command"""
 
 console = Terminal(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH)
 
-app = typer.Typer(
-    name="runner",
-    cls=Commands,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    help="Measures Transformer training steps on this machine and appends rows to a DuckDB file.\n\n"
-    "Example: [bold]python -m runner sweep[/] then [bold]streamlit run app.py[/]",
-)
+
+class Commands(TyperGroup):
+    """The commands, by their old names too. Each error becomes one message and an exit code."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and (new := OLD_NAMES.get(args[0])):
+            errors.say(f"{args[0]} is now: python -m runner {new}")
+            args = [*new.split(), *(args[1:] or (["all"] if args[0] == "list" else []))]
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            _check_folder()
+            return super().invoke(ctx)
+        except StepscopeError as error:
+            errors.print("error:", style="red", end=" ")
+            errors.say(str(error))
+            raise typer.Exit(error.exit_code) from None
+        except OSError as error:
+            if error.filename is None or isinstance(error, BrokenPipeError):
+                raise
+            errors.print("error:", style="red", end=" ")
+            errors.say(f"{error.filename} cannot be used: {explain_error(error)}.")
+            raise typer.Exit(StepscopeError.exit_code) from None
+        except (KeyboardInterrupt, RuntimeError) as error:
+            # During a query DuckDB turns a Ctrl-C into an error of its own.
+            if isinstance(error, RuntimeError) and str(error) != "Query interrupted":
+                raise
+            errors.say(INTERRUPTED)
+            if ctx.invoked_subcommand == "sweep":
+                errors.say(f"  {shlex.join(['python', '-m', 'runner', *sys.argv[1:]])}")
+            raise typer.Exit(INTERRUPTED_CODE) from None
+
+
+def _check_folder() -> None:
+    """Raises UsageError where the working folder is gone, in which relative names would lead."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UsageError(f"The working folder cannot be used: {explain_error(error)}.", do="cd elsewhere.") from None
+
+
+app = typer.Typer(name="stepscope", cls=Commands, rich_markup_mode="rich", pretty_exceptions_enable=False)
+
+
+@app.callback(invoke_without_command=True, epilog="Example: stepscope sweep, then stepscope app")
+def start(context: typer.Context) -> None:
+    """Measures Transformer training steps on this machine, and answers questions about them."""
+    if context.invoked_subcommand is None:
+        print(_FIRST_STEPS.format(context.info_name))
 
 
 @app.command(
-    name="sweep", epilog="Example: python -m runner sweep --sizes small,medium --precisions fp32,bf16 --contexts 512"
+    name="sweep", cls=LongCommand, epilog="Example: stepscope sweep --preset laptop --precisions fp32,bf16 --budget 60s"
 )
-@with_options(sweep_options())
-def sweep_command(*, config: Path | None, dry_run: bool | None, **given: Any) -> None:
+@with_options({**sweep_options(), "help_all": HelpAll})
+def sweep_command(*, config: Path | None, dry_run: bool | None, as_json: bool | None, **given: Any) -> None:
     """Measure, and append rows to the results file. With no options it does the right thing for this machine.
 
-    A finished cell is not measured again: an interrupted sweep goes on where it stopped.
+    A finished cell is not measured again: an interrupted sweep goes on where it stopped. An axis such as --contexts
+    makes one grid of an experiment: that axis, and the preset's first values for the others.
 
-    With an axis set here an experiment is one grid: that axis, and for the others what the preset's first grid has. Its
-    warm-up ablation, timelines and other additions are then left out; ask with --warmup, --timeline, --cache, ….
-
-    With --again CELL that cell is measured once more, and whether it lands inside the interval that the file claims for
-    the next process is said: exit code 0 if so or if there is none, 1 if not. On the same machine, torch and commit the
-    new row is one more round of the cell's run.
+    --experiment frontier finds what still fits in memory, by real allocations. --again CELL measures a row once more,
+    and says whether it lands where the file expects the next process (exit code 1 if not).
     """
     again, is_sure = given.pop("again"), bool(given.pop("yes"))
+    del given["help_all"]
     if again:
         if others := sorted(name for name, value in given.items() if value and name not in ("db", "device", "timeout")):
             others = [f"--{name.replace('_', '-')}" for name in others]
             raise UsageError(f"--again measures one cell; {', '.join(others)} came with it.", do="Leave that out.")
         timeout_s = parse_duration("timeout", given["timeout"] or "10m")
-        options = replay.ReplayOptions(cell=again, device=given["device"], timeout_s=timeout_s, is_sure=is_sure)
-        raise typer.Exit(replay.replay(console, options, db=given["db"] or default_path()))
+        db = given["db"] or default_path()
+        device = given["device"]
+        raise typer.Exit(measure_again(console, again, db=db, device=device, timeout_s=timeout_s, is_sure=is_sure))
+    if asked := parse_frontier(given, config=config):
+        check_writable(asked[1].db)
+        raise typer.Exit(explore(*asked, say=console.say))
     request, settings = parse_request(given, config=config)
     if dry_run:
-        lists.print_plan(console, prepare(request, settings, LocalEngine()))
+        print_plan(console, prepare(request, settings, LocalEngine()), as_json=bool(as_json))
         return
     with closing((TerminalBar if console.is_terminal else PlainLines)(console, db=settings.db)) as watcher:
         raise typer.Exit(sweep(request, settings, watcher=watcher))
 
 
-@app.command(name="frontier", epilog="Example: python -m runner frontier --d-heads 16,64 --limit 2GiB")
-@with_options(FRONTIER)
-def frontier_command(
-    *, db: Path | None, label: str | None, device: str | None, timeout: str | None, fresh: bool | None, **given: Any
-) -> None:
-    """Find the longest sequence, or a model's largest context or batch, that fits in memory.
-
-    By prediction, then by real allocations in fresh processes that may take no more than the limit.
-    """
-    settings = Settings(
-        db=db or default_path(),
-        device=device or "auto",
-        label=label,
-        timeout_s=parse_duration("timeout", timeout or "10m"),
-        fresh=bool(fresh),
-    )
-    check_writable(settings.db)
-    raise typer.Exit(explore(given, settings, say=console.say))
-
-
-@app.command(name="list", epilog="Example: python -m runner list runs")
-def list_command(
-    what: Annotated[
-        str, typer.Argument(help="presets, experiments, sizes, runs, columns or all", metavar="[WHAT]")
-    ] = "all",
-    db: Db = None,
-) -> None:
-    """List the presets, experiments and sizes there are, and the runs in the file; or every column, as Markdown."""
-    lists.print_lists(console, what, db=find_file(db))
+_WHAT = (
+    f"A question: {', '.join(QUESTIONS)}. Or a run, by its id, label or name. Or {', '.join(show.NAMES)}. "
+    r"\[default: the latest run]"
+)
 
 
 @app.command(
     name="show",
-    epilog="Example: python -m runner show precision --clock latency",
+    epilog="Example: stepscope show precision --clock latency",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )
 def show_command(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(help=_WHAT, metavar="[QUESTION|RUN]", show_default=False)] = "",
+    what: Annotated[str, typer.Argument(help=_WHAT, metavar="[NAME]", show_default=False)] = "",
     db: Db = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON, as the API gives it.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as JSON; an answer as the API gives it.")] = False,
     with_findings: Annotated[
         bool, typer.Option("--findings", help="What the audit found in the run, and what to do about it.")
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="The same, and exit code 1 if a row is graded D.")] = False,
 ) -> None:
-    """Show the answer to a question, or the rows of a run as a table; without a name, of the latest run.
+    """Show the answer to a question, or the rows of a run as a table.
 
-    An answer has choices, which it lists: give them as options, such as --precision bf16. Grades: A, nothing against a
-    row; B, a note; C, in doubt; D, it does not mean what it says.
+    An answer lists its choices: give them as options, such as --precision bf16. Grades of rows: A, nothing against it;
+    B, a note; C, in doubt; D, it does not mean what it says.
     """
     if with_findings or strict:
-        if what in QUESTIONS or context.args or as_json:
+        if what in QUESTIONS or what in show.NAMES or context.args:
             raise UsageError("--findings and --strict are about a run.", expected="a run, or no name for the latest")
-        code = findings.print_findings(console, what, db=find_file(db))
+        code = findings.print_findings(console, what, db=find_file(db), as_json=as_json)
         raise typer.Exit(code if strict else 0)
     if what in QUESTIONS:
         show.print_question(console, what, context.args, db=find_file(db), as_json=as_json)
         return
-    if context.args or as_json:
+    if context.args:
         raise UsageError(f"There is no question {what!r}.", expected=", ".join(QUESTIONS))
-    show.print_run(console, what, db=find_file(db))
+    if what in show.NAMES:
+        show.print_names(console, what, as_json=as_json)
+    else:
+        show.print_run(console, what, db=find_file(db), as_json=as_json)
 
 
-@app.command(name="audit", hidden=True, epilog="Example: python -m runner show nightly --findings --strict")
-def audit_command(run: Run = "", db: Db = None) -> None:
-    """The old name of `show RUN --findings --strict`."""
-    _say_new_name("audit", "show --findings --strict")
-    raise typer.Exit(findings.print_findings(console, run, db=find_file(db)))
-
-
-@app.command(name="report", epilog="Example: python -m runner report --format html --out report.html")
+@app.command(name="report", epilog="Example: stepscope report --format html --out report.html")
 def report_command(
     form: Annotated[
-        str, typer.Option("--format", help=r"markdown, html or latex. \[default: markdown]", show_default=False)
+        str, typer.Option("--format", help=r"markdown, html, latex or json. \[default: markdown]", show_default=False)
     ] = "",
     out: Annotated[Path | None, where("A file, or a folder that exists. [default: standard output]")] = None,
     edition: Annotated[str | None, where("2025 or 2026: only its sizes and contexts. [default: what there is]")] = None,
@@ -189,8 +210,7 @@ def report_command(
 
     On a terminal it is one page: the machine, and six answers with a table each; `--out` writes the whole. Questions of
     the course's handout come first; at the end stands what the rows cannot answer yet, with the command
-    that would. Pages with charts that open offline are written by `python -m pages.export`. Exit codes: 0 it was
-    written, 2 wrong usage or a bad file.
+    that would. Pages with charts that open offline are written by `python -m pages.export`.
     """
     is_brief = sys.stdout.isatty() and out is None and question is None if brief is None else brief
     options = report.ReportOptions(
@@ -202,23 +222,7 @@ def report_command(
         sys.stdout.write(report.write_report(options, db=find_file(db)))
 
 
-@app.command(name="replay", hidden=True, epilog="Example: python -m runner sweep --again 01a2037e-c114")
-def replay_command(
-    cell: Annotated[str, typer.Argument(help="The id of a row of steps or attention, or its beginning.")],
-    db: Db = None,
-    device: Annotated[str | None, where("auto, cuda, cuda:1, mps or cpu. [default: the row's]")] = None,
-    timeout: Annotated[str, where("Limit for the cell, such as 90s or 10m. [default: 10m]")] = "10m",
-    yes: Annotated[bool, typer.Option("--yes", help="Run an own model's code without asking.")] = False,
-) -> None:
-    """The old name of `sweep --again CELL`."""
-    _say_new_name("replay", "sweep --again CELL")
-    options = replay.ReplayOptions(cell=cell, device=device, timeout_s=parse_duration("timeout", timeout), is_sure=yes)
-    raise typer.Exit(replay.replay(console, options, db=db or default_path()))
-
-
-@app.command(
-    name="compare", epilog="Example: python -m runner compare before after --fail-on-regression --threshold 5%"
-)
+@app.command(name="compare", epilog="Example: stepscope compare before after --fail-on-regression --threshold 5%")
 def compare_command(
     a: Annotated[str, typer.Argument(help=f"The baseline: {compare.SPECS}.", metavar="A")],
     b: Annotated[str, typer.Argument(help="What is compared with it, named in the same ways.", metavar="B")],
@@ -253,8 +257,8 @@ def compare_command(
     raise typer.Exit(compare.compare(console, options, db=find_file(db)))
 
 
-@app.command(name="ab", epilog="Example: python -m runner ab main HEAD --model train.py:build --budget 10m")
-@with_options(AB)
+@app.command(name="ab", cls=AbCommand, epilog="Example: stepscope ab main HEAD --model train.py:build --budget 10m")
+@with_options({**AB, "help_all": HelpAll})
 def ab_command(
     *,
     a: str | None,
@@ -273,6 +277,7 @@ def ab_command(
     fresh processes, shuffled in each round, and rounds are added until every cell is decided or the budget ends. Exit
     codes: 0 no regression beyond the threshold, 1 some, 2 a version that cannot be built or measured, 130 interrupted.
     """
+    del given["help_all"]
     given = {**given, "experiment": given["experiment"] or ["benchmark"]}
     request, settings = parse_request(dict.fromkeys(sweep_options()) | given, config=config)
     options = ab.AbOptions(
@@ -287,7 +292,7 @@ def ab_command(
     raise typer.Exit(ab.ab(console, Terminal(stderr=True), options, request, settings))
 
 
-@app.command(name="import", epilog="Example: python -m runner import report.sqlite --label 'their run'")
+@app.command(name="import", epilog="Example: stepscope import report.sqlite --label 'their run'")
 def import_command(
     files: Annotated[
         list[Path],
@@ -306,10 +311,11 @@ def import_command(
         bool, typer.Option("--propose", help="Print a first draft of the mapping of a published table; add nothing.")
     ] = False,
 ) -> None:
-    """Add what another machine measured or somebody else recorded: a results file (.duckdb), the pickle of a
-    torch.cuda.memory snapshot, the SQLite export of an Nsight Systems report, what `nsys stats` prints, a trace of
-    torch.profiler (.json, .json.gz; a folder of them is the ranks of one run), or a published table as CSV, TSV,
-    Markdown, HTML or JSON.
+    """Add what another machine measured or somebody else recorded.
+
+    It takes results files (.duckdb) and folders of them, the pickle of a torch.cuda.memory snapshot, the SQLite export
+    of an Nsight Systems report, what `nsys stats` prints, a trace of torch.profiler (.json, .json.gz; a folder of them
+    is the ranks of one run), or a published table as CSV, TSV, Markdown, HTML or JSON.
 
     Nothing in the file is executed. Of a results file only the rows are added that are not there yet. Of a published
     table it says what was understood, what was assumed and what was refused; of a folder of them, one line each.
@@ -323,17 +329,7 @@ def import_command(
     raise typer.Exit(code)
 
 
-@app.command(name="merge", hidden=True, epilog="Example: python -m runner import h200.duckdb a100.duckdb results/")
-def merge_command(
-    files: Annotated[list[Path], typer.Argument(help="Results files, and folders of them.", metavar="A B …")],
-    db: Db = None,
-) -> None:
-    """The old name of `import` for results files."""
-    _say_new_name("merge", "import A B …")
-    raise typer.Exit(imports.merge(console, files, db or default_path()))
-
-
-@app.command(name="export", epilog="Example: python -m runner export backup.duckdb --db results.duckdb")
+@app.command(name="export", epilog="Example: stepscope export backup.duckdb --db results.duckdb")
 def export_command(
     out: Annotated[Path, typer.Argument(help="The name of the new file or, with --parquet, folder.", metavar="OUT")],
     db: Db = None,
@@ -345,20 +341,17 @@ def export_command(
     files, and --db and STEPSCOPE_DB take the folder for a results file to read. `python -m pages.export` writes pages
     as HTML files.
     """
-    export.export(console, find_file(db), out, parquet=parquet)
+    if parquet:
+        sizes = pack(find_file(db), out)
+        for table, size in sizes.items():
+            console.say(f"{table}: {format_bytes(size)}")
+        console.say(f"{out}: {format_bytes(sum(sizes.values()))} in {len(sizes)} files.")
+        return
+    waiting = copy_file(find_file(db), out)
+    console.say(f"{out}: {format_bytes(out.stat().st_size)}{f', {waiting} cells from the spool' if waiting else ''}.")
 
 
-@app.command(name="check", hidden=True, epilog="Example: python -m runner doctor --repair --db results.duckdb")
-def check_command(
-    db: Db = None,
-    repair: Annotated[bool, typer.Option("--repair", help="Repair what can be, and keep a copy of the file.")] = False,
-) -> None:
-    """The old name of `doctor --db FILE`."""
-    _say_new_name("check", "doctor --db FILE")
-    raise typer.Exit(doctor.check_results(console, find_file(db), repair=repair))
-
-
-@app.command(name="note", epilog="Example: python -m runner note nightly 'the fan was broken'")
+@app.command(name="note", epilog="Example: stepscope note nightly 'the fan was broken'")
 def note_command(
     about: Annotated[
         str, typer.Argument(help="A run by id, label or name, or a cell by id.", metavar="[RUN|CELL]")
@@ -369,6 +362,7 @@ def note_command(
     baseline: Annotated[bool, typer.Option("--baseline", help="Compare later runs with this one.")] = False,
     hide: Annotated[bool, typer.Option("--hide", help="Leave the run out of every page; nothing is deleted.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Take back what is named, or all notes of it.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="List the notes as JSON.")] = False,
     db: Db = None,
 ) -> None:
     """Say something of a run or a cell: a note, and of a run a name, a tag, that it is the baseline or hidden.
@@ -377,32 +371,36 @@ def note_command(
     it lists what was said.
     """
     asked = notes.NoteOptions(about=about, text=text, name=name, tag=tag, baseline=baseline, hide=hide, remove=remove)
-    notes.note(console, asked, db=db or default_path())
+    notes.note(console, asked, db=db or default_path(), as_json=as_json)
 
 
 app.add_typer(model.make_group(console), name="model")
 
 
-@app.command(name="doctor", epilog="Example: python -m runner doctor --repair --db results.duckdb")
+@app.command(name="doctor", epilog="Example: stepscope doctor --repair --db results.duckdb")
 def doctor_command(
     device: Annotated[str, typer.Option(help="auto, cuda, cuda:1, mps or cpu.")] = "auto",
     db: Db = None,
+    check: Annotated[bool, typer.Option("--check", help="Verify the results file, as --db does.")] = False,
     repair: Annotated[bool, typer.Option("--repair", help="Repair what can be, and keep a copy of the file.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The machine and its checks, or the problems, as JSON.")
+    ] = False,
 ) -> None:
     """Say what this machine is, and what can and cannot be measured on it, and why.
 
-    With --db or --repair it verifies the results file instead: pages that can be read, impossible values, duplicates,
-    rows that belong to nothing, and what is left over in its spool. Exit codes: 0 nothing is wrong, or all was
-    repaired; 1 something is wrong; 2 it is no results file.
+    With --db, --check or --repair it verifies the results file instead: pages that can be read, impossible values,
+    duplicates, rows that belong to nothing, and what is left over in its spool. Exit codes: 0 nothing is wrong, or all
+    was repaired; 1 something is wrong; 2 it is no results file.
     """
-    if db is not None or repair:
-        raise typer.Exit(doctor.check_results(console, find_file(db), repair=repair))
-    doctor.doctor(console, device)
+    if db is not None or repair or check:
+        raise typer.Exit(doctor.check_results(console, find_file(db), repair=repair, as_json=as_json))
+    doctor.print_report(console, LocalEngine().describe(device), as_json=as_json)
 
 
 @app.command(
     name="app",
-    epilog="Example: python -m runner app --port 8502 --db results.duckdb",
+    epilog="Example: stepscope app --port 8502 --db results.duckdb",
     context_settings={"allow_extra_args": True},
 )
 def app_command(
@@ -420,8 +418,9 @@ def app_command(
     raise typer.Exit(dashboard.serve(console, port=port, db=db, words=context.args, measure=measure))
 
 
-def _say_new_name(old: str, new: str) -> None:
-    errors.say(f"{old} is now: python -m runner {new}")
+for one in app.registered_commands:
+    # A docstring's paragraphs are lines for readers of the code, and flow in a terminal.
+    one.help = "\n\n".join(" ".join(part.split()) for part in (inspect.getdoc(one.callback) or "").split("\n\n"))
 
 
 def main() -> None:

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from runner.cli.lists import new_grid
-from runner.cli.terminal import Terminal
+from runner.cli.terminal import Terminal, new_grid
 from runner.engines.local import LocalEngine
 from runner.experiments import EXPERIMENTS
 from runner.formats import format_quantity
@@ -22,7 +21,7 @@ from runner.schema.sizes import KEY_DIGITS
 
 def make_group(console: Terminal) -> typer.Typer:
     """Returns the commands about own models, which print to this console."""
-    group = typer.Typer(no_args_is_help=True)
+    group = typer.Typer(no_args_is_help=True, epilog="Example: stepscope model check train.py:build")
 
     @group.callback()
     def about() -> None:
@@ -39,7 +38,7 @@ def make_group(console: Terminal) -> typer.Typer:
         downloaded.
         """
 
-    @group.command(name="check", epilog="Example: python -m runner model check nano.py:build --batch 8 --context 512")
+    @group.command(name="check", epilog="Example: stepscope model check nano.py:build --batch 8 --context 512")
     def check(
         spec: Annotated[str, typer.Argument(help="FILE.py:build, package.module:build or hf:CONFIG.", metavar="MODEL")],
         batch: Annotated[int, typer.Option(help="Samples in one step.", min=1)] = 4,

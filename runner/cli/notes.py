@@ -5,13 +5,13 @@ python -m runner note nightly --name "before the driver update" --tag h200 --bas
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from uuid import UUID
 
-from runner.cli.lists import new_grid
-from runner.cli.terminal import Terminal
+from runner.cli.terminal import Terminal, new_grid
 from runner.errors import UsageError
+from runner.render.json import to_text
 from runner.results.runs import Note
 from runner.schema import NoteKind, NoteRow, new_id, utc_now
 from runner.store.database import ingest
@@ -44,10 +44,10 @@ class NoteOptions:
         return [(kind, text) for kind, text in texts if text] + [(kind, "") for kind, is_said in marks if is_said]
 
 
-def note(console: Terminal, asked: NoteOptions, *, db: Path) -> None:
+def note(console: Terminal, asked: NoteOptions, *, db: Path, as_json: bool) -> None:
     """Adds, takes back or lists notes. Raises UsageError for what is not there, too long or no use for a cell."""
     if not asked.about:
-        _print_notes(console, list(load_notes(db).notes))
+        _print_notes(console, list(load_notes(db).notes), as_json=as_json)
         return
     subject, said = find_subject(db, asked.about), asked.said()
     _check(subject, said)
@@ -59,7 +59,8 @@ def note(console: Terminal, asked: NoteOptions, *, db: Path) -> None:
     if said:
         console.say(f"Noted of {_name(subject)}: {_describe_all(said)}.")
     else:
-        _print_notes(console, [one for one in load_notes(db).notes if _is_about(one, subject)])
+        own = [one for one in load_notes(db).notes if _is_about(one, subject)]
+        _print_notes(console, own, as_json=as_json)
 
 
 def _check(subject: Subject, said: Sequence[tuple[NoteKind, str]]) -> None:
@@ -127,8 +128,11 @@ def _describe_all(said: Sequence[tuple[NoteKind, str]]) -> str:
     return ", ".join(f"{_WORDS[kind]} “{visible(text)}”" if text else _WORDS[kind] for kind, text in said)
 
 
-def _print_notes(console: Terminal, notes: Sequence[Note]) -> None:
+def _print_notes(console: Terminal, notes: Sequence[Note], *, as_json: bool) -> None:
     """Prints one line a note, the oldest first."""
+    if as_json:
+        print(to_text(list(map(asdict, notes)), indent=1))
+        return
     if not notes:
         console.say('There are no notes. Add one: python -m runner note RUN "what happened"')
         return

@@ -5,15 +5,17 @@ def sweep_command(**given: Any) -> None: ...
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from copy import copy
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, Optional, cast
 
 import typer
 from rich.markup import escape
+from typer.core import TyperCommand, TyperOption
 
 from runner.engines.engine import ENGINES
-from runner.plan.planning import PRESETS
+from runner.plan.planning import PRESETS, QUESTIONS
 from runner.schema import Column
 from runner.sweep.request import CHOICES, FLAGS
 from runner.sweep.rounds import ON_CPU, USUAL
@@ -24,8 +26,9 @@ DB_HELP = (
 )
 Db = Annotated[Path | None, typer.Option("--db", help=escape(DB_HELP), show_default=False)]
 
-RUN_HELP = "A run's id, its beginning, or its label. [default: the latest]"
-Run = Annotated[str, typer.Argument(help=escape(RUN_HELP), show_default=False)]
+#: Options whose help shows them by name only, by `--help-all` with what they mean: all of `sweep` and `ab` but these.
+FIRST = ("preset", "experiment", "model", "sizes", "contexts", "precisions", "backends", "label", "budget", "dry_run")
+FIRST_OF_AB = ("a", "b", "model", "against", "contexts", "threshold", "clock", "budget", "label", "as_json", "form")
 
 
 def _what(text: str, *, metavar: str = "A,B,…") -> Any:
@@ -41,11 +44,61 @@ def where(text: str, *, metavar: str | None = None) -> Any:
 
 
 def _flag(name: str, text: str) -> Any:
-    return typer.Option(name, help=text, show_default=False)
+    return typer.Option(name, help=text, show_default=False, rich_help_panel="How it runs")
+
+
+def _largest(text: str, *names: str, **how: Any) -> Any:
+    panel = "The largest that fits, of --experiment frontier"
+    return typer.Option(*names, help=escape(text), show_default=False, rich_help_panel=panel, **how)
+
+
+def _print_all(context: typer.Context, value: bool) -> None:
+    """Prints the whole help and ends."""
+    if value:
+        TyperCommand.format_help(cast(TyperCommand, context.command), context, context.make_formatter())
+        raise typer.Exit
+
+
+HelpAll = Annotated[
+    bool, typer.Option("--help-all", help="Every option with what it means.", is_eager=True, callback=_print_all)
+]
+
+
+class LongCommand(TyperCommand):
+    """A command with many options. Its help explains the most used ones and names the others by group; `--help-all`
+    explains all."""
+
+    first: Collection[str] = FIRST
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        shown, example = self.params, self.epilog
+        groups: dict[str, list[str]] = {}
+        params = []
+        for one in map(copy, sorted(shown, key=lambda one: _place(self.first, one.name))):
+            if isinstance(one, TyperOption):
+                one.hidden = one.name not in (*self.first, "help_all")
+                if one.hidden:
+                    groups.setdefault(one.rich_help_panel or "How it runs", []).append(one.opts[0])
+                one.rich_help_panel = None
+            params.append(one)
+        more = [f"[bold]{name}[/]: {' '.join(names)}" for name, names in groups.items()]
+        self.params, self.epilog = params, f"More, which --help-all explains. {'. '.join(more)}.\n\n{example}"
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.params, self.epilog = shown, example
+
+
+class AbCommand(LongCommand):
+    first = FIRST_OF_AB
+
+
+def _place(names: Collection[str], name: str | None) -> int:
+    return next((place for place, one in enumerate(names) if one == name), len(names))
 
 
 _SKIP = "Do not try cells that are predicted not to fit."
-_DRY_RUN = "Print the plan with predicted FLOPs, memory and time; measure nothing."
+_DRY_RUN = "Only print the plan, with predicted memory and time."
 _CEILINGS = "Measure at its start and end what this machine can do at most. [default: --ceilings]"
 _UNDECIDED = (
     f"what is undecided (interval wider than ±{USUAL.width:.0%}, on a CPU ±{ON_CPU.width:.0%}), "
@@ -53,13 +106,10 @@ _UNDECIDED = (
 )
 _ROUNDS = f"auto: one more interleaved round, in fresh processes, for {_UNDECIDED}; or a number. [default: auto]"
 _SHAPE = "d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=N]"
-_MODEL = (
-    "A model of your own: a Python file or module and its function, or a configuration of transformers; repeatable. "
-    "See `python -m runner model --help`."
-)
+_MODEL = "One of your own, repeatable; see `stepscope model --help`."
 _SHARD = "Only this share of the plan, such as 2/8: the same command on 8 machines measures every cell once."
 _ON = "With --engine ray: accelerator types or custom resources, such as H200,A100. [default: every GPU]"
-_PRESETS = f"One of {', '.join(PRESETS)}. [default: standard on CUDA, else laptop]"
+_PRESETS = f"{', '.join(PRESETS)}. [default: by the device]"
 
 
 def _annotate(column: Column) -> Any:
@@ -81,10 +131,12 @@ def sweep_options() -> dict[str, Any]:
         own[str(column.sets)][name] = _annotate(column)
     return {
         "preset": Annotated[str | None, _what(_PRESETS, metavar="NAME")],
-        "experiment": Annotated[list[str] | None, _what("Only this experiment; repeatable.", metavar="NAME")],
-        "sizes": Annotated[str | None, _what("Shapes by name; see `python -m runner list sizes`.")],
+        "experiment": Annotated[
+            list[str] | None, _what(f"{', '.join(QUESTIONS)}, or frontier. [default: all but frontier]", metavar="NAME")
+        ],
+        "sizes": Annotated[str | None, _what("Models; see `stepscope show sizes`.")],
         "shape": Annotated[list[str] | None, _what("A shape of your own; repeatable.", metavar=_SHAPE)],
-        "model": Annotated[list[str] | None, _what(_MODEL, metavar="FILE.py:build|hf:CONFIG")],
+        "model": Annotated[list[str] | None, _what(_MODEL, metavar="FILE.py:build")],
         **own["axis"],
         **own["limit"],
         "rounds": Annotated[str | None, _how(_ROUNDS, metavar="auto|N")],
@@ -96,7 +148,7 @@ def sweep_options() -> dict[str, Any]:
         "label": Annotated[str | None, where("A name for this run.")],
         "device": Annotated[str | None, where("auto, cuda, cuda:1, mps or cpu. [default: auto]")],
         "timeout": Annotated[str | None, where("Limit for one cell, such as 90s or 10m. [default: 10m]")],
-        "budget": Annotated[str | None, where("No new cell is started after this time, such as 15m or 2h.")],
+        "budget": Annotated[str | None, where("Start no new cell after this, such as 15m or 2h.")],
         **own["switch"],
         "fresh": Annotated[bool | None, _flag("--fresh", "Measure finished cells again.")],
         "any_commit": Annotated[
@@ -104,9 +156,20 @@ def sweep_options() -> dict[str, Any]:
         ],
         "skip_predicted_oom": Annotated[bool | None, _flag("--skip-predicted-oom", _SKIP)],
         "ceilings": Annotated[bool | None, _flag("--ceilings/--no-ceilings", escape(_CEILINGS))],
+        "grow": Annotated[
+            str | None,
+            _largest("What of a model's step grows; single-head attention without.", metavar="context|batch"),
+        ],
+        "limit": Annotated[
+            str | None, _largest("What it has to fit in, such as 2GiB. [default: the GPU's memory, or what is free]")
+        ],
+        "resolution": Annotated[
+            int | None, _largest("Steps of the answer. [default: 64; 1 for the batch]", "--resolution", "--step", min=1)
+        ],
         "again": Annotated[str | None, where("Measure only this cell once more: a row's id, or its beginning.")],
         "yes": Annotated[bool | None, _flag("--yes", "With --again: run an own model's code without asking.")],
         "dry_run": Annotated[bool | None, _flag("--dry-run", _DRY_RUN)],
+        "as_json": Annotated[bool | None, _flag("--json", "With --dry-run: the plan as JSON.")],
     }
 
 
@@ -123,28 +186,10 @@ def with_options(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], 
     return decorate
 
 
-FRONTIER: dict[str, Any] = {
-    "attention": Annotated[str | None, _what(f"Of {', '.join(CHOICES['attention'])}. [default: naive]")],
-    "d_heads": Annotated[str | None, _what("Head widths of single-head attention. [default: 16,32,64,128]")],
-    "precisions": Annotated[str | None, _what(f"Of {', '.join(CHOICES['precisions'])}. [default: fp32]")],
-    "causal": Annotated[str | None, _what("Of true, false, for single-head attention. [default: true]")],
-    "batch": Annotated[str | None, _what("Sequences together. [default: 8; 4 for a model]")],
-    "sizes": Annotated[str | None, _what("Models by name, instead of single-head attention; with --grow.")],
-    "grow": Annotated[str | None, _what("What of a model's step grows.", metavar="context|batch")],
-    "modes": Annotated[str | None, _what("A model's step: what has to fit. [default: train]")],
-    "contexts": Annotated[str | None, _what("Tokens of each sequence, where the batch grows. [default: 512]")],
-    "limit": Annotated[
-        str | None, where("What it has to fit in, such as 2GiB. [default: the GPU's memory; what is free, on a CPU]")
-    ],
-    "step": Annotated[int | None, _how("Resolution of the answer. [default: 64; 1 for the batch]", min=1)],
-    "db": Annotated[Path | None, where(DB_HELP)],
-    "label": Annotated[str | None, where("A name for this run.")],
-    "device": Annotated[str | None, where("auto, cuda, cuda:1, mps or cpu. [default: auto]")],
-    "timeout": Annotated[str | None, where("Limit for one trial, such as 90s or 10m. [default: 10m]")],
-    "fresh": Annotated[bool | None, _flag("--fresh", "Ask again what was answered before.")],
-}
-
-_NOT_OF_AB = ("rounds", "engine", "on", "shard", "fresh", "any_commit", "ceilings", "dry_run")
+_NOT_OF_AB = (
+    "rounds", "engine", "on", "shard", "fresh", "any_commit", "ceilings", "again", "yes", "dry_run", "grow", "limit",
+    "resolution", "as_json",
+)  # fmt: skip
 AB: dict[str, Any] = {
     "a": Annotated[str | None, typer.Argument(help="The baseline: a commit, branch or tag.", show_default=False)],
     "b": Annotated[str | None, typer.Argument(help="What is compared with it.", show_default=False)],

@@ -1,22 +1,25 @@
-"""The progress of a sweep: a live bar on a terminal, plain lines elsewhere.
+"""The plan of a sweep, and its progress: a live bar on a terminal, plain lines elsewhere.
 
 watcher = TerminalBar(console, db=path) if console.is_terminal else PlainLines(console, db=path)
 """
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from runner.cli.terminal import Terminal
+from runner.cli.terminal import Terminal, new_grid
 from runner.experiments import kind_of
-from runner.formats import format_duration
+from runner.formats import format_bytes, format_duration, format_quantity
+from runner.plan.planning import QUESTIONS
+from runner.render.json import to_text
 from runner.schema import DONE, Row, TimingRow
 from runner.schema.sizes import title
 from runner.sweep.loop import Spent
 from runner.sweep.prepare import Expected, Prepared
-from runner.sweep.rounds import USUAL, goal_on
+from runner.sweep.rounds import USUAL, FurtherRounds, goal_on
 
 STATUS_STYLES = {"ok": "green", "skipped": "yellow", "oom": "magenta"} | dict.fromkeys(
     ("timeout", "crashed", "error"), "red"
@@ -65,7 +68,7 @@ class PlainLines:
             self._say("Nothing to measure: every cell is done. --fresh measures them again.")
             return
         counts = ", ".join(f"{number} {status}" for status, number in sorted(statuses.items())) or "nothing"
-        self._say(f"Measured: {counts}. Look at them: streamlit run app.py")
+        self._say(f"Measured: {counts}. Look at them: python -m runner app")
         if statuses:
             self._say(f"The time went to: {spent.describe()}.")
         if out_of_budget:
@@ -124,3 +127,56 @@ def _format_result(row: Row, timings: list[TimingRow]) -> str:
     if row.status != "ok":
         return kind.explain(row) or " ".join((row.message or "").split())[:160]
     return kind.summarize(row, {timing.phase: timing for timing in timings})
+
+
+def print_plan(console: Terminal, prepared: Prepared, *, as_json: bool) -> None:
+    """Prints the cells of a sweep by experiment and by size, with the prediction of each; they are measured
+    shuffled."""
+    machine, memory = prepared.machine, prepared.machine["device_memory_bytes"]
+    experiments = list(QUESTIONS)
+    rows: list[dict[str, Any]] = [
+        {
+            "experiment": item.planned.experiment,
+            "cell": title(item.planned.cell),
+            "key": item.planned.cell.key,
+            "round": item.planned.round,
+            "step_flops": item.predicted.step_flops,
+            "peak_bytes": item.predicted.peak_bytes,
+            "fits": not memory or (item.predicted.peak_bytes or 0) < memory,
+            "seconds": item.predicted.seconds,
+            "done": prepared.done.get((item.planned.cell.key, item.planned.round)),
+        }
+        for item in prepared.cells
+    ]
+    rows.sort(key=lambda row: (experiments.index(row["experiment"]), row["step_flops"], row["cell"], row["round"]))
+    if as_json:
+        print(to_text(rows, indent=1))
+        return
+    grid = new_grid("experiment", "cell", "round", "FLOPs a step", "peak memory", "time", "")
+    for row in rows:
+        grid.add_row(
+            row["experiment"],
+            row["cell"],
+            str(row["round"]),
+            format_quantity(row["step_flops"], "FLOP"),
+            "unknown" if row["peak_bytes"] is None else format_bytes(row["peak_bytes"]),
+            format_duration(row["seconds"]),
+            f"done: {row['done']}" if row["done"] else "" if row["fits"] else "will not fit",
+        )
+    console.print(grid)
+    flops = sum(item.predicted.step_flops for item in prepared.cells)
+    further = f", and {_describe_further(prepared)}" if prepared.is_auto else ""
+    console.say(
+        f"{len(prepared.cells)} cells on {machine['device_name']}, {len(prepared.owed)} to measure, about "
+        f"{format_duration(prepared.seconds)}{further}; one step of each is {format_quantity(flops, 'FLOP')}. "
+        "Nothing was measured."
+    )
+
+
+def _describe_further(prepared: Prepared) -> str:
+    """Says how long the rounds will take at most that a sweep adds by itself."""
+    seconds = FurtherRounds(prepared).most_seconds()
+    if not seconds:
+        return "no further rounds"
+    width = goal_on(prepared.machine["device"]).width
+    return f"up to {format_duration(seconds)} of further rounds, until intervals are within ±{width:.0%}"

@@ -13,13 +13,13 @@ from typing import Any, Literal, get_args
 
 from runner.answers import QUESTIONS, ask
 from runner.answers.answer import Answer
-from runner.cli.lists import find_run
 from runner.cli.terminal import Terminal
 from runner.errors import UsageError
 from runner.experiments.models import EDITIONS
 from runner.formats import format_bytes, format_count
 from runner.places import write_text
 from runner.render.document import BRIEF_FACTS, Document, order_questions, write_document
+from runner.render.json import as_json, to_text
 from runner.render.markdown import HTML, LATEX, MARKDOWN, Form
 from runner.render.text import print_answer
 from runner.results import RunSummary
@@ -27,7 +27,7 @@ from runner.results.findings import GRADE_WORDS, Grade
 from runner.schema.sizes import size_named
 from runner.store.read import read
 from runner.store.read.findings import load_audit
-from runner.store.read.runs import Contents, load_contents, load_run_details
+from runner.store.read.runs import Contents, find_run, load_contents, load_run_details
 from runner.store.read.selection import Model, Selection
 from runner.store.reference import MEASURE, describe_reference, is_reference
 
@@ -60,10 +60,15 @@ class ReportOptions:
 
 def write_report(options: ReportOptions, *, db: Path) -> str:
     """Writes the report, and returns what is to be printed: the report itself, or the file's name."""
-    if options.form and options.form not in FORMATS:
-        raise UsageError(f"There is no format {options.form!r}.", expected=", ".join(FORMATS))
-    form, ending = FORMATS[options.form or "markdown"]
-    text = write_document(_make_document(options, db=db), form, brief=options.brief)
+    if options.form and options.form not in (*FORMATS, "json"):
+        raise UsageError(f"There is no format {options.form!r}.", expected=", ".join((*FORMATS, "json")))
+    document = _make_document(options, db=db)
+    if options.form == "json":
+        ending, answers = "json", list(map(as_json, document.answers))
+        text = to_text({"title": document.title, **dict(document.facts), "answers": answers}, indent=1) + "\n"
+    else:
+        form, ending = FORMATS[options.form or "markdown"]
+        text = write_document(document, form, brief=options.brief)
     if options.out is None:
         return text
     file = options.out / f"report.{ending}" if options.out.is_dir() else options.out
@@ -121,7 +126,7 @@ def _select(options: ReportOptions, contents: Contents, *, db: Path) -> Selectio
             expected=f"one of {', '.join(map(repr, contents.machines))}" if contents.machines else "",
             do="" if contents.machines else "Measure some: python -m runner sweep.",
         )
-    run = find_run(options.run, db=db) if options.run is not None else None
+    run = find_run(db, options.run) if options.run is not None else None
     machine = run.machine if run else options.machine or next(iter(contents.machines), None)
     of = Selection(machine=machine, run=run.run_id if run else None, hidden=tuple(sorted(contents.notes.hidden)))
     if options.edition is None:

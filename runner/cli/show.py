@@ -1,39 +1,48 @@
-"""An answer, or the rows of a run, in the terminal, in as many columns as it has.
+"""An answer, the rows of a run, or the names there are, in the terminal, in as many columns as it has, or as JSON.
 
 python -m runner show precision --clock latency
 python -m runner show
+python -m runner show sizes
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from rich.measure import Measurement
 from rich.table import Table as Grid
 from rich.text import Text
 
+from runner.analysis.costs import steps
 from runner.answers import check_chosen
-from runner.cli.lists import find_run, new_grid, print_left_out, print_title
 from runner.cli.progress import STATUS_STYLES
 from runner.cli.report import answer_for
-from runner.cli.terminal import Terminal
+from runner.cli.terminal import Terminal, new_grid, print_left_out, print_title
 from runner.errors import UsageError
 from runner.experiments import KINDS
 from runner.experiments.experiment import Kind, Shown
-from runner.render.json import dump
+from runner.formats import format_count
+from runner.plan.planning import PRESETS
+from runner.plan.planning import QUESTIONS as EXPERIMENTS
+from runner.render.json import dump, to_text
 from runner.render.text import print_answer
 from runner.results import PublishedTable
-from runner.schema import CeilingRow, FrontierRow, Row
-from runner.schema.sizes import title
+from runner.schema import TABLES, CeilingRow, FrontierRow, Row, StepCell
+from runner.schema.sizes import SIZES, title
 from runner.store.read.fetch import load_run_rows
 from runner.store.read.findings import load_findings
 from runner.store.read.kernels import load_ceilings
 from runner.store.read.published import load_published
-from runner.store.read.runs import load_contents
+from runner.store.read.runs import find_run, load_contents
 from runner.store.read.selection import Selection
 from runner.store.read.tables import load_settled_ids
 from runner.sweep import frontier
+from runner.sweep.request import FRONTIER_QUESTION
 
+#: What is known without rows: `show presets`. `columns` is Markdown, and `all` the three tables.
+NAMES = ("presets", "experiments", "sizes", "columns", "all")
 #: The least width of the column that names a cell; a longer name is broken.
 _CELL_WIDTH = 30
 
@@ -47,7 +56,7 @@ def print_question(console: Terminal, name: str, words: Sequence[str], *, db: Pa
     run = asked.pop("run", None)
     of = Selection(
         machine=machine,
-        run=find_run(run, db=db).run_id if run else None,
+        run=find_run(db, run).run_id if run else None,
         hidden=tuple(sorted(contents.notes.hidden)),
     )
     answer = answer_for(name, db, of, asked)
@@ -55,6 +64,7 @@ def print_question(console: Terminal, name: str, words: Sequence[str], *, db: Pa
     if as_json:
         print(dump(answer, indent=1))
     else:
+        print_left_out(console, db)
         print_answer(console, answer)
 
 
@@ -70,30 +80,48 @@ def parse_choices(words: Sequence[str]) -> dict[str, str]:
     return choices
 
 
-def print_run(console: Terminal, run: str, *, db: Path) -> None:
-    """Prints the rows of one run, which is named by the beginning of its id or by its label; the latest run if neither
-    is given."""
-    found = find_run(run, db=db)
-    print_title(console, found)
-    print_left_out(console, db)
-    if found.source == "published":
-        for table in load_published(db, run=found.run_id):
-            console.say(f"{table.title}, {table.file}")
-            console.print(_make_published_grid(table), "")
-        return
+def print_run(console: Terminal, run: str, *, db: Path, as_json: bool) -> None:
+    """Prints the rows of one run, found as `find_run` does."""
+    found = find_run(db, run)
     kinds = sorted((kind for kind in KINDS if kind.listed), key=lambda kind: not kind.shown.explained)
     listed = {kind: _load_listed(db, found.run_id, kind) for kind in kinds}
-    for kind, rows in listed.items():
-        if rows:
-            _print_rows(console, kind, rows)
-    _print_ceilings(console, db, Selection(run=found.run_id))
-    for answered, _ in load_run_rows(db, found.run_id, FrontierRow):
-        console.say(f"{frontier.title(answered)}: {frontier.answer(answered)}")
+    ceilings = load_ceilings(db, Selection(run=found.run_id))
+    largest = [row for row, _ in load_run_rows(db, found.run_id, FrontierRow)]
+    published = load_published(db, run=found.run_id) if found.source == "published" else []
+    if as_json:
+        rows = {kind.table.name: list(map(_make_json, shown)) for kind, shown in listed.items() if shown}
+        named: dict[str, Sequence[Any]] = {"ceilings": ceilings, "frontier": largest, "published": published}
+        others = {name: list(map(asdict, of)) for name, of in named.items() if of}
+        print(to_text({"run": asdict(found), **rows, **others}, indent=1))
+        return
+    print_title(console, found)
+    print_left_out(console, db)
+    for table in published:
+        console.say(f"{table.title}, {table.file}")
+        console.print(_make_published_grid(table), "")
+    for kind, shown in listed.items():
+        if shown:
+            _print_rows(console, kind, shown)
+    _print_ceilings(console, ceilings)
+    for row in largest:
+        console.say(f"{frontier.title(row)}: {frontier.answer(row)}")
+    _explain(console, listed)
+
+
+def _make_json(shown: Shown) -> dict[str, Any]:
+    """Returns a row with its title, medians, grade and findings."""
+    known = {name: value for name, value in vars(shown.row).items() if value is not None}
+    findings = [vars(one) for one in shown.findings]
+    return {"title": title(shown.row), **known, "medians_ms": shown.medians_ms, "findings": findings}
+
+
+def _explain(console: Terminal, listed: dict[Kind, list[Shown]]) -> None:
+    """Prints what was found against the rows, once a code, and why rows have no result."""
     every = [(kind, shown) for kind, rows in listed.items() for shown in rows]
     said = [finding for _, shown in every for finding in shown.findings]
     for code in sorted({finding.code for finding in said}):
         sentences = [finding.sentence for finding in said if finding.code == code]
-        console.say(f"{code}, {len(sentences)} cells. For one: {sentences[0]}", style="dim")
+        console.say(f"{code}, {format_count(len(sentences), 'cell')}. For one: {sentences[0]}", style="dim")
     for kind, shown in every:
         row = shown.row
         if row.status != "ok" and kind.shown.explained:
@@ -120,6 +148,8 @@ def _print_rows(console: Terminal, kind: Kind, rows: list[Shown]) -> None:
     shared = [word for word in titles[0] if all(word in words for words in titles)] if len(rows) > 1 else []
     statuses = [shown.row.status for shown in rows]
     columns = dict(zip(lines.headings, zip(*(lines.line(shown) for shown in rows), strict=True), strict=True))
+    if len({tuple(words) for words in titles}) < len(rows):
+        columns = {"round": tuple(str(getattr(shown.row, "round", "")) for shown in rows), **columns}
     columns = {name: texts for name, texts in columns.items() if any(texts)}
     same = {name: texts[0] for name, texts in columns.items() if len(rows) > 1 and len({*texts}) == 1}
     columns = {name: texts for name, texts in columns.items() if name not in same}
@@ -148,9 +178,8 @@ def _print_rows(console: Terminal, kind: Kind, rows: list[Shown]) -> None:
     console.print("")
 
 
-def _print_ceilings(console: Terminal, db: Path, of: Selection) -> None:
+def _print_ceilings(console: Terminal, rows: Sequence[CeilingRow]) -> None:
     """Prints one line a ceiling of what the machine can do at most; nothing for a run that measured none."""
-    rows = load_ceilings(db, of)
     if not rows:
         return
     grid = new_grid("ceiling", "at the start", "at the end", "datasheet")
@@ -185,3 +214,60 @@ def _make_published_grid(table: PublishedTable) -> Grid:
 
 def _status(status: str) -> Text:
     return Text(status, STATUS_STYLES.get(status, ""))
+
+
+def print_names(console: Terminal, what: str, *, as_json: bool) -> None:
+    """Prints the presets, experiments or sizes there are, or all of them; or every column as Markdown."""
+    if what == "columns" and not as_json:
+        print(columns_markdown(), end="")
+        return
+    experiments = {**EXPERIMENTS, "frontier": FRONTIER_QUESTION}
+    tables: dict[str, list[dict[str, Any]]] = {
+        "presets": [{"preset": one.name, "what it measures": one.doc} for one in PRESETS.values()],
+        "experiments": [{"experiment": name, "question": words} for name, words in experiments.items()],
+        "sizes": [
+            {"size": one.name, **one.numbers, "parameters": _count_parameters(one.numbers)} for one in SIZES.values()
+        ],
+        "columns": [
+            {"table": table.name, "column": one.name, "type": one.sql_type, "unit": one.unit, "meaning": one.doc}
+            for table in TABLES.values()
+            for one in table.columns
+        ],
+    }
+    chosen = {name: rows for name, rows in tables.items() if name == what or (what == "all" and name != "columns")}
+    if as_json:
+        print(to_text(chosen.get(what, chosen), indent=1))
+        return
+    for rows in chosen.values():
+        texts = [[f"{one:,}" if isinstance(one, int) else str(one) for one in row.values()] for row in rows]
+        console.print(new_grid(*rows[0], rows=texts))
+
+
+def _count_parameters(shape: Any) -> int:
+    return steps.parameter_count(StepCell(**shape, context=1, mode="inference", precision="fp32"))
+
+
+def columns_markdown() -> str:
+    """Returns every table and column as Markdown: the text of `data/README.md`."""
+    lines = [
+        "# The results file",
+        "",
+        "Written by `python -m runner show columns`; a test keeps it equal to the schema. Times of day are UTC.",
+        "NULL means unknown.",
+        "",
+        "`reference/` holds 31 tables of five published reports as they were transcribed: one CSV a table, in which",
+        "`seed_file` and `source_line` say where each row stood, and `provenance.csv`, which says what is known of how",
+        "each report measured. `python -m runner import data/reference` adds them as runs with the source `published`.",
+        "",
+        "`reference/h200/` holds rows that Stepscope measured on an NVIDIA H200: one Parquet file a table, as",
+        "`python -m runner export data/reference/h200 --parquet --db FILE` writes them. The app shows them until",
+        "`results.duckdb` has a row, and beside its rows afterwards; `--db` and `STEPSCOPE_DB` take the folder, too.",
+    ]
+    for table in TABLES.values():
+        lines += ["", f"## {table.name}", "", table.doc, "", "| column | type | unit | meaning |", "|---|---|---|---|"]
+        for column in table.columns:
+            choices = f" One of {', '.join(f'`{choice}`' for choice in column.choices)}." if column.choices else ""
+            key = " *Key.*" if column.name in table.key else ""
+            meaning = f"{column.doc}{choices}{key}"
+            lines.append(f"| `{column.name}` | {column.sql_type} | {column.unit} | {meaning} |")
+    return "\n".join(lines) + "\n"

@@ -13,7 +13,7 @@ from runner.schema import Cell
 
 #: The order in which experiments are listed and planned; experiments that are not named here come last.
 _ORDER = "benchmark mixed-precision attention memory kernels compile numerics counterfactuals"
-#: The function that measures one trial of `python -m runner frontier`, for cells of several kinds.
+#: The function that measures one trial of `sweep --experiment frontier`, for cells of several kinds.
 TRIAL = "runner.measure.memory:measure_trial"
 
 

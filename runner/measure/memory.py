@@ -11,7 +11,7 @@ is the difference of two of its counters: no part is a remainder. The peak itsel
 
 One trial of a frontier: runs a step within the worker's memory limit and returns its peak.
 
-    python -m runner frontier --limit 2GiB
+    python -m runner sweep --experiment frontier --limit 2GiB
 
 For attention it is one iteration; for a model the second step, because the first has no optimizer state yet. A step
 that does not fit raises the allocator's error, which the worker turns into `oom`.

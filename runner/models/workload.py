@@ -91,7 +91,7 @@ def first_tensor(output: Any) -> Tensor | None:
 @dataclass(kw_only=True)
 class Wanted:
     """What `build` is asked for. `device` and `dtype` (of the weights) are torch's, `batch` counts samples, `context`
-    the tokens of each, and `attention` is the name of an implementation, as `runner list attention` has it. What
+    the tokens of each, and `attention` is the name of an implementation, as `sweep --help-all` has it. What
     `build` does not read is no axis of its model."""
 
     device: torch.device

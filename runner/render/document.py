@@ -138,6 +138,7 @@ def _wrap(title: str, body: str, form: Form) -> str:
         head = f"<meta charset=utf-8><title>{HTML.escape(title)}</title><style>{_STYLE}</style>"
         return f"<!doctype html><html lang=en>{head}\n{body}"
     if form is LATEX:
-        packages = "\\documentclass{article}\n\\usepackage{booktabs,longtable}\n\\usepackage[margin=2cm]{geometry}\n"
-        return f"{packages}\\begin{{document}}\n{body}\\end{{document}}\n"
+        packages = ("[T1]{fontenc}", "{booktabs}", "[margin=2cm]{geometry}")
+        head = "\n".join([r"\documentclass{article}", *(rf"\usepackage{package}" for package in packages)])
+        return f"{head}\n\\begin{{document}}\n{body}\\end{{document}}\n"
     return body

@@ -139,7 +139,7 @@ MARKDOWN = Form(
     heading=lambda text, level: f"{'#' * level} {text}",
     paragraph=lambda text: text,
     table=_pipe,
-    code=lambda lines: "\n".join(["```sh", *lines, "```"]),
+    code=lambda lines: "\n".join(["```sh", *map(visible, lines), "```"]),
 )
 HTML = Form(
     escape=lambda text: html.escape(visible(text), quote=False),
@@ -147,7 +147,7 @@ HTML = Form(
     heading=lambda text, level: f"<h{level}>{text}</h{level}>",
     paragraph=lambda text: f"<p>{text}</p>",
     table=_html,
-    code=lambda lines: f"<pre>{html.escape(chr(10).join(lines))}</pre>",
+    code=lambda lines: f"<pre>{html.escape(chr(10).join(map(visible, lines)))}</pre>",
 )
 LATEX = Form(
     escape=lambda text: "".join(_LATEX.get(letter, letter) for letter in visible(text)),
@@ -155,5 +155,7 @@ LATEX = Form(
     heading=lambda text, level: rf"\{'sub' * (level - 1)}section{{{text}}}",
     paragraph=lambda text: text,
     table=_tabular,
-    code=lambda lines: "\n".join([r"\begin{verbatim}", *lines, r"\end{verbatim}"]),
+    code=lambda lines: "\n".join(
+        [r"\begin{verbatim}", *(visible(line).replace(r"\end", r"\ end") for line in lines), r"\end{verbatim}"]
+    ),
 )

@@ -34,6 +34,10 @@ def print_answer(console: Console, answer: Answer, *, command: bool = True) -> N
         console.print(Text(note, "dim"))
     for missing in answer.missing:
         console.print(Text(f"Missing: {missing.words}.", "yellow"))
+        for line in sweep_commands(missing.cells, fresh=False) if command else ():
+            console.print(Text(f"$ {line}", "dim"), soft_wrap=True)
+    if not answer.views and not any(missing.cells for missing in answer.missing) and command:
+        console.print(Text("A sweep measures more, and goes on where it stopped: python -m runner sweep", "dim"))
     chosen = [f"--{one.name} {'|'.join(one.options)}" for one in answer.choices if len(one.options) > 1]
     if chosen:
         console.print(Text("Choose: " + "  ".join(chosen), "dim"))
@@ -96,13 +100,27 @@ def _fits(console: Console, table: Table) -> bool:
 
 
 def _make_table(grid: TextGrid, where: Where, left_out: int) -> Table:
-    """Returns the table with intervals below or beside the numbers, without its last columns."""
+    """Returns the table with intervals below or beside the numbers, without its last columns. The unit of a heading
+    that is wider than its column stands below it, and keys that are those of the line above are left out."""
     table = Table(box=None, pad_edge=False, padding=(0, 1 if where == "beside" else 2, 0, 0), header_style="dim")
     keep = range(len(grid.headings) - left_out)
-    for place in keep:
-        table.add_column(grid.headings[place], justify="left" if place in grid.left else "right")
+    widest = [max((len(line[place].words) for line in grid.lines), default=0) for place in keep]
+    headings = [grid.headings[place] for place in keep]
+    parts = [
+        [name, f"({unit}"] if unit and len(heading) > width else ["", heading]
+        for heading, width in zip(headings, widest, strict=True)
+        for name, _, unit in [heading.partition(" (")]
+    ]
+    is_split = any(first for first, _ in parts)
+    for place, lines in zip(keep, parts, strict=True):
+        justify: Literal["left", "right"] = "left" if place in grid.left else "right"
+        table.add_column(Group(*map(Text, lines if is_split else lines[1:])), justify=justify)
+    above: tuple[str, ...] = ()
     for line in grid.lines[:MAX_LINES]:
-        table.add_row(*(_make_cell(line[place], below=where == "below") for place in keep))
+        keys = tuple(cell.words for cell in line[: grid.keys])
+        same = next((place for place in range(grid.keys - 1) if keys[: place + 1] != above[: place + 1]), grid.keys - 1)
+        table.add_row(*("" if place < same else _make_cell(line[place], below=where == "below") for place in keep))
+        above = keys
     if len(grid.lines) > MAX_LINES:
         table.caption = f"The first {MAX_LINES} of {len(grid.lines):,} lines."
     return table

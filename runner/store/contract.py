@@ -82,7 +82,7 @@ def check_unique(con: DuckDBPyConnection, table: Table, relation: str, *, where:
 def _refused(where: Path, problems: str) -> RowsRefused:
     return RowsRefused(
         f"{where} holds rows that cannot be used: {problems}.",
-        expected="what `python -m runner list columns` says of each column",
+        expected="what `python -m runner show columns` says of each column",
         do="Nothing of it was added.",
     )
 

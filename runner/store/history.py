@@ -14,13 +14,11 @@ from uuid import UUID
 
 from runner.errors import DatabaseMissing
 from runner.experiments import KINDS
-from runner.results import RunSummary
 from runner.results.times import RoundTime, find_bound
 from runner.schema import DONE, TABLES, Bound, Cell, Status
 from runner.store.attached import EVERY_CELL
 from runner.store.database import open_reader
 from runner.store.read.fetch import fetch, select
-from runner.store.read.runs import load_runs
 
 #: How many rows of each table a forecast reads.
 MAX_PAST = 100
@@ -152,13 +150,6 @@ class _PastCell:
 
     cell: Cell
     cell_seconds: float
-
-
-def runs(db: Path) -> list[RunSummary]:
-    """Returns every run in the file, newest first; none where there is no file."""
-    with contextlib.suppress(DatabaseMissing):
-        return load_runs(db)
-    return []
 
 
 def _subset(machine: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The loop of `python -m runner frontier`: the largest size that fits, by prediction and then by trying.
+"""The loop of `sweep --experiment frontier`: the largest size that fits, by prediction and then by trying.
 
     code = explore(flags, settings, say=print)
 
@@ -184,7 +184,7 @@ def make_questions(flags: Mapping[str, Any], *, limit_bytes: int) -> list[Fronti
         raise UsageError(f"--grow got {grows!r}.", expected="context or batch")
     chosen = {name: parse_values(name, flags[name] or default) for name, default in _DEFAULTS.items()}
     limited = grows or "seq_len"
-    step = flags["step"] or (1 if limited == "batch" else 64)
+    step = flags["resolution"] or (1 if limited == "batch" else 64)
     shared: dict[str, Any] = {"limited": limited, "limit_bytes": limit_bytes, "step": step}
     axes: dict[str, Sequence[Any]] = {"implementation": chosen["attention"], "precision": chosen["precisions"]}
     if limited == "seq_len":

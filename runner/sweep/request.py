@@ -26,14 +26,20 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     for name, column in FLAGS.items()
     if column.choices or column.type is bool
 }
+#: The options of `--experiment frontier` alone, those that it shares with the other experiments, and what it answers.
+FRONTIER = ("grow", "limit", "resolution")
+FRONTIER_AXES = ("attention", "d_heads", "precisions", "causal", "batch", "sizes", "modes", "contexts")
+FRONTIER_QUESTION = "How long a sequence, or how large a context or batch, fits in memory?"
+_FRONTIER_SETTINGS = ("db", "label", "device", "timeout", "fresh")
 #: More rounds add nothing, and a plan of them is too long to read.
 MAX_ROUNDS = 100
 #: The types that a config file may give for names that take one value; all other names take a value or a list.
 TYPES: Mapping[str, tuple[type, ...]] = {
-    **dict.fromkeys(("preset", "label", "device", "db", "shard", "engine"), (str,)),
+    **dict.fromkeys(("preset", "label", "device", "db", "shard", "engine", "grow", "limit"), (str,)),
     **dict.fromkeys(("timeout", "budget"), (str, int, float)),
     **dict.fromkeys(("fresh", "any_commit", "skip_predicted_oom", "ceilings"), (bool,)),
     "rounds": (int, str),
+    "resolution": (int,),
     **{
         name: (int, float) if column.type is float else (column.type,)
         for name, column in FLAGS.items()
@@ -48,6 +54,29 @@ def parse_request(given: Mapping[str, Any], *, config: Path | None) -> tuple[Req
     Raises UsageError for an unknown name or value, and names those that are known."""
     options = _merge(given, _load(config) if config else {})
     return _request(options), _settings(options)
+
+
+def parse_frontier(given: Mapping[str, Any], *, config: Path | None) -> tuple[Mapping[str, Any], Settings] | None:
+    """Returns the options of `--experiment frontier` by name, and how it runs; None where other experiments are asked
+    for. Raises UsageError for options that do not go together."""
+    options = _merge(given, _load(config) if config else {})
+    own = [name for name in FRONTIER if options.get(name) is not None]
+    if options["experiment"] is None or "frontier" not in (names := _split(options["experiment"])):
+        if own:
+            raise UsageError(f"{_list_flags(own)} came without --experiment frontier.", do="Add that, or leave it out.")
+        return None
+    known = ("experiment", *FRONTIER, *FRONTIER_AXES, *_FRONTIER_SETTINGS)
+    others = [name for name, value in options.items() if value is not None and name not in known]
+    if others or len(names) > 1:
+        raise UsageError(
+            f"--experiment frontier came with {_list_flags(others) if others else 'other experiments'}.",
+            expected=f"that alone, with any of {_list_flags((*FRONTIER, *FRONTIER_AXES, *_FRONTIER_SETTINGS))}",
+        )
+    return {name: options[name] for name in (*FRONTIER, *FRONTIER_AXES)}, _settings(options)
+
+
+def _list_flags(names: Iterable[str]) -> str:
+    return ", ".join(f"--{name.replace('_', '-')}" for name in names)
 
 
 def _load(config: Path) -> dict[str, Any]:
@@ -92,7 +121,7 @@ def _request(options: Mapping[str, Any]) -> Request:
         _check_choice("preset", options["preset"], PRESETS)
     experiments = _split(options["experiment"] or QUESTIONS)
     for name in experiments:
-        _check_choice("experiment", name, QUESTIONS)
+        _check_choice("experiment", name, (*QUESTIONS, "frontier"))
     rounds = parse_rounds("auto" if options["rounds"] is None else options["rounds"])
     shard = parse_shard(options["shard"]) if options["shard"] else None
     return Request(preset=options["preset"], experiments=experiments, axes=axes, rounds=rounds, shard=shard)

@@ -85,7 +85,7 @@ def _times(ids: dict[str, Any], forward: float) -> Tables:
 
 
 def frontier(of: RunRow, *, largest: int, limit_bytes: int = GIB, **asked: Any) -> Tables:
-    """Returns a result of `runner frontier`: it fits at `largest`, does not fit 64 further, and was predicted 64 too
+    """Returns a result of the frontier: it fits at `largest`, does not fit 64 further, and was predicted 64 too
     far."""
     rest = {"limited": "seq_len", "implementation": "naive", "precision": "fp32", "d_head": 64, "batch": 8, **asked}
     cell = FrontierCell(limit_bytes=limit_bytes, **rest)

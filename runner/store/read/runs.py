@@ -96,6 +96,20 @@ def _with_name(run: RunSummary, notes: Notes) -> RunSummary:
     return replace(run, given=notes.names.get(run.run_id), tags=notes.tags.get(run.run_id, ()))
 
 
+def find_run(path: Path, words: str) -> RunSummary:
+    """Returns the latest run of this label or name, or whose id begins so; the latest of all for an empty text.
+
+    Raises UsageError if there is none."""
+    known = load_runs(path)
+    if not known:
+        raise UsageError(f"There are no runs in {path}.", do="Measure some: python -m runner sweep")
+    for run in known:
+        if words in (run.label, run.given, run.name) or str(run.run_id).startswith(words):
+            return run
+    labels = ", ".join(run.label or str(run.run_id) for run in known[:5])
+    raise UsageError(f"No run is called {words!r}.", expected=f"an id, its beginning or a label, such as {labels}")
+
+
 def load_run_details(path: Path, runs: Sequence[UUID]) -> list[RunRow]:
     """Returns all that is known of these runs, newest first."""
     with open_reader(path) as reader:
@@ -166,7 +180,7 @@ def find_subject(path: Path, words: str) -> Subject:
     raise UsageError(
         f"{words!r}: {what}.",
         expected="the id of a run or a cell or its beginning, or a run's label or name",
-        do="`python -m runner list runs` lists the runs; a page's address and its tables have the ids of cells.",
+        do="`python -m runner show runs` lists the runs; a page's address and its tables have the ids of cells.",
     )
 
 

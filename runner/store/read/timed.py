@@ -19,6 +19,7 @@ import duckdb
 
 from runner.analysis.noise import MIN_STD, Repeats, pool_changes, pool_noise
 from runner.analysis.statistics import estimate
+from runner.errors import UsageError
 from runner.results import (
     AttentionResult,
     Clock,
@@ -33,10 +34,11 @@ from runner.results import (
 )
 from runner.results.rows import CellHistory
 from runner.results.times import COLUMNS, DEVICE_BOUND, RoundId, TimesByPhase, find_bound, pool_bounds
-from runner.schema import TABLES, Bound, Phase, StepCell
+from runner.schema import TABLES, AttentionRow, Bound, Phase, StepCell, StepRow
 from runner.store.attached import quote
 from runner.store.database import open_reader
-from runner.store.read.fetch import fetch
+from runner.store.read.fetch import fetch, fetch_rows
+from runner.store.read.runs import find_subject
 from runner.store.read.selection import MACHINE, Selection, select_chosen
 from runner.store.shared import remember, remember_runs
 
@@ -147,6 +149,25 @@ def find(path: Path, cell_id: UUID) -> StepResult | None:
     with open_reader(path) as reader:
         row = reader.execute("SELECT run_id, cell_key FROM steps WHERE cell_id = ?", [cell_id]).fetchone()
         return load_rounds(reader, *row) if row else None
+
+
+def find_timed(path: Path, words: str) -> tuple[StepRow | AttentionRow, Mapping[Phase, PhaseTime]]:
+    """Returns the row of steps or attention with this id, or its beginning, and its times over the rounds of its run
+    that ended ok. Raises UsageError for no such row and for several."""
+    subject = find_subject(path, words)
+    tables: dict[str, type[StepRow | AttentionRow]] = {"steps": StepRow, "attention": AttentionRow}
+    with open_reader(path) as reader:
+        for table, kind in tables.items():
+            for row in fetch_rows(reader, kind, f"{table} WHERE cell_id = ?", [subject.cell_id]):
+                choose(reader, table, Selection(run=row.run_id, settled=False))
+                reader.execute("DELETE FROM chosen WHERE cell_key <> ?", [row.cell_key])
+                times = load_times(reader, table)
+                return row, next((by_phase for _, by_phase in times.values()), {})
+    raise UsageError(
+        f"{words} is no row of steps or attention.",
+        expected="one of these tables, whose times can be compared",
+        do="`runner sweep --fresh` measures any cell again.",
+    )
 
 
 _ABLATION = f"""
@@ -397,7 +418,7 @@ def load_attention(path: Path, of: Selection) -> list[AttentionResult]:
 
 
 def load_frontiers(path: Path, of: Selection) -> list[Frontier]:
-    """Returns the answer to every question of `runner frontier`: the one with the finest resolution, and of those the
+    """Returns the answer to every question of the frontier: the one with the finest resolution, and of those the
     latest."""
     columns = ("predicted", "largest", "smallest_failing", "largest_peak_bytes", "trials")
     query, parameters = select_chosen("frontier", of, columns)

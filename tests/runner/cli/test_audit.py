@@ -94,7 +94,7 @@ def test_the_latest_run_is_audited_unless_one_is_named_and_no_run_is_an_error(fi
     latest = run("show", "--findings", db=filled)
     assert (latest.returncode, "mixed" in latest.stdout) == (0, True), "only --strict judges"
     old = run("audit", db=filled)
-    assert (old.returncode, "audit is now: python -m runner show" in old.stdout) == (1, True)
+    assert (old.returncode, "audit is now: python -m runner show --findings --strict" in old.stdout) == (1, True)
     assert latest.stdout in old.stdout
     done = run("show", "nobody", "--findings", db=filled)
     assert (done.returncode, "No run is called 'nobody'. Expected an id" in done.stdout) == (2, True)

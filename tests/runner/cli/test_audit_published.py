@@ -1,4 +1,4 @@
-"""`python -m runner audit` of imported published tables: printed like a measured run."""
+"""`show --findings` of imported published tables: printed like a measured run."""
 
 from pathlib import Path
 

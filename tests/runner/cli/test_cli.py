@@ -1,5 +1,6 @@
 """What the commands print and their exit codes. `test_sweep` tests the sweep itself."""
 
+import json
 import os
 import platform
 import pty
@@ -16,7 +17,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from runner.cli.doctor import checks
-from runner.cli.main import app
+from runner.cli.main import OLD_NAMES, app
 from runner.plan.planning import PRESETS, QUESTIONS
 from runner.schema import RunRow
 from runner.schema.sizes import SIZES
@@ -25,7 +26,9 @@ from tests.runner.answers.shipped import FOLDER, query
 from tests.synthetic.rows import asked, failed, ok, store
 from tests.synthetic.rows import run as a_run
 
-COMMANDS = ("sweep", "list", "show", "report", "replay", "frontier", "compare", "import", "doctor", "app")
+COMMANDS = (
+    "", "sweep", "show", "compare", "ab", "report", "import", "export", "doctor", "app", "note", "model", "model check",
+)  # fmt: skip
 
 
 def runner(*words: str) -> subprocess.CompletedProcess[str]:
@@ -62,36 +65,91 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-@pytest.mark.parametrize("words", [(), *((name,) for name in COMMANDS)])
-def test_every_command_has_help_with_an_example(words: tuple[str, ...]) -> None:
-    done = run_here(*words, "--help")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_every_command_fits_a_screen_and_has_an_example(command: str) -> None:
+    done = run_apart_in(80, *command.split(), "--help")
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, done.stderr
+    assert (max(map(len, lines)) <= 80, len(lines) <= 50) == (True, True), len(lines)
+    example = " ".join(done.stdout.split()).rpartition("Example: ")[2]
+    assert example.startswith(f"stepscope {command}".strip())
+
+
+def run_apart_in(columns: int, *words: str) -> subprocess.CompletedProcess[str]:
+    """Runs `python -m runner WORDS` on a terminal as wide as this."""
+    command = [sys.executable, "-m", "runner", *words]
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": str(columns)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+
+
+def test_the_whole_help_of_sweep_explains_every_option_and_the_short_one_names_it() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    names = [option for item in commands["sweep"].params for option in item.opts[:1]]
+    assert len(names) > 35
+    short, whole = (run_here("sweep", how).stdout for how in ("--help", "--help-all"))
+    assert all(name in short and name in whole for name in names)
+    assert "Warm-up steps" in whole
+    assert "Warm-up steps" not in short
+
+
+def test_the_program_alone_says_in_eight_lines_what_to_do_first() -> None:
+    done = run_here()
     assert done.exit_code == 0
-    assert "Example: python -m runner" in " ".join(done.stdout.split())
+    lines = done.stdout.splitlines()
+    assert len(lines) == 8
+    assert all(any(name in line for line in lines) for name in ("sweep", "app", "show", "report", "--help"))
 
 
-def test_help_names_every_flag() -> None:
-    done = run_here("sweep", "--help")
-    assert done.exit_code == 0
-    text = done.stdout
-    command = typer.main.get_command(app)
-    names = [option for item in command.commands["sweep"].params for option in item.opts]  # type: ignore[attr-defined]
-    assert len(names) > 25
-    assert all(name in text for name in names)
+@pytest.mark.parametrize(("old", "new"), OLD_NAMES.items())
+def test_an_old_name_says_the_new_one_and_does_the_same(old: str, new: str, filled: Path) -> None:
+    words = {"merge": [str(filled.parent)], "replay": ["ffff"], "frontier": ["--help"], "list": ["sizes"]}.get(old, [])
+    said, now = (run(*name, *words, db=filled) for name in ([old], new.split()))
+    assert f"{old} is now: python -m runner {new}" in said.stdout
+    assert said.stdout.partition("\n")[2] == now.stdout
+    assert said.returncode == now.returncode
 
 
-def test_list_presets_experiments_sizes_and_runs(filled: Path) -> None:
-    text = run("list", db=filled).stdout
+def test_the_names_there_are(filled: Path) -> None:
+    text = run("show", "all", db=filled).stdout
     for name, words in {**{preset.name: preset.doc for preset in PRESETS.values()}, **QUESTIONS}.items():
         assert name in text
         assert words in text
     assert all(name in text for name in SIZES)
     assert "128,625,408" in text, "the parameters of small"
     assert "12,832,823,808" in text, "the parameters of 10B"
-    first = next(line.split() for line in text.splitlines() if "first" in line)
-    assert first[-2:] == ["1", "0"], "one cell, with status ok"
-    later = next(line.split() for line in text.splitlines() if "odd [/name]" in line)
-    assert later[-2:] == ["3", "1"]
-    assert "No runs in" in run("list", "runs", db=filled.parent / "none.duckdb").stdout
+    sizes = json.loads(run("show", "sizes", "--json", db=filled).stdout)
+    assert {one["size"]: one["parameters"] for one in sizes}["small"] == 128_625_408
+
+
+def test_the_runs_of_a_file(filled: Path) -> None:
+    text = run("show", "runs", db=filled).stdout
+    first = next(line.split() for line in text.splitlines() if " first " in line)
+    assert first[4:6] == ["1", "0"], "one cell, with status ok"
+    later = next(line for line in text.splitlines() if "odd [/name]" in line)
+    assert re.search(r" 2 +1 ", later)
+
+
+def test_what_prints_rows_prints_them_as_json(filled: Path, tmp_path: Path) -> None:
+    shown = json.loads(run("show", "--json", db=filled).stdout)
+    assert shown["run"]["label"] == "odd [/name]"
+    assert sorted(row["status"] for row in shown["steps"]) == ["ok", "ok", "oom"]
+    assert {"title", "cell_id", "medians_ms", "findings"} <= {*shown["steps"][0]}
+    findings = json.loads(run("show", "--findings", "--json", db=filled).stdout)
+    assert sum(findings["grades"]["steps"].values()) == 3
+    assert all({"code", "severity", "remedy", "found"} == {*one} for one in findings["findings"])
+    plan = json.loads(run("sweep", *TINY, "--dry-run", "--json", db=tmp_path / "none.duckdb").stdout)
+    assert [(row["experiment"], row["round"], row["done"]) for row in plan] == [("benchmark", 0, None)]
+    checked = json.loads(run("doctor", "--json", db=filled).stdout)
+    assert (checked["problems"], checked["rows"]["steps"]) == ([], 4)
+    report = json.loads(run("report", "--question", "step", "--format", "json", db=filled).stdout)
+    assert [answer["question"] for answer in report["answers"]] == ["step"]
+    assert json.loads(run("note", "--json", db=filled).stdout) == []
 
 
 def test_show_has_a_line_for_each_cell_with_its_medians_or_its_error(filled: Path) -> None:
@@ -188,7 +246,7 @@ def test_doctor_describes_other_machines() -> None:
         ("sweep", "--nonsense"),
         ("sweep", "--max-seconds", "x"),
         ("sweep", "--config", "/nonexistent.toml"),
-        ("list", "nonsense"),
+        ("show", "--nonsense"),
         ("nonsense",),
     ],
 )

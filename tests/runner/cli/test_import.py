@@ -26,7 +26,7 @@ def theirs(tmp_path: Path) -> Path:
 
 def test_the_shipped_tables(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
-    assert "python -m runner import data/reference" in (ROOT / "docs/import.md").read_text(encoding="utf-8")
+    assert "stepscope import data/reference" in (ROOT / "docs/import.md").read_text(encoding="utf-8")
     for words in ("1 table, 5 rows, 18 figures.", "nothing new"):
         done = run("import", str(ROOT / "data/reference"), db=db)
         assert done.returncode == 0
@@ -58,13 +58,12 @@ def test_propose_correct_and_import(tmp_path: Path, theirs: Path) -> None:
     assert table.rows[1].status == "oom"
 
 
-def test_show_and_list_say_that_rows_are_published(tmp_path: Path, theirs: Path) -> None:
+def test_show_says_that_rows_are_published(tmp_path: Path, theirs: Path) -> None:
     db = tmp_path / "results.duckdb"
     theirs.write_text(THEIRS.replace("| F |", "| forward (ms) |"), encoding="utf-8")
     run("import", str(theirs), "--label", "their note", db=db)
-    listed = next(line for line in run("list", "runs", db=db).stdout.splitlines() if "their note" in line)
-    assert "published" in listed
     shown = run("show", "their note", db=db).stdout
+    assert "their note · published" in shown
     assert "Their H100, theirs.md" in shown
     assert "12.3 ± 0.4" in shown
     assert "oom" in next(line for line in shown.splitlines() if "26. 4" in line)

@@ -101,7 +101,7 @@ def run_here(*words: str, file: Path, code: int = 0) -> str:
 
 
 def test_lists_and_the_tables_of_every_run(file: Path) -> None:
-    assert "[red]bold[/]" in run_here("list", file=file)
+    assert "[red]bold[/]" in run_here("show", "runs", file=file)
     found = [run_here("show", run_id, file=file) for run_id in run_ids(file)]
     for words in ("[red]bold[/]", "oom", "ceiling", "largest seq_len", "busy", "spacing there", "attention rows"):
         assert any(words in text for text in found), words
@@ -120,7 +120,7 @@ def test_comparisons_and_their_errors(file: Path, form: str) -> None:
 def test_files_with_odd_names(tmp_path: Path, file: Path) -> None:
     odd = tmp_path / "odd \x1b[2J\u202e:x:\nsecond line"
     odd.mkdir()
-    assert "␛[2J" in run_here("list", "runs", file=odd / "none.duckdb")
+    assert "␛[2J" in run_here("show", "runs", file=odd / "none.duckdb", code=2)
     (odd / "x.bin").write_bytes(b"\x1b[2J")
     assert "␛[2J" in run_here("import", str(odd / "x.bin"), file=file, code=2)
     assert "␛[2J" in run_here("sweep", "--config", str(odd / "none.toml"), file=file, code=2)

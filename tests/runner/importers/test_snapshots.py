@@ -108,7 +108,7 @@ def test_the_command(tmp_path: Path) -> None:
         """,
     )
     assert (check["peak"], check["at_us"]) == (timeline["peak_bytes"], timeline["peak_at_us"])
-    listed = run("list", "runs", db=db)
+    listed = run("show", "runs", db=db)
     assert "theirs" in listed.stdout
 
     refused = run("import", str(write(tmp_path, b"cos\nsystem\n.")), db=db)

@@ -185,10 +185,10 @@ def test_every_experiment_measures_an_own_model_only_once(tmp_path: Path) -> Non
         (cell,) = con.execute(f"SELECT cell_id FROM steps WHERE {ok} LIMIT 1").fetchone() or ("",)
     assert len(keys) == 2
     assert key in keys
-    asked_first = run("replay", str(cell), db=db)
+    asked_first = run("sweep", "--again", str(cell), db=db)
     assert asked_first.returncode == 2
     assert "which the results file names" in asked_first.stdout
-    replayed = run("replay", str(cell), "--yes", db=db)
+    replayed = run("sweep", "--again", str(cell), "--yes", db=db)
     assert replayed.returncode == 2
     assert "another version" in replayed.stdout
     runs = [row["run_id"] for row in read(db, "SELECT run_id FROM runs ORDER BY started_at")]

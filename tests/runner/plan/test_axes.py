@@ -115,9 +115,9 @@ def test_the_sweeps_of_the_documents_can_be_planned(device: str, tmp_path: Path)
     (tmp_path / "sweep.toml").write_text('sizes = ["small"]')
     text = "\n".join((ROOT / name).read_text() for name in ("README.md", "docs/measuring.md"))
     lines = text.replace("sweep.toml", str(tmp_path / "sweep.toml")).splitlines()
-    found = [line.partition("runner sweep")[2] for line in lines if "runner sweep" in line and "`" not in line]
-    the_readers_own = ("--model", "--again")  # files, and rows
-    found = [words for words in found if not any(option in words for option in the_readers_own)]
+    found = [line.partition("stepscope sweep")[2] for line in lines if line.startswith("stepscope sweep")]
+    others = ("--model", "--again", "frontier")  # the reader's own files and rows, and what is no plan
+    found = [words for words in found if not any(option in words for option in others)]
     assert len(found) > 5
     for words in found:
         experiments = () if "--experiment" in words else [word for name in QUESTIONS for word in ("--experiment", name)]

@@ -148,7 +148,7 @@ def test_a_broken_file_is_named_and_the_others_are_read(folder: Path, kind: str)
     assert hosts(folder) == {"node0": 1, "node2": 3}
     ((name, why),) = look_through(folder).broken.items()
     assert (name, words in why) == ("node1.duckdb", True), why
-    done = run("list", "runs", db=folder)
+    done = run("show", "runs", db=folder)
     assert (done.returncode, "cannot be read: node1.duckdb" in done.stdout) == (0, True), done.stdout
     with run_query(folder, "SELECT count(*) FROM steps") as question:
         answer = question.answer(wait_s=60.0)
@@ -176,7 +176,12 @@ def test_where_nothing_can_be_read_the_reason_is_raised(tmp_path: Path) -> None:
 
 def test_nothing_is_added_to_a_fleet(folder: Path, merged: Path) -> None:
     before = sorted(os.listdir(folder.parent))
-    for words in (("sweep", *TINY), ("import", str(merged)), ("frontier",), ("merge", str(merged))):
+    for words in (
+        ("sweep", *TINY),
+        ("import", str(merged)),
+        ("sweep", "--experiment", "frontier"),
+        ("import", str(merged), str(merged)),
+    ):
         done = run(*words, db=folder)
         assert (done.returncode, "names several results files" in done.stdout) == (2, True), done.stdout
     assert sorted(os.listdir(folder.parent)) == before

@@ -239,7 +239,7 @@ def test_what_no_page_could_show_is_refused_left_out_and_found(tmp_path: Path, c
     assert (done.returncode, said in " ".join(done.stdout.split())) == (1, True), done.stdout
     done = run("doctor", db=other)
     assert (done.returncode, said.partition(" of ")[2][:20] in " ".join(done.stdout.split())) == (1, True), done.stdout
-    assert "Left out" in run("list", "runs", db=other).stdout
+    assert "Left out" in run("show", "runs", db=other).stdout
 
 
 def test_a_spool_file_with_wrong_values_is_something_wrong(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_commands_that_read_accept_the_folder(file: Path, tmp_path: Path, monkey
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     pack(file, tmp_path / "packed")
     assert is_packed(tmp_path / "packed")
-    for words in (("check",), ("list", "runs"), ("show",), ("report",)):
+    for words in (("doctor",), ("show", "runs"), ("show",), ("report",)):
         of_file, of_folder = (run(*words, db=path) for path in (file, tmp_path / "packed"))
         assert of_folder.returncode == of_file.returncode == 0, of_folder.stdout
     assert "rows of an Example CPU that come with Stepscope, not of your machine." in of_folder.stdout

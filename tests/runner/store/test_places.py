@@ -70,12 +70,12 @@ def refused(*words: str, db: Path, said: str, code: int = 2) -> None:
 @kinds
 def test_no_command_opens_what_is_no_file(tmp_path: Path, stored: Path, make: Callable[[Path], None]) -> None:
     make(path := tmp_path / "odd.duckdb")
-    for words in (["show"], ["doctor"], ["list", "runs"], ["report"], ["audit"], ["note", "one", "text"]):
+    for words in (["show"], ["doctor"], ["show", "runs"], ["report"], ["show", "--findings"], ["note", "one", "text"]):
         refused(*words, db=path, said=KINDS[make])
     refused("export", str(tmp_path / "copy.duckdb"), db=path, said=KINDS[make])
     refused("import", str(path), db=stored, said=KINDS[make])
-    refused("merge", str(path), db=stored, said=KINDS[make], code=1)
-    refused("merge", str(stored), db=path, said=KINDS[make])
+    refused("import", str(path), str(path), db=stored, said=KINDS[make], code=1)
+    refused("import", str(stored), str(stored), db=path, said=KINDS[make])
     refused("sweep", "--sizes", "toy-64", "--contexts", "16", db=path, said=KINDS[make])
     assert path.is_symlink() or path.is_fifo(), "it is left as it is"
 
@@ -122,7 +122,7 @@ def test_a_deleted_working_folder_is_one_sentence(tmp_path: Path, stored: Path) 
         "import os, sys, shutil; os.chdir(sys.argv[1]); shutil.rmtree(sys.argv[1]); "
         "os.execv(sys.executable, sys.argv[2:])"
     )
-    for words in (["list", "runs", "--db", str(stored)], ["show"], ["report"]):
+    for words in (["show", "runs", "--db", str(stored)], ["show"], ["report"]):
         (folder := tmp_path / "gone").mkdir()
         command = [sys.executable, "-c", code, str(folder), sys.executable, "-m", "runner", *words]
         done = subprocess.run(
@@ -242,7 +242,7 @@ def test_what_another_user_may_not_read_is_left_out_and_named(shared: Path, clos
     if closed in ("a cell", "the plan"):
         {"a cell": cells[0], "the plan": plan}[closed].chmod(0o600)
     named = {"a cell": cells[0].name, "the plan": plan.name}.get(closed, spool.folder.name)
-    done = as_nobody("list", "runs", "--db", str(path))
+    done = as_nobody("show", "runs", "--db", str(path))
     text = done.stdout + done.stderr
     if "No module named" in text or "Permission denied: '/work" in text or "can't open" in text:
         pytest.skip("the other user cannot read the checkout")

@@ -21,7 +21,7 @@ from tests.command import rows, run
 LIMIT = 256 * 2**20
 WORDS = ("--d-heads", "16", "--limit", "256MiB", "--device", "cpu")
 NOTHING: dict[str, Any] = dict.fromkeys(
-    ("attention", "d_heads", "precisions", "causal", "batch", "sizes", "grow", "modes", "contexts", "step")
+    ("attention", "d_heads", "precisions", "causal", "batch", "sizes", "grow", "modes", "contexts", "resolution")
 )
 
 
@@ -91,7 +91,7 @@ def test_the_frontiers_of_fused_attention_found_on_an_h200_are_predicted(
     implementation: str, width: int, longest: int
 ) -> None:
     card = 150_109_880_320
-    asked = {**NOTHING, "attention": implementation, "d_heads": str(width), "precisions": "bf16", "step": 16_384}
+    asked = {**NOTHING, "attention": implementation, "d_heads": str(width), "precisions": "bf16", "resolution": 16_384}
     (question,) = make_questions(asked, limit_bytes=card)
     predicted = predict_largest(question, DeviceMemory(device="cuda", gpu="NVIDIA H200", card_bytes=card))
     assert predicted == pytest.approx(longest, rel=0.001)
@@ -146,7 +146,7 @@ def test_impossible_questions_are_refused(flags: dict[str, str], words: str) -> 
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("frontier") / "results.duckdb"
-    done = run("frontier", *WORDS, db=path)
+    done = run("sweep", "--experiment", "frontier", *WORDS, db=path)
     assert done.returncode == 0, done.stdout
     assert "predicted 1,600" in done.stdout
     return path
@@ -172,7 +172,7 @@ def test_the_largest_size_fits_and_the_next_does_not(db: Path) -> None:
 
 
 def test_a_known_frontier_is_not_searched_again(db: Path) -> None:
-    done = run("frontier", *WORDS, db=db)
+    done = run("sweep", "--experiment", "frontier", *WORDS, db=db)
     assert done.returncode == 0
     assert "1 answered before" in done.stdout
     assert len(rows(db, "FROM frontier")) == 1
@@ -182,7 +182,7 @@ def test_a_known_frontier_is_not_searched_again(db: Path) -> None:
 
 def test_a_models_largest_batch(tmp_path: Path) -> None:
     words = "--sizes toy-64 --grow batch --contexts 64 --limit 192MiB --step 16 --device cpu"
-    done = run("frontier", *words.split(), db=tmp_path / "r.duckdb")
+    done = run("sweep", "--experiment", "frontier", *words.split(), db=tmp_path / "r.duckdb")
     assert done.returncode == 0, done.stdout
     (found,) = rows(tmp_path / "r.duckdb", "FROM frontier")
     assert (found["d_model"], found["batch"], found["context"], found["d_head"]) == (64, None, 64, None)
@@ -192,7 +192,7 @@ def test_a_models_largest_batch(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_a_kernel_that_does_not_exist_is_skipped(tmp_path: Path) -> None:
-    done = run("frontier", *WORDS, "--attention", "sdpa-cudnn", db=tmp_path / "r.duckdb")
+    done = run("sweep", "--experiment", "frontier", *WORDS, "--attention", "sdpa-cudnn", db=tmp_path / "r.duckdb")
     assert done.returncode == 0, done.stdout
     (found,) = rows(tmp_path / "r.duckdb", "FROM frontier")
     assert (found["status"], found["largest"]) == ("skipped", None)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from runner.analysis.compare.replay import Replayed, describe, pair_up
-from runner.analysis.statistics import estimate
-from runner.results import Estimate, Noise, PhaseTime, RoundTime
+from runner.analysis.statistics import estimate, next_process_interval
+from runner.cli.again import describe_again
+from runner.results import Estimate, Noise, RoundTime
 
 #: Student's t, two-sided 95%, from printed tables (Abramowitz and Stegun 1964, table 26.10).
 QUANTILES = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 7: 2.365, 20: 2.086}
@@ -20,15 +20,15 @@ def of(medians: Sequence[float], noise: Noise | None = None) -> Estimate:
     return estimate([RoundTime(median_ms=ms, n=10) for ms in medians], noise)
 
 
-def replayed(medians: Sequence[float], again: float, noise: Noise | None = None) -> Replayed:
-    return Replayed(phase="step", time=of(medians, noise), again_ms=again)
+def again(medians: Sequence[float], ms: float, noise: Noise | None = None) -> tuple[str, bool | None]:
+    return describe_again("step", of(medians, noise), ms)
 
 
 @pytest.mark.parametrize("dof", QUANTILES)
 def test_the_interval_is_that_of_one_more_observation(dof: int) -> None:
     """Hahn and Meeker 1991, "Statistical Intervals", section 4.7: mean ± t · std · √(1 + 1/n), on the log scale."""
     n = dof + 1
-    interval = replayed([10.0 * 1.02**place for place in range(n)], 10.0).interval_ms
+    interval = next_process_interval(of([10.0 * 1.02**place for place in range(n)]))
     # The logs are equally spaced by h = log 1.02: their variance is h² n (n + 1) / 12, and their mean is that of both
     # ends.
     h = math.log(1.02)
@@ -41,50 +41,37 @@ def test_the_interval_is_that_of_one_more_observation(dof: int) -> None:
 def test_the_next_process_is_inside_in_95_of_100_cases(rounds: int) -> None:
     generator = np.random.default_rng(rounds)
     draws = np.exp(generator.normal(3.0, 0.1, size=(4000, rounds + 1)))
-    inside = sum(bool(replayed(medians, following).is_inside) for *medians, following in draws.tolist())
+    inside = sum(bool(again(medians, following)[1]) for *medians, following in draws.tolist())
     assert inside / 4000 == pytest.approx(0.95, abs=0.011), "within three standard errors"
 
 
 def test_one_process_gives_no_interval() -> None:
-    alone = replayed([12.0], 12.6)
-    assert (alone.interval_ms, alone.is_inside) == (None, None)
-    words = describe(alone)
+    words, is_inside = again([12.0], 12.6)
+    assert is_inside is None
     assert words.startswith("The whole step takes 12.6 ms now and 12.0 ms in the file (one process): 5.0% longer.")
     assert "unknown, because the cell was measured in one process" in words
 
 
 def test_one_process_with_known_noise_gives_an_interval() -> None:
     """With four degrees of freedom: e^±(2.776 · 0.02 · √2), a factor of 1.0817."""
-    alone = replayed([12.0], 12.6, Noise(std=0.02, dof=4, cells=3))
-    assert alone.interval_ms == pytest.approx((12.0 / 1.0817, 12.0 * 1.0817), rel=1e-4)
-    assert alone.is_inside is True
+    noise = Noise(std=0.02, dof=4, cells=3)
+    assert next_process_interval(of([12.0], noise)) == pytest.approx((12.0 / 1.0817, 12.0 * 1.0817), rel=1e-4)
+    words, is_inside = again([12.0], 12.6, noise)
+    assert is_inside is True
     assert (
         "inside the 95% interval that the file claims for the next process, from the noise that 3 cells repeated on "
         "that machine showed, 11.1–13.0 ms"
-    ) in describe(alone)
+    ) in words
 
 
 @pytest.mark.parametrize(
-    ("again", "inside", "words"),
+    ("ms", "inside", "words"),
     [(10.0, True, "It lands inside"), (7.0, False, "outside, below"), (14.0, False, "outside, above")],
 )
-def test_inside_or_on_which_side(again: float, inside: bool, words: str) -> None:
-    found = replayed((9.8, 10.0, 10.2), again)
-    assert found.is_inside is inside
-    assert words in describe(found)
+def test_inside_or_on_which_side(ms: float, inside: bool, words: str) -> None:
+    said, is_inside = again((9.8, 10.0, 10.2), ms)
+    assert is_inside is inside
+    assert words in said
     # The std of the logs is 0.0200, t(2) is 4.303, and √(4/3): a factor of e^±0.0994 around 9.999.
-    assert "9.05–11.0 ms" in describe(found)
-    assert "10.0 ms in the file (the mean of 3 processes)" in describe(found)
-
-
-def test_the_whole_cell_or_the_widest_phase_that_both_have() -> None:
-    step, passes, forward = (PhaseTime(step=of([ms])) for ms in (3.0, 2.9, 1.0))
-    found = pair_up({"forward": forward, "step": step}, {"step": 3.1, "forward": 1.0})
-    assert found == Replayed(phase="step", time=step.step, again_ms=3.1)
-    found = pair_up(
-        {"step": step, "forward_backward": passes}, {"step": 3.1, "forward_backward": 2.8}, whole="forward_backward"
-    )
-    assert found == Replayed(phase="forward_backward", time=passes.step, again_ms=2.8)
-    found = pair_up({"forward": forward}, {"step": 3.1, "forward": 1.2}, whole="forward_backward")
-    assert found == Replayed(phase="forward", time=forward.step, again_ms=1.2)
-    assert pair_up({}, {"step": 3.1}) is None
+    assert "9.05–11.0 ms" in said
+    assert "10.0 ms in the file (the mean of 3 processes)" in said

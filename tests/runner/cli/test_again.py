@@ -1,4 +1,4 @@
-"""`python -m runner replay` measures a cell again: a real sweep, its new row, and the verdict on its median."""
+"""`sweep --again` measures a cell again: a real sweep, its new row, and the verdict on its median."""
 
 import math
 import statistics
@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from runner.analysis.statistics import next_process_interval
-from runner.store.read.replay import find_stored
 from runner.store.read.runs import load_progress
 from runner.store.read.selection import Selection
-from runner.store.read.timed import load_steps
+from runner.store.read.timed import find_timed, load_steps
 from runner.store.spool import Spool
 from tests.command import TINY, run, run_apart, tiny
 from tests.command import rows as stored
@@ -54,7 +53,7 @@ def logs_of(path: Path, mode: str) -> list[float]:
     return [math.log(row["median_ms"]) for row in found]
 
 
-def test_a_replay_is_one_more_round_of_the_run_it_was_compared_with(db: Path) -> None:
+def test_the_new_row_is_one_more_round_of_the_run_it_was_compared_with(db: Path) -> None:
     before = stored(db, "FROM steps WHERE mode = 'train' ORDER BY round")
     logs, others = logs_of(db, "train"), logs_of(db, "inference")
     wanted = before[1]
@@ -80,35 +79,35 @@ def test_a_replay_is_one_more_round_of_the_run_it_was_compared_with(db: Path) ->
     assert "preset" not in done.stdout
 
 
-def test_the_rounds_before_a_replay_still_count(db: Path) -> None:
+def test_the_rounds_before_measuring_again_still_count(db: Path) -> None:
     """The cell has the three rounds of the fixture, and one more for each replay so far."""
     (one,) = stored(db, "FROM steps WHERE mode = 'inference' AND round = 0")
     already = len(stored(db, "FROM steps WHERE mode = 'inference'"))
-    run("replay", str(one["cell_id"]), db=db)
+    run("sweep", "--again", str(one["cell_id"]), db=db)
     (cell,) = [found for found in load_steps(db, Selection()) if found.cell.mode == "inference"]
     assert cell.times["step"].step.rounds == already + 1
 
 
 @pytest.mark.soak
-def test_a_replay_keeps_the_plan_of_an_interrupted_sweep(tmp_path: Path) -> None:
+def test_measuring_again_keeps_the_plan_of_an_interrupted_sweep(tmp_path: Path) -> None:
     path = tmp_path / "r.duckdb"
     assert run("sweep", *TINY, db=path).returncode == 0
     (row,) = stored(path, "FROM steps")
     of = replace(rows.run(), run_id=row["run_id"])
     owed = rows.plan(of, ["measured", "owed"], done=1)
     Spool(path).write_plan(owed, run_id=of.run_id)
-    assert run("replay", str(row["cell_id"]), db=path).returncode == 0
+    assert run("sweep", "--again", str(row["cell_id"]), db=path).returncode == 0
     assert [found.total for found in load_progress(path)] == [2]
 
 
 @pytest.mark.soak
-def test_a_sweep_of_the_same_cell_is_still_done_after_a_replay(tmp_path: Path) -> None:
+def test_a_sweep_of_the_same_cell_is_still_done_after_measuring_again(tmp_path: Path) -> None:
     path = tmp_path / "r.duckdb"
     assert run("sweep", *TINY, db=path).returncode == 0
     (row,) = stored(path, "FROM steps")
-    first = run("replay", str(row["cell_id"])[:18], db=path)
+    first = run("sweep", "--again", str(row["cell_id"])[:18], db=path)
     assert (first.returncode, "unknown, because the cell was measured in one process" in first.stdout) == (0, True)
-    assert "(the mean of 2 processes)" in run("replay", str(row["cell_id"]), db=path).stdout
+    assert "(the mean of 2 processes)" in run("sweep", "--again", str(row["cell_id"]), db=path).stdout
     assert len(stored(path, "FROM runs")) == 1
     assert [found["round"] for found in stored(path, "FROM steps ORDER BY cell_id")] == [0, 1, 2]
     assert "every cell is done" in run("sweep", *TINY, db=path).stdout
@@ -120,11 +119,11 @@ def test_a_cell_of_one_process_has_the_interval_of_its_machines_noise(tmp_path: 
     cells = [rows.ok(of, tiny(context=32), round=number) for number in range(3)] + [rows.ok(of, tiny())]
     medians = (10 * math.exp(-0.2), 10.0, 10 * math.exp(0.2), 5.0)
     rows.store(path, of, [with_median(cell, ms) for cell, ms in zip(cells, medians, strict=True)])
-    found = find_stored(path, str(cells[-1].step.cell_id))
-    interval = next_process_interval(found.times["step"].step)
+    _, times = find_timed(path, str(cells[-1].step.cell_id))
+    interval = next_process_interval(times["step"].step)
     reach = math.exp(12.706 * 0.2 * math.sqrt(2))
     assert interval == pytest.approx((5.0 / reach, 5.0 * reach), rel=1e-3)
-    done = run("replay", str(cells[-1].step.cell_id), db=path)
+    done = run("sweep", "--again", str(cells[-1].step.cell_id), db=path)
     assert done.returncode == 0, done.stdout
     assert "It lands inside" in done.stdout
     assert "from the noise that 1 cell repeated on that machine showed" in done.stdout
@@ -143,17 +142,17 @@ def test_the_exit_code_is_the_verdict_and_another_machine_is_named(
     tmp_path: Path, medians: Sequence[float], code: int, words: str
 ) -> None:
     path = tmp_path / "r.duckdb"
-    done = run("replay", synthetic(path, medians), db=path)
+    done = run("sweep", "--again", synthetic(path, medians), db=path)
     assert (done.returncode, words in done.stdout) == (code, True), done.stdout
     assert "This is another machine or another torch" in done.stdout
     assert done.stdout.index("Example CPU →") < done.stdout.index("takes")
-    assert "torch (1.0.0 →" in done.stdout
+    assert "(1.0.0 →" in done.stdout
     assert "in a run of its own" in done.stdout
     synthetic_run, own = stored(path, "FROM runs ORDER BY run_id")
     (new,) = stored(path, f"FROM steps WHERE run_id = '{own['run_id']}'")
     assert (new["round"], len(stored(path, "FROM steps"))) == (0, len(medians) + 1)
-    assert own["argv"].startswith("python -m runner replay ")
-    assert own["label"].startswith("replay of ")
+    assert own["argv"].startswith("python -m runner sweep --again ")
+    assert own["label"].endswith(" again")
     assert own["sweep_key"] != synthetic_run["sweep_key"]
 
 
@@ -165,7 +164,7 @@ def test_an_attention_cell_is_compared_by_the_time_of_both_passes(tmp_path: Path
     )
     assert done.returncode == 0, done.stdout
     (row, *_) = stored(path, "FROM attention WHERE status = 'ok'")
-    replayed = run("replay", str(row["cell_id"]), db=path)
+    replayed = run("sweep", "--again", str(row["cell_id"]), db=path)
     assert replayed.returncode == 0, replayed.stdout
     assert "The forward and backward takes" not in replayed.stdout
     assert "Forward and backward take" in replayed.stdout
@@ -175,29 +174,28 @@ def test_an_attention_cell_is_compared_by_the_time_of_both_passes(tmp_path: Path
 def test_a_missing_or_ambiguous_cell_is_one_clear_error(db: Path, tmp_path: Path) -> None:
     ids = [str(row["cell_id"]) for row in stored(db, "FROM steps ORDER BY cell_id")]
     before = len(ids)
-    several = run("replay", ids[0][:6], db=db)
-    assert several.returncode == 2
-    assert f"{ids[0][:6]} is the beginning of several ids: {ids[0]} (toy-64 · 16 · " in several.stdout
-    for wrong, words in (("ffff", "No cell has an id that begins with ffff"), ("toy-64", "'toy-64' is no cell")):
-        done = run("replay", wrong, db=db)
+    several = run("sweep", "--again", ids[0][:6], db=db)
+    assert (several.returncode, "runs and cells begin so" in several.stdout) == (2, True)
+    for wrong, words in (("ffff", "'ffff': no run or cell is called so"), ("toy-64", "no run or cell is called so")):
+        done = run("sweep", "--again", wrong, db=db)
         assert (done.returncode, words in done.stdout) == (2, True), done.stdout
-    assert run("replay", "0", db=tmp_path / "none.duckdb").returncode == 2
+    assert run("sweep", "--again", "0", db=tmp_path / "none.duckdb").returncode == 2
     assert len(stored(db, "FROM steps")) == before, "nothing was measured"
 
 
-def test_the_error_for_another_table_says_what_can_be_replayed(tmp_path: Path) -> None:
+def test_a_row_of_another_table_is_refused(tmp_path: Path) -> None:
     path, of = tmp_path / "r.duckdb", rows.run()
     memory_rows.store(path, [memory_rows.memory(of, {"parameters": 2**20})])
     (row,) = stored(path, "FROM memory")
-    done = run("replay", str(row["cell_id"]), db=path)
+    done = run("sweep", "--again", str(row["cell_id"]), db=path)
     assert done.returncode == 2
-    assert "is a row of memory. Expected a row of steps or attention" in done.stdout
+    assert "is no row of steps or attention" in done.stdout
 
 
 @pytest.mark.soak
 def test_a_device_that_is_missing_is_an_error_and_leaves_no_run(db: Path) -> None:
     (row, *_) = stored(db, "FROM steps WHERE mode = 'inference'")
     runs = len(stored(db, "FROM runs"))
-    done = run_apart("replay", str(row["cell_id"]), "--device", "tpu", db=db)
+    done = run_apart("sweep", "--again", str(row["cell_id"]), "--device", "tpu", db=db)
     assert (done.returncode, "Traceback" in done.stdout) == (2, False), done.stdout
     assert len(stored(db, "FROM runs")) == runs

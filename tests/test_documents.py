@@ -1,0 +1,197 @@
+"""What readers read is true: every command runs or can be parsed, every output stands in the real one, every name
+exists."""
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from runner.cli.main import app
+from runner.cli.show import columns_markdown
+from runner.plan.planning import PRESETS
+from tests.command import ROOT, run_apart, run_line
+from tests.runner.answers.shipped import FOLDER
+from tests.synthetic import rows
+
+#: What readers read, but for the report, which is written by a command.
+DOCUMENTS = (
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name != "h200-report.md"),
+)
+#: Files that the documents name and a sweep makes.
+MADE = ("data/results.duckdb", "data/results.duckdb.spool/")
+#: Commands that need an hour, a server, a cluster or a repository: their options are parsed, and others test them.
+PARSED = ("app", "ab", "--again", "--engine", "frontier", "--config", "--shard", "cell.1.sqlite")
+
+
+#: The model of `docs/own-models.md`, whole.
+TRAIN = """
+import torch
+def build(want):
+    model = torch.nn.Sequential(torch.nn.Embedding(64, 16), torch.nn.Linear(16, 64))
+    return model, torch.randint(64, (want.batch, want.context))
+"""
+
+
+def commands_of(path: Path) -> list[str]:
+    """Returns every line with `stepscope` of a document's blocks, and what stands between backticks."""
+    text = path.read_text()
+    lines = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.S)).replace("\\\n", " ").splitlines()
+    lines = [line.partition("  # ")[0].rpartition("&& ")[2].strip() for line in lines]
+    lines += re.findall(r"`(stepscope [^`]+)`", text.replace("\n", " "))
+    return [line for line in lines if re.match(r"(\w+=\S+ )?stepscope ", line)]
+
+
+def words_of(line: str) -> list[str]:
+    words = shlex.split(line.partition(" > ")[0])
+    return words[words.index("stepscope") + 1 :]
+
+
+def test_every_command_of_the_documents_is_one_that_the_command_line_takes() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    parsed = 0
+    for path in DOCUMENTS:
+        for words in map(words_of, commands_of(path)):
+            if words[0].startswith("-") or "--help" in words:
+                continue
+            command, rest = commands[words[0]], words[1:]
+            while hasattr(command, "commands") and rest:
+                command, rest = command.commands[rest[0]], rest[1:]
+            if rest:  # a sentence may name a command alone
+                command.make_context(words[0], rest)
+            parsed += 1
+    assert parsed > 50
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Returns the working folder of a reader: own rows under the labels of the documents, and the shipped ones."""
+    before, after, other = rows.run(label="before"), rows.run(label="after"), rows.run(label="other", host="there")
+    db = tmp_path / "results.duckdb"
+    for of in (before, after):
+        rows.store(db, of, [rows.ok(of, rows.asked()), rows.ok(of, rows.asked(precision="bf16"))])
+    rows.store(tmp_path / "other.duckdb", other, [rows.ok(other, rows.asked())])
+    (tmp_path / "sweep.toml").write_text('sizes = ["small"]')
+    (tmp_path / "data").symlink_to(ROOT / "data")
+    (tmp_path / "theirs.md").write_text("| size | forward (ms) |\n|---|---|\n| small | 3 |\n")
+    (tmp_path / "theirs.toml").write_text("")
+    (tmp_path / "results").mkdir()
+    shutil.copy(tmp_path / "other.duckdb", tmp_path / "results/node1.duckdb")
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "llama").mkdir()
+    shutil.copy(ROOT / "tests/own/llama.json", tmp_path / "llama/config.json")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STEPSCOPE_DB", str(db))
+    return tmp_path
+
+
+def run_of(path: Path) -> Iterator[list[str]]:
+    """Yields the words of what runs here: sweeps as plans."""
+    for line in commands_of(path):
+        words = words_of(line)
+        names = {word for word in words if word.isupper() and word not in ("A", "B", "HEAD")}
+        if len(words) > 1 and not names and not {*PARSED} & {*words} and not any("…" in word for word in words):
+            yield [*words, "--dry-run"] if words[0] == "sweep" and "--dry-run" not in words else words
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_commands_of_the_documents_run(path: Path, folder: Path) -> None:
+    for words in run_of(path):
+        if path.name == "README.md" and words[0] in ("show", "compare"):
+            continue  # of the shipped rows, below
+        done = run_line(*words)
+        assert done.returncode in (0, 1), f"{words}: {done.stdout}"
+        assert "rror" not in done.stdout[:5], f"{words}: {done.stdout}"
+
+
+def test_the_answers_of_the_readme_are_those_of_the_shipped_rows() -> None:
+    """Each line of an output below a command stands in its output at 80 columns."""
+    narrow = {"COLUMNS": "80"}
+    recipes = re.findall(
+        r"`stepscope ((?:show|compare) [^`]+)`[^`]*(?:`[^`]+`[^`]*)*?\n```text\n(.*?)```", README, re.S
+    )
+    assert len(recipes) == 5
+    for command, output in recipes:
+        lines = {line.rstrip() for line in run_apart(*shlex.split(command), db=FOLDER, env=narrow).stdout.splitlines()}
+        missing = [line for line in output.splitlines() if line and line not in lines]
+        assert not missing, f"{command}: {missing}"
+
+
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_readme_is_short_and_names_the_way_in() -> None:
+    assert len(README.encode()) <= 8_000
+    assert all(f"({path.relative_to(ROOT)})" in README for path in DOCUMENTS[1:])
+
+
+def test_every_commit_of_the_contributors_page_touches_the_file_it_is_shown_for() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text().replace("\n", " ")
+    shown = re.findall(r"`(git log -p -1 (\w+) -- ([\w/.]+))`", text)
+    assert len(shown) == 4, "a column, an experiment, an answer and a page"
+    for command, _, file in shown:
+        done = subprocess.run(shlex.split(command), cwd=ROOT, capture_output=True, text=True, check=True)
+        assert f"b/{file}" in done.stdout, command
+
+
+def test_the_column_documentation_is_the_schema() -> None:
+    assert (ROOT / "data/README.md").read_text() == columns_markdown(), "stepscope show columns > data/README.md"
+
+
+def test_the_documents_name_every_command_and_preset() -> None:
+    readme = "\n".join(path.read_text() for path in DOCUMENTS)
+    for command in (
+        "make demo",
+        "make test",
+        "streamlit run app.py",
+        *(
+            f"stepscope {name}"
+            for name in (
+                "sweep",
+                "show",
+                "report",
+                "ab",
+                "compare",
+                "note",
+                "import",
+                "export",
+                "app",
+                "doctor",
+            )
+        ),
+    ):
+        assert command in readme, command
+    assert all(f"`{name}`" in readme for name in PRESETS)
+
+
+def test_the_documents_name_files_that_exist() -> None:
+    for path in DOCUMENTS:
+        text = path.read_text()
+        linked = re.findall(r"\]\((?!http|#)([^)#]+)\)", text)
+        assert all((path.parent / name).exists() for name in linked), path.name
+        named = re.findall(r"`((?:runner|pages|tests|docs|data)/[\w/.-]+)`", text)
+        missing = [name for name in named if not (ROOT / name).exists() and name not in MADE]
+        assert not missing, f"{path.name}: {missing}"
+
+
+def test_the_tree_of_the_contributors_page_is_true() -> None:
+    """Every entry exists and every file is listed, down to the second level."""
+    text = (ROOT / "CONTRIBUTING.md").read_text().split("```tree\n")[1].split("```")[0]
+    named: list[str] = []
+    top = ""
+    for line in text.splitlines():
+        name = line.split()[0].rstrip("/")
+        inside = line.startswith(" ")
+        top = top if inside else name
+        named.append(f"{top}/{name}" if inside else name)
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    there = {"/".join(path.split("/")[:depth]) for path in tracked for depth in (1, 2)}
+    not_told = ("__init__.py", "__main__.py")
+    assert set(named) == {path for path in there if not path.startswith(".") and not path.endswith(not_told)}
+    assert len(named) == len(set(named))
