@@ -22,14 +22,15 @@ from uuid import UUID
 from runner.errors import UsageError
 from runner.importers.nsys_stats import is_stats
 from runner.importers.runs import INGEST_SECONDS, new_run, write_run
-from runner.published.mapping import TableMapping, load_mapping
-from runner.published.proposal import propose_mapping
 from runner.published.reading import (
     OUT_OF_MEMORY,
     PROVENANCE,
     REFUSED,
+    TableMapping,
     content_digest,
+    load_mapping,
     parse_content,
+    propose_mapping,
     read_content,
     read_file,
 )

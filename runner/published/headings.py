@@ -15,11 +15,22 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, TypeVar
 
-from runner.published.values import Dimension, normalize_unit, parse_cell, spell_unit, strip_markup
+from runner.published.values import (
+    DIMENSION_OF,
+    Dimension,
+    is_unit,
+    normalize_unit,
+    parse_cell,
+    spell_unit,
+    strip_markup,
+)
 from runner.results import Quantity, Statistic, Subject
 from runner.results.published import ORIGIN
+from runner.schema import Phase
+
+R = TypeVar("R")
 
 # ------------------------------------------------------------------------------------------------------------ the words
 
@@ -48,53 +59,44 @@ _SETTINGS: Mapping[str, str] = {
 SETTING_WORDS = {alias: name for name, aliases in _SETTINGS.items() for alias in aliases.split("|")}
 ORIGINS = {"seed file": "file", "source file": "file", "source line": "line", "table name": "title",
             "machine": "machine", "gpu": "machine", "device name": "machine", "hardware": "machine"}  # fmt: skip
-KEPT = frozenset(
-    {"row index", "index", "command", "notes", "note", "comment", "comments", "remark", "remarks", "problem", "cmd",
-     "profile memory", "part", "#", "id", "row", "seed", "run", "date", "report", "error",
-     "message", "exception"}
-)  # fmt: skip
-STATISTICS: Mapping[str, Statistic] = {
-    **dict.fromkeys(("mean", "avg", "average"), "mean"),
-    **dict.fromkeys(("std", "stddev", "stdev", "sd", "σ", "deviation", "dev"), "std"),
-    **dict.fromkeys(("median", "med", "p50"), "median"),
-    **dict.fromkeys(("min", "minimum", "fastest", "best"), "min"),
-    **dict.fromkeys(("max", "maximum", "slowest"), "max"),
-}
-PASSES = {
-    **dict.fromkeys(("forward", "fwd", "fw"), "forward"),
-    **dict.fromkeys(("backward", "bwd", "back", "bw"), "backward"),
-    **dict.fromkeys(("optimizer", "opt", "optim", "adamw"), "optimizer"),
-    "loss": "loss",
-}
-VARIANTS: Mapping[str, tuple[str, str]] = {
-    **dict.fromkeys(("fp32", "float32"), ("precision", "fp32")),
-    "tf32": ("precision", "tf32"),
-    **dict.fromkeys(("bf16", "bfloat16"), ("precision", "bf16")),
-    **dict.fromkeys(("fp16", "float16", "half"), ("precision", "fp16")),
-    **dict.fromkeys(("amp", "autocast", "mixed"), ("precision", "mixed")),
-    **dict.fromkeys(("compiled", "compile"), ("backend", "compiled")),
-    **dict.fromkeys(("eager", "uncompiled"), ("backend", "eager")),
-    **{name: ("implementation", name) for name in ("naive", "vanilla", "pytorch", "torch", "sdpa", "flash", "triton")},
-    "inference": ("mode", "inference"),
-    **dict.fromkeys(("train", "training"), ("mode", "train")),
-}
-#: Settings whose number a heading may state, as "context 128 (ms)" does.
-NUMBERED: Mapping[str, str] = {
-    "warmup": "warmup_steps", "context": "context", "ctx": "context", "batch": "batch", "bs": "batch",
-    "seqlen": "seq_len", "seq": "seq_len",
-}  # fmt: skip
-#: Parts of a model or of attention whose time or memory a heading may name.
-COMPONENTS = frozenset({"attention", "attn", "softmax", "matmul", "mlp", "ffn", "embedding", "masking"})
-#: Words for the part that a figure is about, beside the passes.
-PARTS = frozenset({"model", "plus", "total", "step", "before", "after", "during", "activations", "parameters"})
-_UNIT_WORDS = (
-    "s sec secs seconds second ms msec milliseconds us usec microseconds ns nanoseconds kib mib gib tib kb mb gb tb "
-    "bytes % x tokens/s tok/s ktok/s flop/s gflop/s tflop/s pflop/s gflops tflops pflops flops/s gflops/s "
-    "tflops/s pflops/s"
+_KEPT = (
+    "row index|index|command|notes|note|comment|comments|remark|remarks|problem|cmd|profile memory|part|#|id|row|seed|"
+    "run|date|report|error|message|exception"
 )
-UNITS = frozenset(_UNIT_WORDS.split())
+KEPT = frozenset(_KEPT.split("|"))
+
+
+def _spell(names: Mapping[R, str]) -> dict[str, R]:
+    """Returns the meaning of each spelling; spellings are written in one text."""
+    return {word: name for name, words in names.items() for word in words.split()}
+
+
+_STATISTICS: Mapping[Statistic, str] = {
+    "mean": "mean avg average", "std": "std stddev stdev sd σ deviation dev", "median": "median med p50",
+    "min": "min minimum fastest best", "max": "max maximum slowest",
+}  # fmt: skip
+STATISTICS = _spell(_STATISTICS)
+_PASSES: Mapping[Phase, str] = {
+    "forward": "forward fwd fw", "backward": "backward bwd back bw", "optimizer": "optimizer opt optim adamw",
+    "loss": "loss",
+}  # fmt: skip
+PASSES = _spell(_PASSES)
+VARIANTS: Mapping[str, tuple[str, str]] = {
+    **_spell({("precision", "fp32"): "fp32 float32", ("precision", "tf32"): "tf32",
+              ("precision", "bf16"): "bf16 bfloat16", ("precision", "fp16"): "fp16 float16 half",
+              ("precision", "mixed"): "amp autocast mixed", ("backend", "compiled"): "compiled compile",
+              ("backend", "eager"): "eager uncompiled", ("mode", "inference"): "inference",
+              ("mode", "train"): "train training"}),
+    **{name: ("implementation", name) for name in ["naive", "vanilla", "pytorch", "torch", "sdpa", "flash", "triton"]},
+}  # fmt: skip
+#: Settings whose number a heading may state, as "context 128 (ms)" does.
+NUMBERED = _spell({"warmup_steps": "warmup", "context": "context ctx", "batch": "batch bs", "seq_len": "seqlen seq"})
+#: Parts of a model or of attention whose time or memory a heading may name, and other words for what a figure is about.
+COMPONENTS = frozenset(["attention", "attn", "softmax", "matmul", "mlp", "ffn", "embedding", "masking"])
+PARTS = frozenset(["model", "plus", "total", "step", "before", "after", "during", "activations", "parameters"])
+_NO_TIMES = frozenset(["model", "before", "after", "during", "activations", "parameters"])
 #: Words that say of a figure that it is a time, and words that add nothing to what the others say.
-TIME_WORDS = frozenset({"time", "times", "runtime", "latency", "duration", "elapsed", "timing"})
+TIME_WORDS = frozenset(["time", "times", "runtime", "latency", "duration", "elapsed", "timing"])
 _FILLERS = "of the pass per in wall clock gpu cuda only full measured used usage consumption footprint at and"
 FILLERS = TIME_WORDS | frozenset(_FILLERS.split())
 MEMORY = frozenset({"memory", "mem", "vram"})
@@ -103,21 +105,22 @@ DIMENSIONS: Mapping[str, Dimension] = {
     **dict.fromkeys(("speedup", "ratio", "result", "other", "dtype"), "plain"),
     "share": "share", "calls": "count", "tokens_per_s": "tokens/s", "flops_per_s": "flops/s",
 }  # fmt: skip
-MEMORY_NAMES: tuple[tuple[frozenset[str], Quantity], ...] = (
-    (frozenset({"reserved"}), "reserved_memory"),
-    (frozenset({"peak", "max", "maximum"}), "peak_memory"),
-    (frozenset({"allocated", "alloc"}), "allocated_memory"),
-)
-ALL_MEMORY_NAMES = frozenset().union(*(names for names, _ in MEMORY_NAMES))
-NAMED: tuple[tuple[frozenset[str], Quantity], ...] = (
-    (frozenset({"speedup", "speedups"}), "speedup"),
-    (frozenset({"ratio"}), "ratio"),
-    (frozenset({"share", "fraction", "mfu"}), "share"),
-    (frozenset({"instances", "calls", "count", "launches"}), "calls"),
-    (frozenset({"throughput"}), "tokens_per_s"),
-    (frozenset({"dtype"}), "dtype"),
-    (frozenset({"result", "sum"}), "result"),
-)
+_MEMORY_NAMES: Mapping[Quantity, str] = {
+    "reserved_memory": "reserved", "peak_memory": "peak max maximum", "allocated_memory": "allocated alloc",
+}  # fmt: skip
+MEMORY_NAMES = _spell(_MEMORY_NAMES)
+_NAMED: Mapping[Quantity, str] = {
+    "speedup": "speedup speedups", "ratio": "ratio", "share": "share fraction mfu",
+    "calls": "instances calls count launches", "tokens_per_s": "throughput", "dtype": "dtype", "result": "result sum",
+}  # fmt: skip
+NAMED = _spell(_NAMED)
+_RATES: Mapping[Dimension, Quantity] = {"share": "share", "flops/s": "flops_per_s", "tokens/s": "tokens_per_s"}
+#: The sums of phases that have a name of their own.
+_SUMS: Mapping[str, Quantity] = {
+    "forward": "forward", "backward": "backward", "optimizer": "optimizer", "loss": "loss",
+    "backward forward": "forward_backward", "backward forward loss": "forward_backward",
+    "backward forward optimizer": "step", "backward forward loss optimizer": "step",
+}  # fmt: skip
 
 
 # --------------------------------------------------------------------------------------------------------- the headings
@@ -163,15 +166,15 @@ class Meaning:
             words = f"{statistics} {'time' if self.quantity == TIME else self.quantity.replace('_', ' ')}".strip()
             unit = f" in {self.unit}" if self.unit else ""
             return words + unit + "".join(f", {value}" for value in self.variant.values())
-        return {
-            "status": "status",
-            "oom": "whether memory ran out",
-            "quantity": "the name of each row's quantity",
-            "value": "the value of each row's quantity",
-            "origin": f"{self.setting} {ORIGIN}" if self.setting != "machine" else "machine",
-            "kept": "kept as text",
-            "group": "what stood above the row",
-        }.get(self.role, "not understood")
+        if self.role == "origin":
+            return "machine" if self.setting == "machine" else f"{self.setting} {ORIGIN}"
+        return _ROLE_WORDS.get(self.role, "not understood")
+
+
+_ROLE_WORDS: Mapping[Role, str] = {
+    "status": "status", "oom": "whether memory ran out", "quantity": "the name of each row's quantity",
+    "value": "the value of each row's quantity", "kept": "kept as text", "group": "what stood above the row",
+}  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
@@ -231,8 +234,8 @@ def parse_figure(heading: str) -> Meaning | None:
     words, variant = _take_numbers([word for word in split_words(heading) if word not in FILLERS])
     variant |= dict(VARIANTS[word] for word in words if word in VARIANTS)
     left = [word for word in words if word not in VARIANTS and not (word == "precision" and "precision" in variant)]
-    units = [word for word in left if word in UNITS]
-    left = [word for word in left if word not in UNITS]
+    units = [word for word in left if is_unit(word)]
+    left = [word for word in left if not is_unit(word)]
     unit = normalize_unit(units[-1]) if units else None
     if len(units) > 1 or heading.strip() == "S":  # which is a length
         return None
@@ -280,7 +283,7 @@ def _take_numbers(words: list[str]) -> tuple[list[str], dict[str, str | int]]:
 
 def _find_time(parts: list[str], *, is_time: bool) -> Quantity | Literal["time"] | None:
     """Returns whose time a heading means that names no other quantity, None where it means no time."""
-    if {"model", "before", "after", "during", "activations", "parameters"} & {*parts}:
+    if _NO_TIMES & {*parts}:
         return None
     phase = _join_phases({*parts} - {"plus", "total", "step"})
     if phase or {"step", "total"} & {*parts}:
@@ -290,40 +293,20 @@ def _find_time(parts: list[str], *, is_time: bool) -> Quantity | Literal["time"]
 
 def _find_quantity(left: list[str], unit: str | None) -> tuple[Quantity | None, list[str]]:
     """Returns the quantity that is not the time of a phase, if the words name one, and the words that remain."""
-    words = set(left)
-    if words & MEMORY or (unit and unit.endswith("ib")) or (unit in ("kb", "mb", "gb", "tb", "bytes")):
-        rest = [word for word in left if word not in MEMORY]
-        for names, quantity in MEMORY_NAMES:
-            if words & names:
-                return quantity, [word for word in rest if word not in names and word not in ALL_MEMORY_NAMES]
-        return "memory", rest
-    for names, quantity in NAMED:
-        if words & names:
-            return quantity, [word for word in left if word not in names and word != "result"]
-    if unit == "%":
-        return "share", left
-    if unit and unit.endswith("flop/s"):
-        return "flops_per_s", left
-    if unit and unit.endswith("tokens/s"):
-        return "tokens_per_s", left
-    if left == ["total"]:
-        return "total_duration", []
-    return None, left
+    if MEMORY & {*left} or (unit and DIMENSION_OF.get(unit) == "bytes"):
+        named = [quantity for name, quantity in MEMORY_NAMES.items() if name in left]
+        return named[0] if named else "memory", [word for word in left if word not in {*MEMORY, *MEMORY_NAMES}]
+    for name, quantity in NAMED.items():
+        if name in left:
+            return quantity, [word for word in left if NAMED.get(word) not in (quantity, "result")]
+    if unit and (rate := _RATES.get(DIMENSION_OF.get(unit, "time"))):
+        return rate, left
+    return ("total_duration", []) if left == ["total"] else (None, left)
 
 
 def _join_phases(names: set[str]) -> Quantity | None:
     """Returns the phase, or the sum of phases, that these passes make."""
-    sums: Mapping[frozenset[str], Quantity] = {
-        frozenset({"forward"}): "forward",
-        frozenset({"backward"}): "backward",
-        frozenset({"optimizer"}): "optimizer",
-        frozenset({"loss"}): "loss",
-        frozenset({"forward", "backward"}): "forward_backward",
-        frozenset({"forward", "loss", "backward"}): "forward_backward",
-        frozenset({"forward", "backward", "optimizer"}): "step",
-        frozenset({"forward", "loss", "backward", "optimizer"}): "step",
-    }
-    return sums.get(frozenset(names))
+    return _SUMS.get(" ".join(sorted(names)))
 
 
 # --------------------------------------------------------------------------------------------------------- the settings
@@ -438,21 +421,9 @@ def read_title(title: str) -> TitleSays:
 
 #: Words of headings that say what a table is about beside steps of a model.
 _ELSEWHERE = frozenset(
-    [
-        "rank",
-        "ranks",
-        "nodes",
-        "message",
-        "messages",
-        "bandwidth",
-        "accuracy",
-        "acc",
-        "perplexity",
-        "bleu",
-        "requests",
-        "users",
-    ]
-)
+    {"rank", "ranks", "nodes", "message", "messages", "bandwidth", "accuracy", "acc", "perplexity", "bleu", "requests",
+     "users"}
+)  # fmt: skip
 _TIMES = frozenset({"forward", "backward", "optimizer", "loss", "forward_backward", "step"})
 _OF_MODELS = frozenset(
     {"name", "d_model", "d_ff", "layers", "heads", "parameters", "context", "seq_len", "batch", "mode"}

@@ -12,12 +12,14 @@ report is what the file's name begins with, up to the first underscore. Standard
 import csv
 import hashlib
 import io
+import json
 import re
+import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from runner.errors import UsageError
@@ -26,6 +28,7 @@ from runner.published.headings import (
     TIME,
     WHOLE,
     Meaning,
+    Role,
     find_subject,
     parse_figure,
     parse_heading,
@@ -33,15 +36,14 @@ from runner.published.headings import (
     parse_setting,
     read_title,
 )
-from runner.published.mapping import TableMapping
 from runner.published.tables import FILE_BYTES, FORMATS, GROUP, TableRefused, TextRow, TextTable, parse_tables
-from runner.published.values import Commas, is_decimal_comma, is_oom, normalize_unit, parse_cell, spell_unit
-from runner.results import PublishedFigure, PublishedRow, PublishedTable, Quantity, Setting
+from runner.published.values import UNITS, Commas, is_decimal_comma, is_oom, normalize_unit, parse_cell, spell_unit
+from runner.results import PublishedFigure, PublishedRow, PublishedTable, Quantity, Setting, Statistic
 from runner.schema import Status
 from runner.visible import visible
 
 #: Rises when the same file would be read differently, so that an import adds it again.
-READER = 2
+READER = 3
 PROVENANCE = "provenance.csv"
 OUT_OF_MEMORY = "Out of memory."
 #: Begins the remark of what was wanted and is not stored.
@@ -61,6 +63,128 @@ _STATUSES: Mapping[str, Status] = {
 }
 _YES_OR_NO = frozenset({"true", "false", "yes", "no"})
 _BYTES = re.compile(r"\d+(?:\.\d+)?\s?[KMGT]i?B", re.IGNORECASE)
+
+
+# ---------------------------------------------------------------------------------------------------------- the mapping
+
+
+SETTINGS = frozenset(item.name for item in fields(Setting))
+_MAPPING_BYTES = 2**20
+_ROLES: tuple[Role, ...] = ("status", "oom", "quantity", "value")
+_ORIGINS = ("file", "line", "title", "machine")
+_STATISTICS: Mapping[str, tuple[Statistic, ...]] = {
+    **{name: (name,) for name in get_args(Statistic)},
+    "mean and std": ("mean", "std"),
+}
+_QUANTITIES = {*(word for part in get_args(Quantity) for word in (get_args(part) or (part,))), TIME}
+_UNITS = {unit for units in UNITS.values() for unit in units}
+_DO = "Write a first draft of it with `python -m runner import FILE --propose`."
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableMapping:
+    """The content of a mapping, a small TOML file that says what the columns mean where their headings do not:
+
+        [table]                                        # of every row that does not say otherwise
+        machine = "H100 80GB"
+        batch = 4
+
+        [columns]
+        "F" = { quantity = "forward", statistic = "mean", unit = "ms", precision = "bf16" }
+        "who" = { setting = "name" }
+        "remark" = "keep"
+
+    `[table]` takes `title`, `machine`, `decimal = ","`, and any setting. A column is "keep", "status", "oom",
+    "quantity" or "value", or has a setting, a quantity or an origin. `digest` names the mapping."""
+
+    columns: Mapping[str, Meaning] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    title: str | None = None
+    machine: str | None = None
+    decimal: str = "."
+    digest: str = ""
+
+
+class _BadMapping(Exception):
+    """What a mapping says and what was expected."""
+
+
+def load_mapping(path: Path) -> TableMapping:
+    """Returns what the mapping file says. Raises UsageError for a file that is no mapping."""
+    try:
+        return _parse_mapping(_read_bytes(path, most=_MAPPING_BYTES, do=_DO))
+    except _BadMapping as error:
+        got, expected = error.args
+        raise UsageError(f"{path} is no mapping that can be used: got {got}.", expected=expected, do=_DO) from None
+
+
+def _parse_mapping(content: bytes) -> TableMapping:
+    try:
+        document = tomllib.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise _BadMapping(f"text that is no TOML ({error})", "TOML") from None
+    for name, part in document.items():
+        if name not in ("table", "columns") or not isinstance(part, dict):
+            raise _BadMapping(f"“{name}”", "the sections [table] and [columns]")
+    table = dict(document.get("table", {}))
+    named: dict[str, Any] = {name: table.pop(name, None) for name in ("title", "machine")}
+    decimal = table.pop("decimal", ".")
+    if decimal not in (".", ",") or not all(isinstance(text, str | None) for text in named.values()):
+        raise _BadMapping(f"decimal = {decimal!r} and {named}", 'decimal = "." or ",", texts as title and machine')
+    return TableMapping(
+        columns={name: _parse_column(name, given) for name, given in document.get("columns", {}).items()},
+        settings={name: _parse_value(name, value) for name, value in table.items()},
+        decimal=decimal,
+        digest=hashlib.sha256(content).hexdigest(),
+        **named,
+    )
+
+
+def _parse_value(name: str, value: object) -> str | int | bool:
+    if name not in SETTINGS or not isinstance(value, str | int):
+        raise _BadMapping(f"{name} = {value!r} in [table]", f"title, machine, decimal, {', '.join(sorted(SETTINGS))}")
+    read = parse_setting(name, str(value).lower() if isinstance(value, bool) else str(value))
+    if read.value is None:
+        raise _BadMapping(f"{name} = {value!r} in [table]", "a whole number" if name in WHOLE else "a value")
+    return read.value
+
+
+def _parse_column(name: str, given: object) -> Meaning:
+    if given == "keep" or given in _ROLES:
+        return Meaning(role="kept" if given == "keep" else given)
+    if not isinstance(given, dict) or not given or not all(isinstance(value, str | int) for value in given.values()):
+        raise _BadMapping(f"{given!r} for the column “{name}”", '“keep” or a table such as { setting = "name" }')
+    left = dict(given)
+    kinds = [kind for kind in ("setting", "quantity", "origin") if kind in left]
+    if len(kinds) != 1:
+        raise _BadMapping(f"{given!r} for the column “{name}”", "one of setting, quantity and origin")
+    meant, unit = str(left.pop(kinds[0])), str(left.pop("unit")) if "unit" in left else None
+    if kinds == ["setting"]:
+        of_command = bool(left.pop("of_command", False))
+        meaning = Meaning(role="setting", setting=_check(name, meant, SETTINGS), unit=unit, from_command=of_command)
+    elif kinds == ["origin"]:
+        meaning = Meaning(role="origin", setting=_check(name, meant, _ORIGINS))
+    else:
+        _check(name, normalize_unit(unit or "ms"), _UNITS)
+        meaning = Meaning(
+            role="figure",
+            quantity=cast(Quantity, _check(name, meant, _QUANTITIES)),
+            statistics=_STATISTICS[_check(name, str(left.pop("statistic", "value")), _STATISTICS)],
+            unit=unit,
+            variant={key: left.pop(key) for key in list(left) if key in SETTINGS},
+        )
+    if left:
+        raise _BadMapping(f"“{next(iter(left))}” for the column “{name}”", "quantity, statistic, unit and settings")
+    return meaning
+
+
+def _check(name: str, text: str, known: Collection[str]) -> str:
+    if text not in known:
+        raise _BadMapping(f"“{text}” for the column “{name}”", f"one of {', '.join(sorted(known))}")
+    return text
+
+
+# ---------------------------------------------------------------------------------------------------------- the file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,20 +271,22 @@ def parse_content(content: bytes, path: Path) -> list[TextTable]:
 
 def read_content(path: Path) -> bytes:
     """Returns the bytes of the file. Raises UsageError for one that cannot be read or is too large."""
-    try:
-        if why := explain_place(path):
-            raise UsageError(f"{path} cannot be read: {why}.", do="Name a file with tables.")
-        size = path.stat().st_size
-        if size > FILE_BYTES:
-            raise UsageError(
-                f"{path} holds {size:,} bytes.", expected=f"at most {FILE_BYTES:,}", do="Import it in pieces."
-            )
-        content = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.", do="Name a file with tables.") from None
+    content = _read_bytes(path, most=FILE_BYTES, do="Name a file with tables, or import it in pieces.")
     if b"\0" in content and not content.startswith(_WIDE):
         raise UsageError(f"{path} holds bytes that are no text.", expected=FORMATS, do="Name a file with tables.")
     return content
+
+
+def _read_bytes(path: Path, *, most: int, do: str) -> bytes:
+    try:
+        if why := explain_place(path):
+            raise UsageError(f"{path} cannot be read: {why}.", do=do)
+        size = path.stat().st_size
+        if size > most:
+            raise UsageError(f"{path} holds {size:,} bytes.", expected=f"at most {most:,}", do=do)
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.", do=do) from None
 
 
 def content_digest(content: bytes) -> str:
@@ -449,3 +575,64 @@ def _is_out_of_memory(figures: Sequence[PublishedFigure]) -> bool:
     if not ran_out:
         return False
     return any(not figure.variant for figure in ran_out) or all(figure.value is None for figure in figures)
+
+
+# --------------------------------------------------------------------------------------------------------- the draft
+
+
+def propose_mapping(name: str, tables: Sequence[TextTable]) -> str:
+    """Returns a first draft of a mapping for all tables of a file, as TOML, for a person to correct. Reading the file
+    with the draft gives the same rows as reading it without."""
+    lines = [
+        f"# What the columns of {visible(name)} mean. Correct what is wrong, then:",
+        f"#   python -m runner import {visible(name)} --mapping THIS_FILE",
+        "",
+        "[table]  # of every row that does not say otherwise: title, machine, or a setting such as batch = 4",
+        '# decimal = ","  # if 12,5 is twelve and a half',
+        "",
+        "[columns]",
+    ]
+    written: set[str] = {GROUP}
+    for number, table in enumerate(tables, start=1):
+        title = f" “{table.title}”" if table.title else ""
+        lines += ["", f"# Table {number}{title}, line {table.line}: {len(table.rows):,} rows."]
+        lines += [f"# It cannot be read: {table.refused}."] if table.refused else []
+        lines += [f"# {remark}" for remark in table.lost]
+        for place, (heading, meaning) in enumerate(understand_columns(table, TableMapping()).meanings.items()):
+            if heading not in written:
+                written.add(heading)
+                lines += _propose_column(heading, meaning, table.column(place))
+    return "\n".join(lines) + "\n"
+
+
+def _propose_column(heading: str, meaning: Meaning, column: Sequence[str]) -> list[str]:
+    key = json.dumps(heading, ensure_ascii=False)
+    if not meaning.understood:
+        cells = [*dict.fromkeys(filter(None, column))][:3]
+        examples = ", ".join(f"“{cell[:40]}”" for cell in cells) or "nothing"
+        form = '{ quantity = "forward", statistic = "mean", unit = "ms" }'
+        if not any(cell[:1].isdigit() for cell in cells):
+            form = '{ setting = "name" }'
+        elif all(cell.isdigit() for cell in cells):
+            form = '{ setting = "context" }'
+        said = f"# Not known, with cells such as {examples}: kept as text. If it is another thing, write"
+        return [said, f"# {key} = {form}"]
+    note = f"  # {meaning.assumed}" if meaning.assumed else ""
+    # What only the cells of this table say must not hold for another table with this heading.
+    mark = "# " if meaning.setting == "row" or (note and meaning.role == "kept") else ""
+    return [f"{mark}{key} = {_write_meaning(meaning)}{note}"]
+
+
+def _write_meaning(meaning: Meaning) -> str:
+    if meaning.role == "kept" or meaning.role in _ROLES:
+        return json.dumps("keep" if meaning.role == "kept" else meaning.role)
+    if meaning.role != "figure":
+        parts: dict[str, str | int | bool] = {meaning.role: meaning.setting}
+        parts |= {"of_command": True} if meaning.from_command else {}
+    else:
+        statistic = " and ".join(meaning.statistics)
+        parts = {"quantity": str(meaning.quantity)}
+        parts |= {} if statistic == "value" else {"statistic": statistic}
+    parts |= {"unit": meaning.unit} if meaning.unit else {}
+    parts |= meaning.variant
+    return "{ " + ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in parts.items()) + " }"

@@ -43,6 +43,13 @@ UNITS: Mapping[Dimension, Mapping[str, Decimal]] = {
     "tokens/s": {"tokens/s": Decimal(1), "ktokens/s": Decimal(1000), "mtokens/s": Decimal(10**6)},
     "flops/s": {name: Decimal(factor) for name, factor in _FLOPS.items()},
 }
+#: The dimension of each unit that a heading may have; single letters such as M for millions are no units of headings.
+DIMENSION_OF: Mapping[str, Dimension] = {
+    unit: dimension
+    for dimension in ("time", "bytes", "share", "flops/s", "tokens/s")
+    for unit in UNITS[dimension]
+    if unit not in ("b", "fraction", "min")
+}
 #: Other spellings of units.
 _SPELLINGS = {
     "sec": "s", "secs": "s", "second": "s", "seconds": "s", "msec": "ms", "msecs": "ms", "millisecond": "ms",
@@ -152,6 +159,11 @@ def normalize_unit(text: str) -> str:
     """Returns the one spelling of a unit, in lower case."""
     lower = text.strip().lower()
     return _SPELLINGS.get(lower, lower)
+
+
+def is_unit(word: str) -> bool:
+    """Returns whether a word of a heading is a unit."""
+    return word == "x" or normalize_unit(word) in DIMENSION_OF
 
 
 def spell_unit(unit: str) -> str:

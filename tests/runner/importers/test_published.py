@@ -8,8 +8,7 @@ import pytest
 from runner.errors import UsageError
 from runner.importers.files import import_file
 from runner.importers.published import import_tables
-from runner.published.mapping import load_mapping
-from runner.published.reading import read_published
+from runner.published.reading import load_mapping, read_published
 from runner.schema import RunRow
 from runner.store.database import open_reader
 from runner.store.merging import merge

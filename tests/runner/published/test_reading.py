@@ -8,9 +8,7 @@ import pytest
 from runner.analysis.audit.published import audit_published
 from runner.errors import UsageError
 from runner.published.headings import parse_heading, read_title
-from runner.published.mapping import load_mapping
-from runner.published.proposal import propose_mapping
-from runner.published.reading import parse_content, read_file, read_published
+from runner.published.reading import load_mapping, parse_content, propose_mapping, read_file, read_published
 from tests.runner.published.test_reference import FILES
 
 CSV = "size,context,forward (ms),peak memory (MiB)\nsmall,128,12.3,512\nlarge,128,OOM,OOM\n"
