@@ -7,7 +7,19 @@ from runner.analysis.costs.activations import Device
 from runner.analysis.costs.attention import peak_breakdown
 from runner.analysis.pair import name_attention
 from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Missing, Power, Question, Row, View, choose
-from runner.answers.shared import STATUS, about, cells_of, ended, fit_power, narrow, power_words, unmeasured, write
+from runner.answers.shared import (
+    CLOCKS,
+    STATUS,
+    about,
+    cells_of,
+    clock_choice,
+    ended,
+    fit_power,
+    narrow,
+    power_words,
+    unmeasured,
+    write,
+)
 from runner.formats import format_bytes
 from runner.results import AttentionResult
 from runner.results.rows import Rows
@@ -44,14 +56,17 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         "Memory",
         [words for words, name in _MEMORY.items() if any(getattr(one, name) is not None for one in cells)],
     )
+    clock = clock_choice(asked, cells, default="latency")
     of_what = _MEMORY.get(counted.chosen, "peak_allocated_bytes")
     cells.sort(key=lambda one: (one.cell.implementation != "naive", name_attention(one.cell), one.cell.seq_len))
-    words = about(cells, "implementation", "backend", more=[])
+    words = about(cells, "implementation", "backend")
+    of_clock = about(cells, "implementation", "backend", more=[clock.chosen])
     limit = max((one.limit_bytes or 0 for one in cells), default=0)
 
     def time(one: AttentionResult) -> tuple[float | None, float | None, float | None]:
-        found = one.times.get(_PHASES[phase.chosen]) if phase.chosen else None
-        return (found.median_ms, found.low_ms, found.high_ms) if found else (None, None, None)
+        known = one.times.get(_PHASES[phase.chosen]) if phase.chosen else None
+        found = known.by(CLOCKS[clock.chosen]) if known and clock.chosen else None
+        return (found.ms, found.low_ms, found.high_ms) if found else (None, None, None)
 
     key = {one.cell_id: (name_attention(one.cell), one.cell.seq_len) for one in cells}
     of_time = (WAY, LENGTH, TIME, LOW, HIGH, STATUS)
@@ -80,7 +95,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     matrix = View(
         name="attention-time-by-length",
         title=title,
-        about=words,
+        about=of_clock,
         fields=of_time,
         rows=timed + gaps,
         draw=Draw(
@@ -96,7 +111,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     lines = View(
         name="attention-time",
         title=f"{title}, against the length",
-        about=words,
+        about=of_clock,
         fields=of_time,
         rows=timed,
         draw=Draw(
@@ -163,13 +178,13 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             guides=(Guide(words="S", at=1.0), Guide(words="S²", at=2.0)),
         ),
     )
-    sentence, more = _say(matrix, memory, fits, memory_fits, counted.chosen)
+    sentence, more = _say(matrix, memory, fits, memory_fits, counted.chosen, clock.chosen)
     return Answer(
         question="attention",
         sentence=sentence,
         more=more,
         views=(matrix, lines, memory, growth, *_account(cells)),
-        choices=(*choices, phase, counted),
+        choices=(*choices, clock, phase, counted),
         cells=cells_of(cells),
     )
 
@@ -228,13 +243,18 @@ def _why(one: AttentionResult) -> str:
 
 
 def _say(
-    matrix: View, memory: View, fits: dict[str, Power | None], memory_fits: dict[str, Power | None], counted: str
+    matrix: View,
+    memory: View,
+    fits: dict[str, Power | None],
+    memory_fits: dict[str, Power | None],
+    counted: str,
+    clock: str,
 ) -> tuple[str, str]:
     plain = [row for row in matrix.rows if row.values[2] is not None and row.values[0] == matrix.rows[0].values[0]]
     if not plain:
         return "None of these cells has a result.", ""
     name, length, ms = plain[-1].values[:3]
-    text = f"At **{length:,} tokens** {name} takes **{write(ms, 'ms')}**"
+    text = f"At **{length:,} tokens** {name} takes **{write(ms, 'ms')}** ({clock})"
     beside = [row for row in matrix.rows if row.values[1] == length and row.values[0] != name and row.values[2]]
     if beside:
         quick = min(beside, key=lambda row: row.values[2])

@@ -123,6 +123,22 @@ def test_a_page_shows_the_numbers_of_its_answer(browser: Browser, tmp_path: Path
         assert visit.page.evaluate(f"{card}.getBoundingClientRect().bottom") < 900, "the first view is whole"
 
 
+@pytest.mark.soak
+def test_pages_of_the_shipped_rows_have_at_most_three_screens(browser: Browser, tmp_path: Path) -> None:
+    """Every question and part, on a usual screen; the document has the title of its page."""
+    from tests.browser import served
+
+    unnamed = {"STEPSCOPE_DB": None, "STEPSCOPE_REFERENCE": None}
+    with served(tmp_path / "none.duckdb", env=unnamed) as address:
+        for path, page in zip(ADDRESSES, PAGES, strict=True):
+            for part in (*page.questions, *page.parts):
+                with opened(browser, f"{address}/{path}?show={part}", width=1400) as visit:
+                    settled(visit.page)
+                    height = visit.page.get_by_test_id("stMain").evaluate("main => main.scrollHeight")
+                    assert height <= 2_700, f"{page.title}, {part}"
+                    assert visit.page.title() == f"{page.title} · H200 · Stepscope"
+
+
 def test_a_click_opens_what_is_behind_a_number(browser: Browser, address: str) -> None:
     """The panel has the value, its samples, its grade and the command; closed, one click opens it again."""
     with opened(browser, f"{address}/training-step") as visit:
