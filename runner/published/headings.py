@@ -433,7 +433,7 @@ _OF_MODELS = frozenset(
 def find_subject(title: str, *, headings: Sequence[str], quantities: set[str], settings: set[str]) -> Subject:
     """Returns what the rows are about, from what their columns are and, where these leave it open, from the title."""
     words = set(split_words(title[:500]))
-    if "calls" in quantities and "part" in settings:
+    if "calls" in quantities:
         return "kernels"
     if "result" in quantities:
         return "accumulation"

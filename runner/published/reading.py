@@ -61,7 +61,6 @@ _STATUSES: Mapping[str, Status] = {
     **dict.fromkeys(("crash", "crashed", "killed"), "crashed"),
     **dict.fromkeys(("skip", "skipped", "not run"), "skipped"),
 }
-_YES_OR_NO = frozenset({"true", "false", "yes", "no"})
 _BYTES = re.compile(r"\d+(?:\.\d+)?\s?[KMGT]i?B", re.IGNORECASE)
 
 
@@ -365,8 +364,11 @@ def _understand(heading: str, cells: Sequence[str]) -> Meaning:
         figure = parse_figure(heading)
         if figure and cells and all(_is_measured(cell) for cell in cells):
             return figure
-    if meaning.role == "figure" and cells and all(cell.lower() in _YES_OR_NO for cell in cells):
-        return Meaning(role="kept", assumed="kept as text, because its cells say yes or no.")
+    if meaning.role == "figure" and meaning.quantity != "dtype" and cells:
+        if not any(re.search(r"\d", cell) or is_oom(cell) for cell in cells):
+            return Meaning(role="kept", assumed="kept as text, because no cell holds a number.")
+        if meaning.quantity == TIME and not meaning.unit and all(cell.endswith("%") for cell in cells):
+            return replace(meaning, quantity="share", unit="%")
     if meaning.role == "unknown":
         return Meaning(role="kept", assumed="not known: kept as text, as what tells rows apart.", understood=False)
     return meaning

@@ -189,6 +189,15 @@ def test_shapes_of_public_tables(tmp_path: Path) -> None:
         ("False", 21.4),
         ("True", 9.0),
     ]
+    marks = "seq_len,Best,throughput,fwd (ms)\n128,✓,909939.4,0.42\n256,,655651.6,0.51\n"
+    assert found(tmp_path, marks, "m.csv") == [], "a rate without a unit is refused, and no slip"
+    assert [row.stated.get("Best") for row in read_published(tmp_path / "m.csv")[0].rows] == ["✓", None]
+    sums = "### Forward\n\n| Time | Instances | Avg | StdDev | Name |\n|--|--|--|--|--|\n"
+    sums += "| 43.0% | 153 | 488.742 μs | 363.704 μs | sgemm |\n"
+    assert found(tmp_path, sums, "k.md") == [], "the spread of a kernel's calls is not that of steps"
+    (kernel,) = read_published(tmp_path / "k.md")
+    share = kernel.rows[0].figures[0]
+    assert (kernel.subject, share.quantity, share.value) == ("kernels", "share", 0.43)
     ways = "seq_len,PyTorch (ms),Compiled (ms),Triton (ms)\n8192,52.46,28.18,7.70\n"
     (row,) = read_published(write(tmp_path / "attention_speed.csv", ways))[0].rows
     assert [figure.value for figure in row.figures] == [52.46, 28.18, 7.70]
