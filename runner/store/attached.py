@@ -101,13 +101,15 @@ def attach_member(con: DuckDBPyConnection, path: Path, *, alias: str) -> bool:
 
 
 def check_place(path: Path) -> None:
-    """Raises StoreError for whatever is neither a file nor a place where one can be, before DuckDB opens it."""
-    if why := explain_place(path):
-        raise StoreError(
-            f"{path} cannot be opened: {why}.",
-            expected="a file that `python -m runner sweep` made",
-            do="Name another with --db or STEPSCOPE_DB.",
-        )
+    """Raises StoreError for whatever is neither a file nor a place where one can be, before DuckDB opens it or
+    its log."""
+    for file in (path, path.with_name(path.name + ".wal")):
+        if why := explain_place(file):
+            raise StoreError(
+                f"{file} cannot be opened: {why}.",
+                expected="a file that `python -m runner sweep` made",
+                do="Name another with --db or STEPSCOPE_DB.",
+            )
 
 
 def load_columns(con: DuckDBPyConnection, path: Path) -> dict[str, set[str]]:

@@ -400,10 +400,12 @@ def check_writable(path: Path) -> None:
         refuse_fleet(path)
     path = path.absolute()
     check_place(path)
-    folder = next(parent for parent in path.parents if os.path.exists(parent))
-    for place in (folder, *(there for there in (path, Spool(path).folder) if os.path.exists(there))):
+    do = "Name a file elsewhere with --db, or get the right to write there."
+    folder, spool = next(parent for parent in path.parents if os.path.lexists(parent)), Spool(path).folder
+    for place in (folder, *(there for there in (path, spool) if os.path.lexists(there))):
+        if place != path and not os.path.isdir(place):
+            raise StoreError(f"{place} is no folder.", expected="a place where rows can be added", do=do)
         if not os.access(place, os.W_OK | (os.X_OK if place.is_dir() else 0)):
-            do = "Name a file elsewhere with --db, or get the right to write there."
             raise StoreError(f"{place} is read-only.", expected="a place where rows can be added", do=do)
     if path.exists():
         with contextlib.suppress(DatabaseBusy):  # whoever holds it lets go later, and cells wait in the spool

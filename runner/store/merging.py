@@ -187,7 +187,8 @@ def extract(source: Path, folder: Path) -> list[str]:
 def answer(source: Path, folder: Path) -> dict[str, Any]:
     """Returns the reply of this process: the tables that it wrote, or why it wrote none."""
     try:
-        _check_spool(Spool(source))
+        (spool := Spool(source)).check_readable()
+        _check_spool(spool)
         return {"tables": _write_tables(source, folder)}
     except StepscopeError as error:
         do = error.do if isinstance(error, DatabaseBusy | UsageError) else _DO

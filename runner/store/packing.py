@@ -85,7 +85,7 @@ def pack(source: Path, folder: Path) -> dict[str, int]:
 
 def is_packed(path: Path) -> bool:
     """Returns whether the path is a folder that `pack` wrote."""
-    return os.path.isfile(path / f"runs{ENDING}")
+    return os.path.lexists(path / f"runs{ENDING}")
 
 
 def unpack(folder: Path, path: Path) -> None:
@@ -206,6 +206,7 @@ def _copy_database(path: Path, copy: Path) -> None:
 
 
 def _copy_spool(spool: Spool, to: Spool) -> int:
+    spool.check_readable()
     files = spool.files()
     if files:
         to.folder.mkdir(parents=True)

@@ -22,8 +22,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from runner.errors import DatabaseMissing, StoreError
+from runner.places import explain_error
 from runner.schema import TABLES
-from runner.store.attached import EVERY_CELL
+from runner.store.attached import EVERY_CELL, check_place
 from runner.store.database import default_path, fingerprint, open_reader
 from runner.store.fleet import join, split
 from runner.store.packing import ENDING, is_packed, unpack
@@ -114,8 +115,14 @@ def _has_rows(path: Path, state: str) -> bool:
 def _build(folder: Path) -> Path:
     """Returns the results file of a packed folder, and makes it where this content has none yet."""
     files = tuple(sorted(folder.glob(f"*{ENDING}")))
-    states = tuple((file.stat().st_size, file.stat().st_mtime_ns) for file in files)
-    name = f"reference-{_hash(folder.name, files, states)}"
+    for file in files:
+        check_place(file)
+    try:
+        states = tuple((file.stat().st_size, file.stat().st_mtime_ns) for file in files)
+        name = f"reference-{_hash(folder.name, files, states)}"
+    except OSError as error:
+        do = "Let this user read it (chmod a+rX)."
+        raise StoreError(f"{folder} cannot be read: {explain_error(error)}.", do=do) from error
     with _building:
         cache = _find_cache()
         path = cache / name / f"reference-{folder.name}.duckdb"

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
+from runner.errors import StoreError
 from runner.places import explain_place
 from runner.schema import TABLES, Column
 
@@ -82,12 +83,20 @@ class Spool:
         denied, found = f"{os.strerror(errno.EACCES)}. {_UNREAD}", {}
         if os.path.isdir(self.folder) and not os.access(self.folder, os.R_OK | os.X_OK):
             return {self.folder.name: denied}
+        if os.path.lexists(self.folder) and not os.path.isdir(self.folder):
+            return {self.folder.name: explain_place(self.folder) or "it is a file"}
         for file in self._json():
             if why := explain_place(file):
                 found[file.name] = why
             elif not os.access(file, os.R_OK) and file.exists():
                 found[file.name] = denied
         return found
+
+    def check_readable(self) -> None:
+        """Raises StoreError where finished cells cannot be read, for whoever needs all of them."""
+        for name, why in self.find_unreadable().items():
+            if not name.startswith(_PLAN):
+                raise StoreError(f"{name} beside {self.folder.stem} cannot be read: {why.removesuffix('.')}.")
 
     def set_aside(self, path: Path) -> None:
         """Renames a file that cannot be read to `*.bad`, so that it blocks no other file and is not lost."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from runner.engines.engine import ENGINES
 from runner.errors import UsageError
+from runner.places import explain_place
 from runner.plan.planning import PRESETS, QUESTIONS, Request, Rounds, parse_shard
 from runner.schema import flags
 from runner.schema.own import parse_spec
@@ -81,6 +82,8 @@ def _list_flags(names: Iterable[str]) -> str:
 
 def _load(config: Path) -> dict[str, Any]:
     try:
+        if why := explain_place(config):
+            raise ValueError(why)
         return tomllib.loads(config.read_text())
     except (OSError, ValueError) as error:  # not TOML, or not even UTF-8
         raise UsageError(

@@ -43,8 +43,8 @@ def dangling(path: Path) -> None:
 
 
 def circle(path: Path) -> None:
-    path.symlink_to(path.with_name("other"))
-    path.with_name("other").symlink_to(path)
+    path.symlink_to(other := path.with_name(f"{path.name}.other"))
+    other.symlink_to(path)
 
 
 def device(path: Path) -> None:
@@ -89,6 +89,29 @@ def test_a_table_a_mapping_and_a_configuration_are_files(
     (table := tmp_path / "table.md").write_text("| size | forward (ms) |\n|---|---|\n| small | 3 |\n")
     refused("import", str(table), "--mapping", str(path), db=stored, said=KINDS[make])
     refused("sweep", "--model", f"hf:{path}", "--contexts", "16", db=stored, said=KINDS[make])
+    refused("sweep", "--config", str(path), db=stored, said=KINDS[make])
+
+
+@kinds
+def test_what_belongs_to_a_results_file_is_read_as_carefully(
+    tmp_path: Path, stored: Path, make: Callable[[Path], None]
+) -> None:
+    """DuckDB's log beside the file, tables of a packed folder, the spool of a file that is imported or copied."""
+    for name, odd in (("log.duckdb", "log.duckdb.wal"), ("packed", "packed/runs.parquet")):
+        (place := tmp_path / name).mkdir() if name == "packed" else shutil.copy(stored, place := tmp_path / name)
+        make(tmp_path / odd)
+        refused("show", db=place, said=KINDS[make])
+    for odd in ("spooled.duckdb.spool", "entry.duckdb.spool/0.json"):
+        shutil.copy(stored, source := tmp_path / f"{odd.partition('.')[0]}.duckdb")
+        (tmp_path / odd).parent.mkdir(exist_ok=True)
+        make(tmp_path / odd)
+        refused("export", str(tmp_path / "copy.duckdb"), db=source, said=KINDS[make])
+        refused("import", str(source), db=stored, said=KINDS[make])
+        assert not (tmp_path / "copy.duckdb").exists()
+        assert run("doctor", db=source).returncode == 1
+    make(tmp_path / "odd")
+    refused("sweep", "--sizes", "toy-64", db=tmp_path / "spooled.duckdb", said="spooled.duckdb.spool is no folder")
+    refused("sweep", "--sizes", "toy-64", db=tmp_path / "odd" / "new.duckdb", said="odd")
 
 
 @kinds
