@@ -154,8 +154,8 @@ def test_a_refused_file_does_not_block_the_others(tmp_path: Path, fleet: Path) -
 
 def test_a_merge_that_cannot_start_is_one_error(tmp_path: Path, fleet: Path) -> None:
     (tmp_path / "empty").mkdir()
-    done = run("merge", str(tmp_path / "empty"), db=tmp_path / "all.duckdb")
-    assert (done.returncode, "no results file in" in done.stdout) == (2, True)
+    done = run("import", str(tmp_path / "empty"), db=tmp_path / "all.duckdb")
+    assert (done.returncode, "holds no file" in done.stdout) == (2, True)
     foreign = tmp_path / "foreign.duckdb"
     with duckdb.connect(str(foreign)) as con:
         con.execute("CREATE TABLE stairs AS SELECT 17 AS height")
@@ -216,8 +216,8 @@ def test_rows_without_their_run_are_refused_and_named(tmp_path: Path) -> None:
     with duckdb.connect(str(other)) as con:
         con.execute("DELETE FROM runs")
     before = content(db, "steps")
-    done = run("merge", str(other), db=db)
-    assert done.returncode == 1, done.stdout
+    done = run("import", str(other), db=db)
+    assert done.returncode == 2, done.stdout
     assert f"1 rows of steps without their run: first run_id {of.run_id}" in " ".join(done.stdout.split())
     assert content(db, "steps") == before
 
@@ -235,8 +235,8 @@ def test_what_no_page_could_show_is_refused_left_out_and_found(tmp_path: Path, c
     other = store(tmp_path / "there.duckdb", of, "toy-64")
     with duckdb.connect(str(other)) as con:
         con.execute(change)
-    done = run("merge", str(other), db=db)
-    assert (done.returncode, said in " ".join(done.stdout.split())) == (1, True), done.stdout
+    done = run("import", str(other), db=db)
+    assert (done.returncode, said in " ".join(done.stdout.split())) == (2, True), done.stdout
     done = run("doctor", db=other)
     assert (done.returncode, said.partition(" of ")[2][:20] in " ".join(done.stdout.split())) == (1, True), done.stdout
     assert "Left out" in run("show", "runs", db=other).stdout
