@@ -34,7 +34,7 @@ LONGEST = (
     "runner/store/test_killed_commands.py",
     "e2e/test_app.py",
     "pages/test_sql.py",
-    "runner/cli/test_replay.py",
+    "runner/cli/test_again.py",
     "e2e/test_reference.py",
     "runner/analysis/test_costs.py",
     "runner/store/test_merge.py",

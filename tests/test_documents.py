@@ -27,7 +27,7 @@ DOCUMENTS = (
 #: Files that the documents name and a sweep makes.
 MADE = ("data/results.duckdb", "data/results.duckdb.spool/")
 #: Commands that need an hour, a server, a cluster or a repository: their options are parsed, and others test them.
-PARSED = ("app", "ab", "--again", "--engine", "frontier", "--config", "--shard", "cell.1.sqlite")
+PARSED = ("app", "ab", "--again", "--engine", "frontier", "--config", "--shard", "cell.1.sqlite", "snapshot.pickle", "trace.json.gz")
 
 
 #: The model of `docs/own-models.md`, whole.
