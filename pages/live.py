@@ -23,7 +23,8 @@ from pages.frame import cached
 from pages.markdown import literal, quoted, restrict
 from runner.errors import StoreError
 from runner.store.database import fingerprint, plan_fingerprint
-from runner.store.read.runs import STALE_S, SweepProgress, load_progress
+from runner.store.read.runs import SweepProgress, load_progress
+from runner.store.spool import STALE_S
 
 EVERY_S = 2
 #: The path before every address of this server: nothing, or such as "/team".

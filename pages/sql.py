@@ -24,7 +24,7 @@ from runner.answers.answer import Choice
 from runner.errors import StepscopeError
 from runner.formats import cut_text, format_count
 from runner.schema import TABLES
-from runner.store.read.console import MAX_ROWS, MAX_SECONDS, QueryAnswer, RunningQuery, run_query
+from runner.store.console import MAX_ROWS, MAX_SECONDS, QueryAnswer, RunningQuery, run_query
 from runner.store.read.tables import count_rows
 
 #: The most letters of a text in a table on a page: a browser freezes over a million.

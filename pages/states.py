@@ -10,8 +10,8 @@ import streamlit as st
 
 from pages.markdown import literal, quoted, restrict
 from runner.errors import DatabaseBusy, DatabaseDamaged, DatabaseForeign, DatabaseMissing, StoreError
+from runner.store.contract import Survey
 from runner.store.reference import find_stand_in
-from runner.store.survey import Survey
 
 _TITLES: dict[type[StoreError], str] = {
     DatabaseMissing: "Nothing has been measured yet",

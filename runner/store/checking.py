@@ -44,10 +44,9 @@ from runner.store.attached import (
     quote,
     select_stored_rows,
 )
-from runner.store.contract import find_problems, valid
+from runner.store.contract import Survey, find_problems, survey, valid
 from runner.store.database import PATIENCE_S, READER_PATIENCE_S, ingest, open_writer
 from runner.store.spool import Spool, sync_folder
-from runner.store.survey import Survey, survey
 from runner.store.views import UNREADABLE, check_document, is_newer, load_document
 
 #: The kinds of problems, the worst first. Of `incomplete` and `doubled` ones the rows are kept.

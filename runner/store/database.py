@@ -43,10 +43,10 @@ from runner.store.attached import (
     load_columns,
     newer_error,
 )
+from runner.store.contract import Survey, survey
 from runner.store.fleet import is_fleet, list_files, open_fleet, refuse_fleet, survey_fleet
 from runner.store.shared import Taken, mark_origin, mark_state, take_connection, take_turn
 from runner.store.spool import Spool, sync_folder
-from runner.store.survey import Survey, survey
 from runner.store.views import (
     UNREADABLE,
     Document,

@@ -40,9 +40,9 @@ from runner.store.attached import (
     format_reason,
     is_damage,
 )
+from runner.store.contract import Survey, survey
 from runner.store.shared import mark_origin, spilling
 from runner.store.spool import Spool
-from runner.store.survey import Survey, survey
 from runner.store.views import Member, choose_files, make_views
 
 _ENDING, _SPOOL = ".duckdb", ".spool"

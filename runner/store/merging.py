@@ -49,10 +49,9 @@ from runner.store.attached import (
     quote,
     select_stored_rows,
 )
-from runner.store.contract import check, check_unique
+from runner.store.contract import check, check_unique, survey
 from runner.store.database import PATIENCE_S, open_reader, open_writer
 from runner.store.spool import Spool
-from runner.store.survey import survey
 from runner.store.views import UNREADABLE, is_newer, load_document, stage_checked
 from runner.temporary import temporary_folder
 

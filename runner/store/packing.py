@@ -40,11 +40,10 @@ from runner.store.attached import (
     quote,
     select_known,
 )
-from runner.store.contract import check, check_unique
+from runner.store.contract import check, check_unique, select_runs
 from runner.store.database import PATIENCE_S, ingest, open_writer
 from runner.store.merging import MEMORY, extract
 from runner.store.spool import Spool, sync_folder
-from runner.store.survey import select_runs
 from runner.temporary import temporary_folder
 
 ENDING = ".parquet"

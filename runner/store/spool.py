@@ -33,6 +33,8 @@ from runner.schema import TABLES, Column
 RETRY_S = 0.002
 #: A write takes milliseconds, so a temporary file of this age is left over from a process that was killed (s).
 LEFTOVER_AGE_S = 60.0
+#: The age of a heartbeat after which a sweep counts as interrupted (s).
+STALE_S = 15.0
 _UNREAD = "Let this user read it (chmod a+rX), or run the sweep and the dashboard as one user."
 _TEMPORARY, _PLAN, _BAD, _TURN = ".tmp", "plan-", ".bad", ".turn"
 

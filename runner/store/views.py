@@ -1,6 +1,6 @@
 """The tables as a reader sees them: the rows of files and their spools as one view a table, in `memory.main`.
 
-    >>> make_views(con, [Member(path=path, survey=survey)], {})      # a file surveyed by `runner.store.survey`
+    >>> make_views(con, [Member(path=path, survey=survey)], {})      # a file surveyed by `runner.store.contract`
     >>> con.execute("SELECT count(*) FROM steps").fetchone()
     (44,)
 
@@ -34,10 +34,9 @@ from runner.errors import DatabaseDamaged, RowsRefused
 from runner.places import explain_place
 from runner.schema import TABLES, Table
 from runner.store.attached import quote, select_stored_rows
-from runner.store.contract import check, valid
+from runner.store.contract import NO_RUNS, Survey, check, select_runs, valid
 from runner.store.shared import take_connection
 from runner.store.spool import Spool
-from runner.store.survey import NO_RUNS, Survey, select_runs
 
 #: The content of one spool file: rows by table.
 Document = Mapping[str, Sequence[Mapping[str, Any]]]

@@ -14,8 +14,8 @@ from playwright.sync_api import Browser, Page, TimeoutError, expect
 from pages.examples import EXAMPLES, Example
 from pages.sql import columns_of
 from runner.errors import UsageError
+from runner.store.console import BESIDE_A_SWEEP_S, QueryAnswer, run_query
 from runner.store.database import ingest
-from runner.store.read.console import BESIDE_A_SWEEP_S, QueryAnswer, run_query
 from runner.store.spool import Spool
 from tests.browser import Site, opened
 from tests.some import some

@@ -16,9 +16,8 @@ from runner.results.published import PublishedTable
 from runner.results.rows import Rows, RunSteps, Traced
 from runner.store.read.findings import load_audit
 from runner.store.read.kernels import load_ceilings, load_traced
-from runner.store.read.memory import load_peaks, load_precise, load_recorded, load_saved
+from runner.store.read.memory import load_accumulations, load_peaks, load_precise, load_recorded, load_saved
 from runner.store.read.noise import load_machine_noise, load_repeated, load_spreads
-from runner.store.read.numerics import load_accumulations
 from runner.store.read.published import load_published
 from runner.store.read.runs import load_runs
 from runner.store.read.selection import Selection

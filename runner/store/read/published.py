@@ -1,6 +1,6 @@
-"""The published tables of a file, and those that come with Stepscope.
+"""The published tables of a file.
 
-    for table in load_published(path) or list_shipped():
+    for table in load_published(path):
         print(table.title, table.machine, len(table.rows))
 
 Of a file that was imported again with another mapping, the latest import counts.
@@ -9,19 +9,16 @@ Of a file that was imported again with another mapping, the latest import counts
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
 from runner.errors import DatabaseMissing
-from runner.published.reading import PROVENANCE, read_published
 from runner.results import PublishedFigure, PublishedRow, PublishedTable, Setting
 from runner.schema import PublishedFigureRow, PublishedLineRow, PublishedTableRow
 from runner.store.database import open_reader
 from runner.store.read.fetch import fetch_rows
 
-_SHIPPED = Path(__file__).parents[3] / "data/reference"
 _COUNTED = """
     SELECT run_id FROM runs WHERE source = 'published'
     QUALIFY row_number() OVER (PARTITION BY sweep_key ORDER BY started_at DESC, run_id DESC) = 1"""
@@ -56,13 +53,6 @@ def list_table_ids(path: Path, run_id: UUID) -> frozenset[UUID]:
     with open_reader(path) as reader:
         found = reader.execute("SELECT table_id FROM published_tables WHERE run_id = ?", [run_id]).fetchall()
     return frozenset(table_id for (table_id,) in found)
-
-
-@cache
-def list_shipped() -> tuple[PublishedTable, ...]:
-    """Returns the published tables of `data/reference`; none where Stepscope runs without that folder."""
-    files = sorted(file for file in _SHIPPED.glob("*.csv") if file.name != PROVENANCE)
-    return tuple(table for file in files for table in read_published(file))
 
 
 def is_counted(path: Path, run_id: UUID) -> bool | None:

@@ -23,6 +23,7 @@ from runner.store.contract import is_stated
 from runner.store.database import open_reader
 from runner.store.read.fetch import fetch, fetch_rows
 from runner.store.read.selection import FILTERS, MACHINE
+from runner.store.spool import STALE_S
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,10 +183,6 @@ def find_subject(path: Path, words: str) -> Subject:
         expected="the id of a run or a cell or its beginning, or a run's label or name",
         do="`python -m runner show runs` lists the runs; a page's address and its tables have the ids of cells.",
     )
-
-
-#: The age of a heartbeat after which a sweep counts as interrupted (s).
-STALE_S = 15.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from runner.schema import RunRow
 from runner.store.database import open_reader
 from runner.store.merging import merge
 from runner.store.read.fetch import fetch_rows
-from runner.store.read.published import list_shipped, load_published
+from runner.store.read.published import load_published
 from runner.store.read.runs import load_contents, load_runs
 from tests.synthetic import rows
 from tests.synthetic.nsys_statistics import KERN_SUM
@@ -47,7 +47,6 @@ def test_tables_are_stored_as_they_were_read(reference: Path) -> None:
     files = sorted(path for path in FOLDER.glob("*.csv") if path.name != "provenance.csv")
     read = [table for path in files for table in read_published(path)]
     assert load_published(reference) == read
-    assert list(list_shipped()) == read
 
 
 def test_a_file_is_stored_once(reference: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from runner.measure.numerics import (
 )
 from runner.models.transformer import ROPE_BASE
 from runner.schema import DtypeRow, NormalisationRow, NumericsCell, new_id
-from runner.store.read.numerics import load_accumulations, load_precisions, load_sensitivities
+from runner.store.read.memory import load_accumulations, load_precisions, load_sensitivities
 from runner.store.read.selection import Selection
 from tests.command import rows as read
 from tests.command import run

@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from runner.store import shared, survey
+from runner.store import contract, shared
 from runner.store.attached import CONFIG, connect
 from runner.store.database import look_through
 from tests.synthetic import rows
@@ -24,9 +24,9 @@ def test_a_long_text_is_examined_with_more_memory(tmp_path: Path, monkeypatch: p
         used.append(limits)
         return connect(*files, limits=limits)
 
-    monkeypatch.setattr(survey, "connect", recorded)
+    monkeypatch.setattr(contract, "connect", recorded)
     for memory, attempts in ((128, 1), (1, 2)):
-        survey._known.clear()
+        contract._known.clear()
         used.clear()
         monkeypatch.setattr(shared, "THREAD_MB", memory)
         assert look_through(file).left_out == {"runs": 1}
