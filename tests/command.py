@@ -87,7 +87,7 @@ def run_apart(*words: str, db: Path, env: Mapping[str, str] | None = None) -> su
 
 
 def _line(*words: str, db: Path) -> list[str]:
-    quick = ("--no-ceilings",) if words[0] == "sweep" and "--ceilings" not in words else ()
+    quick = ("--no-ceilings",) if words[0] == "sweep" and not {"--ceilings", "frontier"} & {*words} else ()
     return [*words, *quick, "--db", str(db)]
 
 
