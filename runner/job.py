@@ -5,7 +5,6 @@ outcome = engine.measure(Job(experiment="benchmark", cell=cell, ...), timeout_s=
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -15,21 +14,10 @@ from runner.schema.own import PassFlops
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compiled:
-    """A cell that was compiled ahead of its turn, with an empty cache that is now `folder`: what its first step took,
-    whether the compiler found nothing of it, and how many cells were compiled at the same time."""
-
-    folder: Path
-    first_ms: float
-    is_cold: bool
-    at_once: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Job:
     """One cell to measure. `device` is a torch device string, `device_name` the hardware's name. `limit_bytes` is the
     memory that the worker may take; None stands for what is free, which the worker then fills in. `flops` are those of
-    an own model, where they are known, and `compiled` what compiling it ahead left."""
+    an own model, where they are known."""
 
     experiment: str
     cell: Cell
@@ -39,17 +27,6 @@ class Job:
     device_name: str
     limit_bytes: int | None = None
     flops: PassFlops | None = None
-    compiled: Compiled | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompileJob:
-    """A cell to compile ahead of its turn by running its first step, which needs `peak_bytes` of the device. The
-    compiler's cache is `folder`, or the one that cells share."""
-
-    job: Job
-    folder: Path | None
-    peak_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,6 @@ LONGEST = (
     "e2e/test_accessibility.py",
     "runner/measure/test_compile.py",
     "runner/sweep/test_faults.py",
-    "runner/sweep/test_ahead.py",
     "runner/sweep/test_kills.py",
     "runner/sweep/test_sweep.py",
     "e2e/test_hostile.py",

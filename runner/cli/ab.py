@@ -113,9 +113,8 @@ def _compare(
                 if len(prepared.own) < len(models):
                     console.say(f"{models[0]} and {models[1]} have the same source: there is nothing to measure.")
                     return 0
-                with temporary_folder("compiled") as folder:
-                    sweep = Sweep(prepared, settings, engine=engine, watcher=watcher, folder=folder)
-                    sweep.run()
+                sweep = Sweep(prepared, settings, engine=engine, watcher=watcher)
+                sweep.run()
                 rounds += int(request.rounds)
                 request, settings = replace(request, rounds=MORE_ROUNDS), replace(settings, joins=sweep.run_id)
                 answer, rows = _ask(settings, models, options)

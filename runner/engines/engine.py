@@ -25,34 +25,23 @@ each, so that each figure is itself known to a third).
 """
 
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
-from uuid import UUID
 
 import psutil
 
 from runner.allowance import count_cpus
 from runner.errors import StepscopeError, UsageError
 from runner.experiments import KINDS, TRIAL
-from runner.job import CeilingJob, Ceilings, Compiled, CompileJob, Job, Outcome, OwnModelJob
+from runner.job import CeilingJob, Ceilings, Job, Outcome, OwnModelJob
 from runner.schema.own import OwnModel
-
-#: The cores that are left to the sweep and the system while cells are compiled.
-FREE_CORES = 2
 
 
 def count_cores() -> int:
     """Returns how many cores this process may use; two hardware threads of one core count once."""
     allowed = count_cpus()
     return min(allowed, psutil.cpu_count(logical=False) or allowed)
-
-
-def count_compilers(device: str) -> int:
-    """Returns how many cells are compiled at the same time, each by one thread; 0 where it is not worth it or where the
-    cores are what is measured."""
-    at_once = count_cores() - FREE_CORES if device.startswith("cuda") else 0
-    return at_once if at_once > 1 else 0
 
 
 #: The environment of every worker, set before torch is imported.
@@ -94,9 +83,6 @@ class Engine(Protocol):
     def describe(self, device: str) -> dict[str, Any]: ...
     def describe_model(self, job: OwnModelJob) -> OwnModel: ...
     def ceilings(self, job: CeilingJob) -> Ceilings: ...
-    def compile(
-        self, jobs: Sequence[CompileJob], *, room_bytes: int, timeout_s: float, beat: Callable[[int], None]
-    ) -> Mapping[UUID, Compiled | None]: ...
     def measure(self, job: Job, *, timeout_s: float, beat: Callable[[str], None] = ...) -> Outcome: ...
     def end(self) -> None: ...
 

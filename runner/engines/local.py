@@ -9,9 +9,6 @@ next process starts, and opens the GPU, while the last one is being ended and it
 `Telemetry` samples the GPU's clocks, power and temperature while a cell is measured, in the sweep's own idle process:
 NVIDIA only, through the driver's management library (NVML), which starts no CUDA context and takes no GPU time. A
 counter that a board does not have is None. Limits: a container may hide the processes of others.
-
-`compile_at_once` compiles several cells before any of them is timed, each in a process of its own. Each process
-compiles with one thread, so that its time is that of a cell compiled alone, as long as there is a core for each.
 """
 
 import contextlib
@@ -21,7 +18,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from multiprocessing import forkserver, resource_tracker, util
@@ -32,9 +29,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from runner.engines.engine import COMPILER, ENVIRONMENT, PRELOADED, count_compilers
+from runner.engines.engine import COMPILER, ENVIRONMENT, PRELOADED
 from runner.errors import BadModel, StepscopeError, UsageError
-from runner.job import CeilingJob, Ceilings, Compiled, CompileJob, Job, Measurement, Outcome, OwnModelJob
+from runner.job import CeilingJob, Ceilings, Job, Measurement, Outcome, OwnModelJob
 from runner.schema import TelemetryRow
 from runner.schema.own import OwnModel
 from runner.temporary import mark, temporary_folder, unusable_error
@@ -77,72 +74,6 @@ def trim_output(log: Path) -> None:
             file.truncate(0)
             file.seek(0)
             file.write(end)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Running:
-    worker: Worker
-    job: CompileJob
-    ends: float
-
-
-def compile_at_once(
-    jobs: Sequence[CompileJob],
-    *,
-    start: Callable[[CompileJob, Path], Worker],
-    at_once: int,
-    room_bytes: int,
-    timeout_s: float,
-    beat: Callable[[int], None],
-) -> Mapping[UUID, Compiled | None]:
-    """Compiles cells, up to `at_once` at the same time and as far as `room_bytes` of the device's memory suffice. Calls
-    `beat` with the number of those that have ended, every BEAT_SECONDS.
-
-    Returns by its id each cell that was compiled, and what compiling took where it has a folder. One that fails here,
-    or takes longer than `timeout_s`, is left to its turn."""
-    waiting, compiled, running = list(jobs), dict[UUID, Compiled | None](), dict[Connection, _Running]()
-    at_once = min(at_once, len(jobs))
-    with temporary_folder("compile") as folder:
-        try:
-            while waiting or running:
-                while (job := _take_next(waiting, running, room_bytes)) and len(running) < at_once:
-                    waiting.remove(job)
-                    worker = start(job, folder / str(job.job.cell_id))
-                    running[worker.pipe] = _Running(worker=worker, job=job, ends=time.monotonic() + timeout_s)
-                beat(len(jobs) - len(waiting) - len(running))
-                ready = wait(list(running), timeout=BEAT_SECONDS)
-                for pipe, one in list(running.items()):
-                    trim_output(folder / str(one.job.job.cell_id))
-                    if pipe in ready:
-                        compiled |= _read(one, at_once=at_once)
-                    if pipe in ready or time.monotonic() > one.ends:
-                        running.pop(pipe).worker.end()
-        finally:
-            for one in running.values():
-                one.worker.end()
-    return compiled
-
-
-def _take_next(
-    waiting: Sequence[CompileJob], running: Mapping[Connection, _Running], room_bytes: int
-) -> CompileJob | None:
-    """Returns the first cell that fits beside those that run; one that fits nowhere runs alone."""
-    held = sum(one.job.peak_bytes for one in running.values())
-    return next((job for job in waiting if not running or held + job.peak_bytes <= room_bytes), None)
-
-
-def _read(one: _Running, *, at_once: int) -> dict[UUID, Compiled | None]:
-    """Returns what the process has sent, if the cell was compiled."""
-    try:
-        kind, *told = one.worker.pipe.recv()
-    except (EOFError, ConnectionResetError):
-        return {}
-    if kind != "compiled":
-        return {}
-    first_ms, is_cold = told
-    folder = one.job.folder
-    known = Compiled(folder=folder, first_ms=first_ms, is_cold=is_cold, at_once=at_once) if folder else None
-    return {one.job.job.cell_id: known}
 
 
 #: The reasons of NVML for reduced clocks (nvml.h, nvmlClocksEventReasons), without idle and application clocks.
@@ -226,7 +157,7 @@ MODEL_SECONDS = 300.0
 
 _Message = tuple[Any, ...]
 #: What a worker is given; a text names the device of a machine to describe.
-AnyJob = Job | CeilingJob | CompileJob | OwnModelJob | str
+AnyJob = Job | CeilingJob | OwnModelJob | str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,17 +219,6 @@ class LocalEngine:
             return ceilings
         how = f"no result within {CEILINGS_SECONDS:g} s" if message is None else str(message[1])
         return Ceilings(rows=(), missing={"all": f"{how}{f': {text}' if text else ''}"})
-
-    def compile(
-        self, jobs: Sequence[CompileJob], *, room_bytes: int, timeout_s: float, beat: Callable[[int], None]
-    ) -> Mapping[UUID, Compiled | None]:
-        """Compiles cells ahead of their turn, several at once; see `compile_at_once`."""
-        at_once = count_compilers(jobs[0].job.device) if jobs else 0
-        if not at_once:
-            return {}
-        return compile_at_once(
-            jobs, start=self._start_compiling, at_once=at_once, room_bytes=room_bytes, timeout_s=timeout_s, beat=beat
-        )
 
     def measure(self, job: Job, *, timeout_s: float, beat: Callable[[str], None] = lambda phase: None) -> Outcome:
         """Measures one cell. Calls `beat` with the phase whenever it changes and every BEAT_SECONDS."""
@@ -386,12 +306,6 @@ class LocalEngine:
             worker = self._start(log, device=device)
             stack.callback(worker.end)
             return _Waiting(worker=worker, log=log, until_done=stack.pop_all())
-
-    def _start_compiling(self, job: CompileJob, log: Path) -> Worker:
-        """Starts a worker that compiles a cell and whose output goes to `log`."""
-        worker = self._start(log)
-        _give(worker, job)
-        return worker
 
     def _start(self, log: Path, *, device: str = "") -> Worker:
         """Starts a worker that waits for a job. It starts using the device at once, if one is named."""

@@ -23,12 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from uuid import UUID
 
 from runner.engines.engine import ADJUSTABLE, ENVIRONMENT, PlaceLost
 from runner.engines.local import BEAT_SECONDS, CEILINGS_SECONDS, MODEL_SECONDS, LocalEngine
 from runner.errors import StepscopeError, UsageError
-from runner.job import CeilingJob, Ceilings, Compiled, CompileJob, Job, Outcome, OwnModelJob
+from runner.job import CeilingJob, Ceilings, Job, Outcome, OwnModelJob
 from runner.schema.own import OwnModel
 
 #: How long a place may take to start, with its GPU free, and beyond the limit of a cell to answer (s).
@@ -163,12 +162,6 @@ class RayEngine:
             raise outcome
         found: Outcome = outcome
         return found
-
-    def compile(
-        self, jobs: Sequence[CompileJob], *, room_bytes: int, timeout_s: float, beat: Callable[[int], None]
-    ) -> Mapping[UUID, Compiled | None]:
-        """Compiles nothing ahead: other places of the node may be timing meanwhile."""
-        return {}
 
     def end(self) -> None:
         """Ends the actor and what it runs, for good; whoever waits for it gets PlaceLost."""

@@ -2,10 +2,10 @@
 
     Process(target=work, args=(pipe, log, device)); pipe.send(job)
 
-Messages are tuples: ("doing", phase), then one of ("measured", Measurement), ("described", columns),
-("ceilings", Ceilings), ("understood", OwnModel), ("compiled", ms, is_cold), ("failed", status, message, values) or
-("refused", error). A process that dies sends nothing more; its exit code tells the engine why. The process leads its
-own group, so that the compilers it starts end with it, and it ends when the sweep does, however the sweep ended.
+Messages are tuples: ("doing", phase), then one of ("measured", Measurement), ("described", columns), ("ceilings",
+Ceilings), ("understood", OwnModel), ("failed", status, message, values) or ("refused", error). A process that dies
+sends nothing more; its exit code tells the engine why. The process leads its own group, so that the compilers it starts
+end with it, and it ends when the sweep does, however the sweep ended.
 """
 
 import contextlib
@@ -25,13 +25,12 @@ import torch
 
 from runner.errors import BadModel, Skipped, StepscopeError
 from runner.experiments import TRIAL, kind_of
-from runner.job import CeilingJob, CompileJob, Job, OwnModelJob, RanOut
+from runner.job import CeilingJob, Job, OwnModelJob, RanOut
 from runner.measure import limits
 from runner.measure.ceilings import measure_ceilings
 from runner.measure.device import describe
 from runner.measure.limits import is_out_of_memory
 from runner.measure.own import describe_own
-from runner.measure.step import run_first_step
 
 
 def work(pipe: Connection, log: str, device: str) -> None:
@@ -43,7 +42,7 @@ def work(pipe: Connection, log: str, device: str) -> None:
         with contextlib.suppress(RuntimeError):  # the job says so, if the device cannot be used
             torch.cuda.synchronize(device)  # starts a CUDA context, without memory of the allocator's
     try:
-        job: Job | CeilingJob | CompileJob | OwnModelJob | str = pipe.recv()
+        job: Job | CeilingJob | OwnModelJob | str = pipe.recv()
     except EOFError:
         return
     try:
@@ -55,9 +54,6 @@ def work(pipe: Connection, log: str, device: str) -> None:
         elif isinstance(job, OwnModelJob):
             limits.limit(job.device, None)
             pipe.send(("understood", describe_own(job)))
-        elif isinstance(job, CompileJob):
-            limits.limit(job.job.device, None)
-            pipe.send(("compiled", *run_first_step(job)))
         else:
             pipe.send(_measure(pipe, job))
     except StepscopeError as error:

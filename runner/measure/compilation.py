@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 from torch._dynamo.utils import counters
 
-from runner.job import Compiled
 from runner.measure.device import Device
 from runner.measure.limits import is_out_of_memory
 from runner.measure.model_step import Step
@@ -100,18 +99,6 @@ def cold_and_warm(step: Step, device: Device, *, steps: Steps, between: Callable
     return {
         "compile_cold_seconds": None if hits else _beyond(steps.samples[0].step_ms, steady),
         "compile_warm_seconds": _beyond(again, steady),
-    }
-
-
-def compiled_ahead(compiled: Compiled, *, steps: Steps) -> dict[str, object]:
-    """Returns the same columns for a cell that was compiled ahead: its first step here was one with a filled cache."""
-    steady = steady_ms(steps)
-    cold = _beyond(compiled.first_ms, steady)
-    return {
-        "compile_seconds": cold,
-        "compile_cold_seconds": cold if compiled.is_cold else None,
-        "compile_warm_seconds": _beyond(steps.samples[0].step_ms, steady),
-        "compiled_at_once": compiled.at_once,
     }
 
 

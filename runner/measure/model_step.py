@@ -15,7 +15,6 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -232,23 +231,14 @@ def compiler_cache(cache: CompileCache) -> Iterator[None]:
     if cache == "shared":
         yield
         return
-    with (
-        tempfile.TemporaryDirectory(prefix="stepscope-compiler-", ignore_cleanup_errors=True) as folder,
-        cache_in(Path(folder)),
-    ):
-        yield
-
-
-@contextmanager
-def cache_in(folder: Path) -> Iterator[None]:
-    """Makes the compiler and Triton keep their work in this folder, and use what they find there."""
     before = dict(os.environ)
-    os.environ |= {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ |= before
+    with tempfile.TemporaryDirectory(prefix="stepscope-compiler-", ignore_cleanup_errors=True) as folder:
+        os.environ |= {"TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": f"{folder}/triton"}
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ |= before
 
 
 #: Steps on the capturing stream before the capture, in which libraries and the optimizer allocate what they keep.

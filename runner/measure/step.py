@@ -9,12 +9,6 @@ are those of our formulas; of an own model, those that PyTorch counts. For that 
 device, where tensors have shapes and no numbers, so that counting costs no memory. A model that looks at its numbers,
 as a mixture of experts does, cannot run there. The counter knows matrix products, convolutions and fused attention
 (torch.utils.flop_counter); like our formulas it counts a multiply and an add as two, and the square of scores whole.
-
-`run_first_step` compiles a cell ahead of its turn, by running its first step in a process that is not timed.
-
-What the compiler made stays in its cache for the process that times the cell. What it chose by timing kernels does
-not, because other cells are compiled at the same time: Triton's choices among configurations are made again by the
-process that is alone with the device.
 """
 
 import contextlib
@@ -22,7 +16,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -30,19 +23,18 @@ from torch.utils.flop_counter import FlopCounterMode as _Counter
 
 from runner.analysis.costs import hardware
 from runner.analysis.costs import steps as costs
-from runner.job import CompileJob, Job, Measurement
+from runner.job import Job, Measurement
 from runner.measure import limits, precision
-from runner.measure.attention import AttentionStep, require_runnable
-from runner.measure.compilation import CompilerLog, cold_and_warm, compiled_ahead, count_hits, gradient_error
+from runner.measure.compilation import CompilerLog, cold_and_warm, gradient_error
 from runner.measure.device import Device
 from runner.measure.device_time import measure_unwaited
 from runner.measure.limits import GROWTH_STEPS, OtherProcesses, cpu_values, growth_per_step, read_memory
-from runner.measure.model_step import ModelStep, Step, cache_in, compiler_cache, is_compiled, require_attention
-from runner.measure.timing import Clocks, StepLimits, Steps, interval_share, measure, time_step
+from runner.measure.model_step import ModelStep, compiler_cache, is_compiled, require_attention
+from runner.measure.timing import Clocks, StepLimits, Steps, interval_share, measure
 from runner.models.given import own_workload
 from runner.models.ranges import listen_to_ranges, nsys_listener
 from runner.models.workload import Workload
-from runner.schema import PHASES, AttentionCell, Cell, FlopsSource, ProfileCell, StepCell
+from runner.schema import PHASES, FlopsSource, StepCell
 from runner.schema.own import PassFlops
 
 
@@ -54,7 +46,7 @@ def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
     assert isinstance(cell, StepCell)
     require_attention(cell, device)
     precision.apply(cell.precision, device)
-    with cache_in(job.compiled.folder) if job.compiled else compiler_cache(cell.compile_cache):
+    with compiler_cache(cell.compile_cache):
         return _measure(job, cell, device, report=report)
 
 
@@ -104,23 +96,20 @@ def _measure(job: Job, cell: StepCell, device: Device, *, report: Callable[[str]
         "samples": steps.rows(job.run_id, job.cell_id),
     }
     if is_compiled(cell.backend):
-        values |= _check_compiled(step, job, device, steps=steps, report=report)
+        values |= _check_compiled(step, device, steps=steps, report=report)
     return Measurement(values=values, details=details)
 
 
 def _check_compiled(
-    step: ModelStep, job: Job, device: Device, *, steps: Steps, report: Callable[[str], None]
+    step: ModelStep, device: Device, *, steps: Steps, report: Callable[[str], None]
 ) -> dict[str, object]:
-    """Compares the gradients with eager ones and, for a cell with an empty cache that was not compiled ahead, compiles
-    once more."""
+    """Compares the gradients with eager ones and, for a cell with an empty cache, compiles once more."""
     cell, values = step.cell, dict[str, object]()
-    if job.compiled and count_hits():
-        values |= compiled_ahead(job.compiled, steps=steps)
     if cell.mode in ("backward", "train"):
         report("compare with eager")
         step.restart()
         values["compiled_gradient_error"] = gradient_error(step.gradients, is_random=cell.model_key is not None)
-    if cell.compile_cache == "empty" and not values.get("compiled_at_once"):
+    if cell.compile_cache == "empty":
         report("compile again")  # which takes seconds, and CUPTI makes its launches slower by microseconds
         values |= cold_and_warm(step, device, steps=steps, between=step.between)
     return values
@@ -220,39 +209,3 @@ def count_cell(cell: StepCell, built: Workload | None) -> PassFlops | None:
 def reason_of(error: BaseException) -> str:
     """Returns the first line of why something cannot be counted without data."""
     return (str(error) or type(error).__name__).splitlines()[0][:200]
-
-
-def run_first_step(job: CompileJob) -> tuple[float, bool]:
-    """Returns the time of the cell's first step (ms), and whether nothing of it was in the compiler's cache. Raises
-    Skipped where this machine cannot run the cell; errors of torch go through."""
-    device, cell = Device(job.job.device), job.job.cell
-    began = time.time()
-    with cache_in(job.folder) if job.folder else nullcontext():
-        step, phases, prepare = _build(cell, device)
-        with listen_to_ranges(nsys_listener(device.type)):
-            prepare()
-            first = time_step(step, device, phases=phases).step_ms
-        _forget_choices(since=began)
-    return first, not count_hits()
-
-
-def _build(cell: Cell, device: Device) -> tuple[Step, int, Callable[[], None]]:
-    """Returns the step, the number of its phases, and what comes before it."""
-    assert isinstance(cell, StepCell | ProfileCell | AttentionCell)
-    if isinstance(cell, AttentionCell):
-        require_runnable(cell, device)
-        precision.apply(cell.precision, device)
-        return AttentionStep(cell, device), 2, lambda: None
-    require_attention(cell, device)
-    precision.apply(cell.precision, device)
-    step = ModelStep(cell.step() if isinstance(cell, ProfileCell) else cell, device)
-    return step, len(PHASES[cell.mode]), step.between
-
-
-def _forget_choices(*, since: float) -> None:
-    """Removes from the compiler's cache the choices that were written there since then (s since 1970)."""
-    from torch._inductor.runtime.cache_dir_utils import cache_dir
-
-    for choice in Path(cache_dir()).rglob("*.best_config"):
-        if choice.stat().st_mtime >= since:
-            choice.unlink(missing_ok=True)

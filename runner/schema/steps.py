@@ -171,8 +171,7 @@ class StepRow(StepCell, TimedRow):
     compiled_at_once: int | None = column(
         "Compiled at once",
         "",
-        "Cells compiled at the same time, each by one thread, before the first of them was timed; nothing where the "
-        "cell was compiled in its turn. Only of cells with an empty cache.",
+        "Of rows of version 0.1: cells compiled at the same time, each by one thread, before the first was timed.",
     )
     graphs: int | None = column("Graphs", "", "Graphs compiled up to the end of the warm-up; compiled cells only.")
     graph_breaks: int | None = column(

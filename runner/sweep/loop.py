@@ -21,7 +21,7 @@ from uuid import UUID
 
 from runner.engines.engine import Engine
 from runner.errors import StoreError
-from runner.formats import format_duration, format_share
+from runner.formats import format_share
 from runner.job import CeilingJob, Job, Outcome
 from runner.results.times import RoundTime, find_bound
 from runner.schema import DONE, Moment, PlanRow, Row, TimingRow, new_id, table_of, utc_now
@@ -30,10 +30,8 @@ from runner.store import history
 from runner.store.database import BETWEEN_CELLS, ingest
 from runner.store.history import MeasuredRound
 from runner.store.spool import Spool
-from runner.sweep.ahead import Ahead, select_reached
 from runner.sweep.prepare import Expected, Prepared, Settings, new_run
 from runner.sweep.rounds import FurtherRounds
-from runner.temporary import temporary_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,14 +47,11 @@ class Spent:
 
     @classmethod
     def of(cls, row: Row) -> Self:
-        """Returns the seconds of a cell. Compiling happens during the warm-up and is taken out of it; what was compiled
-        ahead of its turn is compiled once more, with its cache."""
+        """Returns the seconds of a cell. Compiling happens during the warm-up and is taken out of it."""
         measured, unwaited, warmup, first, again, building = (
             getattr(row, f"{name}_seconds", None) or 0.0
             for name in ("measure", "unwaited", "warmup", "compile", "compile_warm", "build")
         )
-        if getattr(row, "compiled_at_once", None):
-            first, again = again, 0.0
         compiling = min(first, warmup)
         return cls(
             measured_s=measured + unwaited,
@@ -141,16 +136,13 @@ class Watcher(Protocol):
 def run_sweep(prepared: Prepared, settings: Settings, *, engine: Engine, watcher: Watcher) -> int:
     """Measures the owed cells of a prepared sweep in one place and returns the exit code: 0 if every cell is done, 1 if
     some failed or time ran out before the further rounds."""
-    with temporary_folder("compiled") as folder:
-        return Sweep(prepared, settings, engine=engine, watcher=watcher, folder=folder).run()
+    return Sweep(prepared, settings, engine=engine, watcher=watcher).run()
 
 
 class Sweep:
     """A running sweep. Its state is the plan, which live pages show."""
 
-    def __init__(
-        self, prepared: Prepared, settings: Settings, *, engine: Engine, watcher: Watcher, folder: Path
-    ) -> None:
+    def __init__(self, prepared: Prepared, settings: Settings, *, engine: Engine, watcher: Watcher) -> None:
         self.prepared, self.settings, self.engine, self.watcher = prepared, settings, engine, watcher
         self.spool = Spool(settings.db)
         known = prepared.joined or (None if settings.fresh else history.find_run(settings.db, prepared.key))
@@ -161,7 +153,7 @@ class Sweep:
         self.cells: list[Expected] = []
         self.plan: list[PlanRow] = []
         self.positions: dict[history.CellRound, int] = {}
-        self.spent, self.ahead = Spent(), Ahead(folder, memory_bytes=prepared.machine["device_memory_bytes"] or 0)
+        self.spent = Spent()
         self._add(prepared.cells)
         self.began = self.beat_at = time.monotonic()
 
@@ -191,8 +183,6 @@ class Sweep:
         """Measures the cells one after the other, as far as the budget reaches; what is left stays in `left`."""
         if left and self.is_new:
             self._begin_run()
-        if not self._is_out_of_budget():
-            self._compile_ahead(left)
         while left and not self._is_out_of_budget():
             counts[self._measure(left.popleft(), left).status] += 1
 
@@ -202,30 +192,6 @@ class Sweep:
         make_folder(self.settings.db)
         self._store({"runs": [run]}, name=f"run-{self.run_id}")
         self._measure_ceilings("start")
-
-    def _compile_ahead(self, left: Collection[Expected]) -> None:
-        """Compiles what can be compiled before it is timed, of the cells that the budget is predicted to reach."""
-        began = time.monotonic()
-
-        def beat(ended: int, number: int) -> None:
-            first = next(iter(left))
-            phase = f"compiling {number} cells ahead, {ended} done"
-            self.watcher.doing(first, phase, left_s=self._seconds_left(left) + self._seconds_after())
-            if time.monotonic() - self.beat_at > HEARTBEAT_SECONDS:
-                self._update_plan(self.positions[first.id])
-
-        budget_s = self._budget_left()
-        count = self.ahead.compile(
-            select_reached(left, budget_s=budget_s),
-            self.engine,
-            make_job=lambda item: self._make_job(item, new_id()),
-            timeout_s=min(self.settings.timeout_s, budget_s),
-            beat=beat,
-        )
-        if count:
-            took_s = time.monotonic() - began
-            self.spent += Spent(compiling_s=took_s)
-            self.watcher.waiting(f"{count} cells were compiled ahead of their turn in {format_duration(took_s)}.")
 
     def _next_round(self) -> deque[Expected]:
         """Returns the cells to measure once more, and adds them to the plan if there is time for them."""
@@ -300,14 +266,7 @@ class Sweep:
         if self.settings.skip_predicted_oom and memory and (item.predicted.peak_bytes or 0) > memory:
             sizes = f"{(item.predicted.peak_bytes or 0) / 2**30:.1f} GiB on a device of {memory / 2**30:.1f} GiB"
             return Outcome(status="skipped", message=f"Predicted to need {sizes} (--skip-predicted-oom).")
-        job = replace(self._make_job(item, cell_id), compiled=self.ahead.take(item))
-        try:
-            return self.engine.measure(job, timeout_s=self.settings.timeout_s, beat=beat)
-        finally:
-            self.ahead.drop(item)
-
-    def _make_job(self, item: Expected, cell_id: UUID) -> Job:
-        return Job(
+        job = Job(
             experiment=item.planned.experiment,
             cell=item.planned.cell,
             run_id=self.run_id,
@@ -316,6 +275,7 @@ class Sweep:
             device_name=self.device_name,
             flops=self.prepared.counted(item.planned.cell),
         )
+        return self.engine.measure(job, timeout_s=self.settings.timeout_s, beat=beat)
 
     def _store(self, rows: Mapping[str, Sequence[object]], *, name: str) -> None:
         store(self.settings.db, rows, name=name)

@@ -65,7 +65,7 @@ class _Placed:
     def __init__(self, place: Engine, machine: dict[str, Any], number: int) -> None:
         self.place, self.machine, self.number = place, machine, number
         self.describe_model, self.ceilings = place.describe_model, place.ceilings
-        self.compile, self.measure, self.end = place.compile, place.measure, place.end
+        self.measure, self.end = place.measure, place.end
 
     def describe(self, device: str) -> dict[str, Any]:
         return self.machine
