@@ -34,11 +34,6 @@ def quoted(text: str) -> str:
     return f"`{' '.join(text.replace('`', 'ʹ').split())}`"
 
 
-def is_plain(text: str) -> bool:
-    """Returns whether Markdown shows the text as it is without any escape."""
-    return literal(text) == text
-
-
 def restrict(text: str) -> str:
     """Returns a page's own text with nothing of Markdown but what pages use."""
     parts, end = [], 0

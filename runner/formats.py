@@ -89,10 +89,6 @@ def cut_text(text: str, *, longest: int = 80) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-#: Where a length would stand, of a model whose samples have none.
-NO_LENGTH = "–"
-
-
 def format_tokens(context: int, unit: str = "tokens") -> str:
     """Returns `1,024 tokens`; nothing for a model whose samples have no length."""
     return f"{context:,} {unit}" if context else ""

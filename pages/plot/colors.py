@@ -15,7 +15,6 @@ PALETTE = (BLUE, ORANGE, GREEN, GOLD, PURPLE, CYAN, SLATE, PINK, RED, BROWN)
 
 #: For guides and cells without a row.
 FAINT = "rgba(128, 138, 150, 0.35)"
-FAINTER = "rgba(128, 138, 150, 0.14)"
 #: For marks and text beside the data; `pages.plot.ink` makes such text readable on the light and the dark page.
 QUIET = "#7B8794"
 #: For text on a tint; its ink is the page's own text color.

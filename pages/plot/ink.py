@@ -33,11 +33,6 @@ def ink(color: str, *, page: str) -> str:
     return mixed
 
 
-def ink_on(color: str) -> str:
-    """Returns white or black, whichever is more readable on this color."""
-    return max((LIGHT, DARK), key=lambda words: contrast(words, color))
-
-
 def ink_rules() -> str:
     """Returns a CSS rule for each color, for every Plotly chart on a page that sets `color-scheme`."""
     inks = {color: (ink(color, page=LIGHT), ink(color, page=DARK)) for color in PALETTE}

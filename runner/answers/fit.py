@@ -13,7 +13,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from runner.analysis.costs import steps
-from runner.analysis.costs.allocator import CONTEXT_BYTES
+from runner.analysis.costs.activations import CONTEXT_BYTES
 from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Question, Row, View, choose
 from runner.answers.shared import write
 from runner.formats import format_bytes, format_share

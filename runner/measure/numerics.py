@@ -57,7 +57,7 @@ def spacing(value: float, name: FloatName) -> float:
     """Returns the distance from |value| to the next larger number of the format (IEEE 754-2019, section 3.6). `value`
     is finite and in the format's range."""
     format_ = torch.finfo(DTYPES[name])
-    return max(2.0 ** (math.frexp(value)[1] - 1), format_.tiny) * format_.eps
+    return max(2.0 ** (math.frexp(value)[1] - 1) if value else 0.0, format_.tiny) * format_.eps
 
 
 #: The most operations of a float64 pass, which then takes seconds; a consumer GPU does them at 1/64 of its fp32 rate.

@@ -13,6 +13,9 @@ Recomputation in Large Transformer Models", section 4, for the way of counting.
 
 `beside` pairs the predicted tensors with those that were measured. Limits: few measured tensors have a name. Where
 several of one module have the same size, the first measured is paired with the first predicted.
+
+cuBLAS's workspaces are those of PyTorch's aten/src/ATen/cuda/CublasHandlePool.cpp (parseChosenWorkspaceSize);
+CUBLAS_WORKSPACE_CONFIG is not read.
 """
 
 import math
@@ -22,6 +25,20 @@ from functools import lru_cache
 from typing import Literal
 
 from runner.schema import ModelCell
+
+KIB, MIB = 2**10, 2**20
+#: The size of cuBLAS's workspace: `:4096:2:16:8` in its notation, KiB and count; 32 MiB on compute capability 9.0.
+WORKSPACE_BYTES = (2 * 4096 + 8 * 16) * KIB
+HOPPER_WORKSPACE_BYTES = 32 * MIB
+_HOPPER = ("H100", "H200", "H800", "H20", "GH200")
+#: The bytes that CUDA takes outside of the allocator, for its context and loaded kernels: the driver's count less the
+#: reserved bytes, in a forward pass on an H200 (torch 2.11, CUDA 13.0).
+CONTEXT_BYTES = 720_175_104
+
+
+def workspace_bytes(gpu: str) -> int:
+    """Returns the bytes of cuBLAS's workspace for one thread, by the device's name. Hopper's is larger."""
+    return HOPPER_WORKSPACE_BYTES if set(_HOPPER) & set(gpu.split()) else WORKSPACE_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)

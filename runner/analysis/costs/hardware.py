@@ -1,4 +1,4 @@
-"""Gives the figures of a GPU's datasheet: matrix rate by precision, memory bandwidth, memory.
+"""Gives the figures of a GPU's datasheet: matrix rate by precision and memory bandwidth. Their memory is in gpus.csv.
 
     >>> peak_flops("NVIDIA H100 80GB HBM3", "bf16")
     989500000000000.0
@@ -24,60 +24,55 @@ class Datasheet:
     bf16_tflops: float | None = None
     fp16_tflops: float | None = None
     bandwidth_gb_per_s: float | None = None
-    memory_gb: float
     source: str
 
 
-def _v100(*, fp32: float, fp16: float, memory: float) -> Datasheet:
+def _v100(*, fp32: float, fp16: float) -> Datasheet:
     return Datasheet(
         fp32_tflops=fp32,
         fp16_tflops=fp16,
         bandwidth_gb_per_s=900,
-        memory_gb=memory,
         source="NVIDIA V100 Tensor Core GPU datasheet",
     )
 
 
-def _a100(*, bandwidth: float, memory: float) -> Datasheet:
+def _a100(*, bandwidth: float) -> Datasheet:
     return Datasheet(
         fp32_tflops=19.5,
         tf32_tflops=156,
         bf16_tflops=312,
         fp16_tflops=312,
         bandwidth_gb_per_s=bandwidth,
-        memory_gb=memory,
         source="NVIDIA A100 Tensor Core GPU datasheet",
     )
 
 
 #: By torch's device name, without the leading "NVIDIA".
 DATASHEETS: Mapping[str, Datasheet] = {
-    "Tesla V100-SXM2-16GB": _v100(fp32=15.7, fp16=125, memory=16),
-    "Tesla V100-SXM2-32GB": _v100(fp32=15.7, fp16=125, memory=32),
-    "Tesla V100-PCIE-16GB": _v100(fp32=14, fp16=112, memory=16),
-    "Tesla V100-PCIE-32GB": _v100(fp32=14, fp16=112, memory=32),
+    "Tesla V100-SXM2-16GB": _v100(fp32=15.7, fp16=125),
+    "Tesla V100-SXM2-32GB": _v100(fp32=15.7, fp16=125),
+    "Tesla V100-PCIE-16GB": _v100(fp32=14, fp16=112),
+    "Tesla V100-PCIE-32GB": _v100(fp32=14, fp16=112),
     # NVIDIA's documents disagree on the bandwidth of the T4 (300 and 320 GB/s).
-    "Tesla T4": Datasheet(fp32_tflops=8.1, fp16_tflops=65, memory_gb=16, source="NVIDIA T4 Tensor Core GPU datasheet"),
+    "Tesla T4": Datasheet(fp32_tflops=8.1, fp16_tflops=65, source="NVIDIA T4 Tensor Core GPU datasheet"),
     "A10": Datasheet(
         fp32_tflops=31.2,
         tf32_tflops=62.5,
         bf16_tflops=125,
         fp16_tflops=125,
         bandwidth_gb_per_s=600,
-        memory_gb=24,
         source="NVIDIA A10 Tensor Core GPU datasheet",
     ),
-    "A100-PCIE-40GB": _a100(bandwidth=1555, memory=40),
-    "A100-SXM4-40GB": _a100(bandwidth=1555, memory=40),
-    "A100 80GB PCIe": _a100(bandwidth=1935, memory=80),
-    "A100-SXM4-80GB": _a100(bandwidth=2039, memory=80),
+    "A100-PCIE-40GB": _a100(bandwidth=1555),
+    "A100-SXM4-40GB": _a100(bandwidth=1555),
+    "A100 80GB PCIe": _a100(bandwidth=1935),
+    "A100-SXM4-80GB": _a100(bandwidth=2039),
     "L4": Datasheet(
         fp32_tflops=30.3,
         tf32_tflops=60,
         bf16_tflops=121,
         fp16_tflops=121,
         bandwidth_gb_per_s=300,
-        memory_gb=24,
         source="NVIDIA L4 Tensor Core GPU datasheet",
     ),
     "L40S": Datasheet(
@@ -86,7 +81,6 @@ DATASHEETS: Mapping[str, Datasheet] = {
         bf16_tflops=362.05,
         fp16_tflops=362.05,
         bandwidth_gb_per_s=864,
-        memory_gb=48,
         source="NVIDIA L40S GPU datasheet",
     ),
     "H100 PCIe": Datasheet(
@@ -95,7 +89,6 @@ DATASHEETS: Mapping[str, Datasheet] = {
         bf16_tflops=756.5,
         fp16_tflops=756.5,
         bandwidth_gb_per_s=2000,
-        memory_gb=80,
         source="NVIDIA H100 Tensor Core GPU datasheet",
     ),
     "H100 80GB HBM3": Datasheet(
@@ -104,7 +97,6 @@ DATASHEETS: Mapping[str, Datasheet] = {
         bf16_tflops=989.5,
         fp16_tflops=989.5,
         bandwidth_gb_per_s=3350,
-        memory_gb=80,
         source="NVIDIA H100 Tensor Core GPU datasheet",
     ),
     "H200": Datasheet(
@@ -113,7 +105,6 @@ DATASHEETS: Mapping[str, Datasheet] = {
         bf16_tflops=989.5,
         fp16_tflops=989.5,
         bandwidth_gb_per_s=4800,
-        memory_gb=141,
         source="NVIDIA H200 Tensor Core GPU datasheet",
     ),
     # Its fp32 and TF32 rates are printed for systems of eight only, rounded in different ways.
@@ -121,7 +112,6 @@ DATASHEETS: Mapping[str, Datasheet] = {
         bf16_tflops=2250,
         fp16_tflops=2250,
         bandwidth_gb_per_s=8000,
-        memory_gb=180,
         source="NVIDIA DGX B200 datasheet, an eighth of the system",
     ),
     "GeForce RTX 3090": Datasheet(
@@ -130,7 +120,6 @@ DATASHEETS: Mapping[str, Datasheet] = {
         bf16_tflops=71,
         fp16_tflops=71,
         bandwidth_gb_per_s=936,
-        memory_gb=24,
         source="NVIDIA Ampere GA102 GPU Architecture whitepaper",
     ),
     "GeForce RTX 4090": Datasheet(
@@ -139,7 +128,6 @@ DATASHEETS: Mapping[str, Datasheet] = {
         bf16_tflops=165.2,
         fp16_tflops=165.2,
         bandwidth_gb_per_s=1008,
-        memory_gb=24,
         source="NVIDIA Ada GPU Architecture whitepaper",
     ),
     "GeForce RTX 5090": Datasheet(
@@ -148,7 +136,6 @@ DATASHEETS: Mapping[str, Datasheet] = {
         bf16_tflops=209.5,
         fp16_tflops=209.5,
         bandwidth_gb_per_s=1792,
-        memory_gb=32,
         source="NVIDIA RTX Blackwell GPU Architecture whitepaper",
     ),
     "RTX PRO 6000 Blackwell Workstation Edition": Datasheet(
@@ -157,7 +144,6 @@ DATASHEETS: Mapping[str, Datasheet] = {
         bf16_tflops=503.8,
         fp16_tflops=503.8,
         bandwidth_gb_per_s=1792,
-        memory_gb=96,
         source="NVIDIA RTX Blackwell PRO GPU Architecture whitepaper",
     ),
 }

@@ -35,9 +35,9 @@ from runner.analysis.costs.activations import (
     unsaved_feed_forward_bytes,
     unsaved_streams,
     weight_bytes,
+    workspace_bytes,
 )
 from runner.analysis.costs.activations import logits_bytes as logits_bytes
-from runner.analysis.costs.allocator import workspace_bytes
 from runner.schema import ModelCell
 
 #: The tensors of N V numbers in cross-entropy's backward pass: log-softmax, its gradient, the logits' gradient.
