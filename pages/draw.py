@@ -43,7 +43,9 @@ def draw_answer(frame: Frame, answer: Answer, *, before: Sequence[Choice] = ()) 
     st.markdown(restrict(raise_powers(answer.sentence) or question.words))
     draw_choices([*before, *answer.choices])
     report_missing(answer.choices)
-    if question.of_two_columns and answer.views and not is_narrow():
+    is_wide = question.of_two_columns and bool(answer.views) and not is_narrow()
+    if is_wide:
+        st.caption(restrict(raise_powers(answer.more)))
         left, right = st.columns(2, gap="xsmall")
         half = max(1, len(answer.views) - 2)
         with left:
@@ -52,7 +54,7 @@ def draw_answer(frame: Frame, answer: Answer, *, before: Sequence[Choice] = ()) 
             _draw_rest(frame, answer, answer.views[half:], is_small=True)
     else:
         _draw_rest(frame, answer, answer.views, is_small=False)
-    if answer.more:
+    if answer.more and not is_wide:
         st.markdown(restrict(raise_powers(answer.more)))
     if answer.views and "audited" not in question.needs:
         _draw_findings(frame, answer)

@@ -277,7 +277,7 @@ def _key(view: View, row: Row) -> Key:
 def _line_px(view: View, *, narrow: bool) -> int:
     if not view.draw.caption:
         return _LINE
-    return _CAPTIONED + 15 * (narrow and any(_is_long(view, row) for row in view.rows))
+    return _CAPTIONED + 9 * (narrow and any(_is_long(view, row) for row in view.rows))
 
 
 def _is_long(view: View, row: Row) -> bool:
@@ -309,7 +309,7 @@ def _lines(view: View, *, narrow: bool) -> tuple[Mapping[Key, int], Figure, list
     axis: Figure = {**AXIS, "tickvals": [*places.values()], "range": [line - 0.4, -0.6], "showgrid": False}
     if draw.caption:
         two = narrow and any(_is_long(view, row) for row in view.rows)
-        gap, up = ("<br>", 0.29) if two else ("  ", 0.22)
+        gap, up = ("<br>", 0.31) if two else ("  ", 0.22)
         words = {key: f"<b>{label}</b>{gap}{escape(str(captions[key] or ''))}" for key, label in labels.items()}
         notes = [note(words[key], x=0, xref="paper", y=at - up, xanchor="left") for key, at in places.items()]
         return places, {**axis, "showticklabels": False, "automargin": False}, notes

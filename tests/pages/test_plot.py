@@ -1,0 +1,69 @@
+"""Pictures of the shipped rows without a browser: what is written in them, how large and where."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pages.plot import figure
+from runner.answers import QUESTIONS, ask
+from runner.answers.answer import View
+from runner.answers.overview import draw_sparkline
+from tests.runner.answers.shipped import shipped
+
+MIN_PX = 12
+
+
+def views(name: str) -> Iterator[View]:
+    yield from (view for view in ask(name, shipped(*QUESTIONS[name].needs)).views if view.draw.kind != "table")
+
+
+def sizes(part: Any) -> Iterator[float]:
+    """Yields the size of every font of a figure."""
+    if isinstance(part, dict):
+        for name, value in part.items():
+            if name.endswith("font") and "size" in value:
+                yield value["size"]
+            yield from sizes(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from sizes(value)
+
+
+@pytest.mark.parametrize("name", ["step", "precision", "memory", "attention", "sums", "roofline", "overview"])
+def test_no_text_is_small(name: str) -> None:
+    for view in views(name):
+        for narrow in (False, True):
+            drawn = figure(view, narrow=narrow)
+            assert min(sizes(drawn), default=MIN_PX) >= MIN_PX
+            assert not re.search("<su[bp]>", json.dumps(drawn))
+
+
+def test_a_line_of_many_points_has_its_last_value_alone() -> None:
+    view = next(view for view in views("sums") if view.draw.kind == "lines")
+    drawn = figure(view)
+    assert all(trace["mode"] == "lines" for trace in drawn["data"])
+    last = [note["text"] for note in drawn["layout"]["annotations"] if note.get("xref") == "paper"]
+    assert any("-0.0469" in text for text in last)
+
+
+def test_out_of_memory_stands_at_the_limit() -> None:
+    view = next(view for view in views("memory") if view.draw.kind == "bars")
+    drawn = figure(view)
+    (lost,) = (note for note in drawn["layout"]["annotations"] if "✕" in note["text"])
+    assert "needs 239 GiB" in lost["text"]
+    limit = next(shape["x0"] for shape in drawn["layout"]["shapes"])
+    assert (lost["x"], lost["xanchor"]) == (limit, "right")
+
+
+def test_a_regression_has_its_sparkline_beside_it() -> None:
+    view = next(view for view in views("overview") if view.draw.kind == "matrix")
+    fields = tuple(replace(item, role="note") if item.name == "change" else item for item in view.fields)
+    line = draw_sparkline([10.0, 10.0, 11.0])
+    rows = tuple(replace(row, values=(line, *row.values[1:])) for row in view.rows[:1])
+    drawn = replace(view, fields=fields, rows=rows, draw=replace(view.draw, kind="dots", down=("change",),
+                    across="", beside=("size",)))  # fmt: skip
+    assert any(line in note["text"] for note in figure(drawn)["layout"]["annotations"])
