@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,10 @@ from runner.store.read.runs import Contents
 from runner.store.read.selection import Selection
 
 CONFIG = {"displayModeBar": False, "scrollZoom": False}
-#: Views that are drawn at once; the others when a reader opens them.
+#: The most views that are drawn at once.
 AT_ONCE = 3
+#: How high the cards of a page are together, at most, and a chart before it scrolls inside its card.
+MAX_PX, MAX_CHART_PX = 2_250, 1_200
 #: Cells that are named where a finding is about many.
 MAX_NAMED = 6
 _FOLDER = Path(__file__).parent
@@ -83,13 +86,23 @@ def _draw_findings(frame: Frame, answer: Answer) -> None:
 
 
 def _draw_rest(frame: Frame, answer: Answer, views: Sequence[View], *, is_small: bool) -> None:
-    for view in views[:AT_ONCE]:
-        _draw_view(frame, answer, view, is_small=is_small)
-    for view in views[AT_ONCE:]:
+    """Draws as many views as `MAX_PX` have room for, the others when a reader opens them."""
+    used = 0
+    for place, view in enumerate(views):
+        used += _estimate_px(view)
+        if not place or (place < AT_ONCE and used <= MAX_PX):
+            _draw_view(frame, answer, view, is_small=is_small)
+            continue
         fold = st.expander(restrict(literal(view.title)), key=f"{view.name}-fold", on_change="rerun")
         if fold.open:
             with fold:
                 _draw_view(frame, answer, view, is_small=is_small)
+
+
+def _estimate_px(view: View) -> int:
+    """Returns about how high the card of a view is."""
+    drawn = 420 if view.draw.kind == "table" else int(figure(view)["layout"].get("height", 450))
+    return 110 + min(drawn, MAX_CHART_PX)
 
 
 # ------------------------------------------------------------------------------------------------------------- choices
@@ -250,14 +263,17 @@ def _draw_chart(frame: Frame, answer: Answer, view: View, *, is_small: bool) -> 
     """A chart keeps its selection after the panel is closed, and another click on the mark would only take it back. So
     each opened panel gives the chart another key when it is closed, and with it a new start."""
     key = f"{view.name}-chart-{st.session_state.get(f'{view.name}-opened', 0)}"
-    chart = st.plotly_chart(
-        Spec(figure(view, narrow=is_small or is_narrow())),
-        key=key,
-        config=CONFIG,
-        on_select="rerun",
-        selection_mode="points",
-        alt=f"{view.title}. {view.about}",
-    )
+    spec = figure(view, narrow=is_small or is_narrow())
+    is_high = int(spec["layout"].get("height", 450)) > MAX_CHART_PX
+    with st.container(height=MAX_CHART_PX, border=False) if is_high else nullcontext():
+        chart = st.plotly_chart(
+            Spec(spec),
+            key=key,
+            config=CONFIG,
+            on_select="rerun",
+            selection_mode="points",
+            alt=f"{view.title}. {view.about}",
+        )
     place = next((point["customdata"][0] for point in chart.selection.points if point.get("customdata")), None)
     if place is not None and st.session_state.get("_told") != (key, place):
         st.session_state["_told"] = (key, place)

@@ -56,7 +56,7 @@ def _draw_row(frame: Frame, answer: Answer, view: View, row: Row) -> None:
         label = view.field(view.draw.value).label
         st.metric(label, scale.with_unit(value), border=True)
         shown = interval_of(view, row, scale)
-        level = view.field(view.draw.low).doc if shown else ""
+        level = view.field(view.draw.low).doc.replace("Lower end of the", "The") if shown else ""
         st.caption(restrict(literal(f"interval {shown} {scale.unit}. {level}" if shown else "no interval")))
         notes = [item for item in view.fields if item.role == "note" and view.get(row, item.name) is not None]
         lines = [

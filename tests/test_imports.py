@@ -59,6 +59,7 @@ RUNNER_MAY = {
         "experiments",
         "formats",
         "job",
+        "places",
         "plan",
         "results",
         "schema",

@@ -22,6 +22,7 @@ AXIS: Figure = {
     "linecolor": FAINT,
     "ticks": "",
     "tickangle": 0,
+    "tickfont": {"size": 12},
     "title": {"text": ""},
 }
 _RAISED = str.maketrans("0123456789.-", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻")

@@ -37,7 +37,7 @@ def test_every_page_in_every_width(browser: Browser, address: str, path: str) ->
             visit.page.emulate_media(color_scheme=scheme)
             settled(visit.page)
             assert not _faint(visit.page, page_color=PAPER[scheme]), scheme
-            assert not _small(visit.page)
+            assert _small(visit.page) == []
             for width in at_widths(visit.page, *WIDTHS[scheme]):
                 faults = _grave(visit.page)
                 if faults:  # on a busy machine a color of the other scheme may still be shown
