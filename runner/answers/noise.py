@@ -7,7 +7,7 @@ from runner.analysis.audit.time_rules import Canary, judge_canary
 from runner.analysis.statistics import resolvable
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
 from runner.answers.shared import CLOCKS, cells_of
-from runner.formats import format_list, format_number
+from runner.formats import format_list, format_number, join_parts
 from runner.results import RepeatedCell
 from runner.results.rows import MachineNoise, Rows
 from runner.schema.sizes import title
@@ -41,13 +41,14 @@ _BOUNDS = {"device": "GPU-bound", "host": "CPU-bound", None: "bound not known"}
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
-    machine = choose(asked, "machine", "Machine", list(dict.fromkeys(one.machine for one in rows.noise)))
-    known = [one for one in rows.noise if one.machine == machine.chosen]
+    machines = {join_parts(one.machine, one.device): one.machine for one in rows.noise}
+    machine = choose(asked, "machine", "Machine", list(machines))
+    known = [one for one in rows.noise if join_parts(one.machine, one.device) == machine.chosen]
     if not known:
         words = "no cell was measured in several processes by one run, so what varies between processes is not known"
         return Answer(question="noise", missing=(Missing(words=words),))
     kinds = _draw_kinds(known, machine.chosen)
-    by_run = _group_by_run(rows, machine.chosen)
+    by_run = _group_by_run(rows, machines[machine.chosen])
     run = choose(asked, "canary", "Canary of run", list(by_run))
     canary = judge_canary(by_run[run.chosen]) if by_run else None
     return Answer(

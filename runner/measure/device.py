@@ -111,6 +111,7 @@ def describe(device: str) -> dict[str, Any]:
         "os": f"{platform.system()} {platform.release()}",
         "device": kind,
         "device_name": cpu_name(),
+        "device_uuid": None,
         "device_memory_bytes": total_memory(),
         "torch": str(torch.__version__),  # its own type would import torch wherever it arrives
         "cuda": torch.version.cuda,
@@ -130,6 +131,7 @@ def describe(device: str) -> dict[str, Any]:
         properties = torch.cuda.get_device_properties(torch.device(name))
         columns |= {
             "device_name": properties.name,
+            "device_uuid": f"GPU-{properties.uuid}",
             "device_memory_bytes": properties.total_memory,
             "compute_capability": f"{properties.major}.{properties.minor}",
             "driver": driver_version(),

@@ -120,10 +120,12 @@ class StepSpread:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineNoise:
-    """The noise of the whole steps of one kind of cell of a table: those with one bound, by one clock."""
+    """The noise of the whole steps of one kind of cell of a table: those with one bound, by one clock. `device` is the
+    GPU's own number where several of a machine measured."""
 
     table: str
     machine: str
+    device: str = ""
     bound: Bound | None
     clock: Clock
     noise: Noise

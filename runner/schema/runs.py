@@ -28,6 +28,7 @@ class RunRow:
     os: str | None = column("Operating system", "", "Operating system and kernel release.")
     device: str | None = column("Device", "", "cuda, cpu or mps.")
     device_name: str | None = column("Device name", "", "The GPU's or CPU's own name.")
+    device_uuid: str | None = column("Device UUID", "", "The GPU's own number; two of one host may have one name.")
     device_memory_bytes: int | None = column(
         "Device memory", "bytes", "Memory of the device; on a CPU, of the machine or its container."
     )

@@ -27,7 +27,7 @@ CellRound = tuple[str, int]
 #: The status of each finished cell.
 Done = Mapping[CellRound, Status]
 #: What a later measurement must have in common with a run to become part of it.
-SAME_RUN = ("host", "device_name", "torch", "git_commit", "threads", "allocator")
+SAME_RUN = ("host", "device_name", "device_uuid", "torch", "git_commit", "threads", "allocator")
 
 #: A device with a version of torch and, where it is a CPU, so many threads and these settings of its allocator.
 _HERE = """device_name IS NOT DISTINCT FROM $device_name AND torch IS NOT DISTINCT FROM $torch

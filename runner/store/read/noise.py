@@ -6,6 +6,7 @@
 Times are those of whole steps. The rounds of a cell are those of one run.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -25,7 +26,7 @@ from runner.schema.axes import MODEL
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
 from runner.store.read.fetch import fetch, fetch_by
-from runner.store.read.selection import MACHINE, Selection
+from runner.store.read.selection import DEVICE, MACHINE, Selection
 from runner.store.read.timed import STEP_MS, choose, load_noise
 from runner.store.shared import remember
 
@@ -151,13 +152,22 @@ def load_spreads(path: Path, of: Selection) -> list[StepSpread]:
 
 
 def load_machine_noise(path: Path, of: Selection) -> list[MachineNoise]:
-    """Returns the noise of whole steps of each kind of cell, of one machine or of all."""
+    """Returns the noise of whole steps of each kind of cell, of one machine or of all; where several GPUs of a machine
+    measured, of each."""
     with open_reader(path) as reader:
-        machines = [name for (name,) in reader.execute(f"SELECT DISTINCT {MACHINE} FROM runs r").fetchall()]
-        wanted = [name for name in machines if of.machine in (None, name)]
+        named = dict(reader.execute(f"SELECT DISTINCT {DEVICE}, {MACHINE} FROM runs r").fetchall())
+        wanted = [device for device, machine in named.items() if of.machine in (None, machine)]
         known = {table: load_noise(reader, table, wanted) for table in TIMED}
+    several = Counter(named.values())
     return [
-        MachineNoise(table=table, machine=kind.machine, bound=kind.bound, clock=kind.clock, noise=noise)
+        MachineNoise(
+            table=table,
+            machine=named[kind.device],
+            device=kind.device.partition(" · ")[0] if several[named[kind.device]] > 1 else "",
+            bound=kind.bound,
+            clock=kind.clock,
+            noise=noise,
+        )
         for table, of_table in known.items()
         for kind, noise in of_table.items()
         if kind.phase == WHOLE

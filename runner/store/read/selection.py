@@ -21,6 +21,8 @@ from runner.store.contract import is_stated
 
 #: The name of a machine in SQL: its device and its host, because two machines may have the same device.
 MACHINE = "coalesce(r.device_name, r.device, 'unknown device') || coalesce(' · ' || r.host, '')"
+#: The name of a device in SQL: a GPU by its own number, because two GPUs of one host may have the same name.
+DEVICE = f"coalesce(r.device_uuid || coalesce(' · ' || r.host, ''), {MACHINE})"
 #: A column and its selected values; for the size, `d_model` and the shapes.
 Asked = tuple[str, Sequence[Any]]
 

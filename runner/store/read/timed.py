@@ -39,7 +39,7 @@ from runner.store.attached import quote
 from runner.store.database import open_reader
 from runner.store.read.fetch import fetch, fetch_rows
 from runner.store.read.runs import find_subject
-from runner.store.read.selection import MACHINE, Selection, select_chosen
+from runner.store.read.selection import DEVICE, MACHINE, Selection, select_chosen
 from runner.store.shared import remember, remember_runs
 
 KEY = TABLES["steps"].key
@@ -189,10 +189,9 @@ def load_early_steps(path: Path, selection: Selection) -> list[EarlyStep]:
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseKind:
-    """The times that are taken to be equally noisy: those of one machine, with one bound, in one phase, by one
-    clock."""
+    """The times that are taken to be equally noisy: those of one device, with one bound, in one phase, by one clock."""
 
-    machine: str
+    device: str
     bound: Bound | None
     phase: Phase
     clock: Clock = "step"
@@ -244,7 +243,7 @@ _REPEATED = f"""
         SELECT run_id, phase, clock, bound, sum(dof * variance) AS change_squares,
             CAST(sum(dof) AS BIGINT) AS change_dof
         FROM shared GROUP BY ALL)
-    SELECT $machine AS machine, t.*, coalesce(l.change_squares, 0) AS change_squares,
+    SELECT $device AS device, t.*, coalesce(l.change_squares, 0) AS change_squares,
         coalesce(l.change_dof, 0) AS change_dof
     FROM repeats t LEFT JOIN left_over l
         ON (t.run_id, t.phase, t.clock) = (l.run_id, l.phase, l.clock) AND t.bound IS NOT DISTINCT FROM l.bound
@@ -254,21 +253,21 @@ _STATES = f"""
     SELECT run_id, cells, ids, times
     FROM (SELECT run_id, count(*) AS cells, bit_xor(hash(cell_id)) AS ids FROM {{table}} GROUP BY run_id)
     LEFT JOIN (SELECT run_id, count(*) AS times FROM timings GROUP BY run_id) USING (run_id)
-    SEMI JOIN (FROM runs r WHERE {MACHINE} = $machine) USING (run_id) ORDER BY run_id"""
+    SEMI JOIN (FROM runs r WHERE {DEVICE} = $device) USING (run_id) ORDER BY run_id"""
 
 
-def load_noise(reader: duckdb.DuckDBPyConnection, table: str, machines: Iterable[str]) -> Mapping[NoiseKind, Noise]:
-    """Returns the noise of each kind that the repeated cells of a table show on these machines."""
+def load_noise(reader: duckdb.DuckDBPyConnection, table: str, devices: Iterable[str]) -> Mapping[NoiseKind, Noise]:
+    """Returns the noise of each kind that the repeated cells of a table show on these devices, in all their runs."""
     found: dict[NoiseKind, Noise] = {}
-    for machine in sorted(machines):
-        found |= remember(reader, f"noise of {table} on {machine}", partial(_compute_noise, reader, table, machine))
+    for device in sorted(devices):
+        found |= remember(reader, f"noise of {table} on {device}", partial(_compute_noise, reader, table, device))
     return found
 
 
-def _compute_noise(reader: duckdb.DuckDBPyConnection, table: str, machine: str) -> Mapping[NoiseKind, Noise]:
-    rows = reader.execute(_STATES.format(table=table), {"machine": machine}).fetchall()
-    load = partial(_load_repeated, reader, table, machine)
-    by_run = remember_runs(reader, f"repeated {table} on {machine}", {run: state for run, *state in rows}, load)
+def _compute_noise(reader: duckdb.DuckDBPyConnection, table: str, device: str) -> Mapping[NoiseKind, Noise]:
+    rows = reader.execute(_STATES.format(table=table), {"device": device}).fetchall()
+    load = partial(_load_repeated, reader, table, device)
+    by_run = remember_runs(reader, f"repeated {table} on {device}", {run: state for run, *state in rows}, load)
     by_kind: dict[NoiseKind, list[_Repeated]] = {}
     for one in chain.from_iterable(by_run.values()):
         by_kind.setdefault(one.kind, []).append(one)
@@ -281,10 +280,10 @@ def _order_kinds(kind: NoiseKind) -> tuple[int, int, str]:
 
 
 def _load_repeated(
-    reader: duckdb.DuckDBPyConnection, table: str, machine: str, runs: list[UUID]
+    reader: duckdb.DuckDBPyConnection, table: str, device: str, runs: list[UUID]
 ) -> Mapping[UUID, list[_Repeated]]:
     """Returns what the repeated cells of a table say, by run."""
-    parameters = {"bound": DEVICE_BOUND, "machine": machine, "runs": runs, "least": MIN_STD**2}
+    parameters = {"bound": DEVICE_BOUND, "device": device, "runs": runs, "least": MIN_STD**2}
     by_run: dict[UUID, list[_Repeated]] = {run: [] for run in runs}
     for one in fetch(reader, _REPEATED.format(table=table), parameters, kind=_Repeated):
         by_run[one.run_id].append(one)
@@ -303,6 +302,7 @@ class _PhaseRounds:
     """The rounds of one phase of a cell: one value a round in each tuple."""
 
     machine: str
+    device: str
     cell_key: str
     bound: Bound | None
     phase: Phase
@@ -348,7 +348,7 @@ class _PhaseRounds:
 
     def _kind(self, clock: Clock, times: Sequence[float | None]) -> NoiseKind:
         bounds = map(find_bound, times, self.devices)
-        return NoiseKind(machine=self.machine, bound=pool_bounds(bounds), phase=self.phase, clock=clock)
+        return NoiseKind(device=self.device, bound=pool_bounds(bounds), phase=self.phase, clock=clock)
 
 
 _LISTED = {"rounds": "c.round", "medians": "t.median_ms", "lows": "t.low_ms", "highs": "t.high_ms",
@@ -357,10 +357,12 @@ _LISTED = {"rounds": "c.round", "medians": "t.median_ms", "lows": "t.low_ms", "h
 _TIMES = f"""
     WITH rounds AS (SELECT c.machine, c.cell_key, c.run_id, c.round, cell_id, s.bound FROM chosen c
         JOIN {{table}} s USING (cell_id) WHERE c.status = 'ok')
-    SELECT c.machine, c.cell_key, any_value(c.run_id) AS run_id, max(bound) AS bound, t.phase,
+    SELECT c.machine, any_value({DEVICE}) AS device, c.cell_key, any_value(c.run_id) AS run_id, max(bound) AS bound,
+        t.phase,
         {", ".join(f"list({column} ORDER BY c.round, c.cell_id) AS {name}" for name, column in _LISTED.items())},
         avg(t.mean_ms) AS mean_ms, sqrt(avg(t.std_ms * t.std_ms)) AS std_ms, CAST(sum(t.n) AS BIGINT) AS n
-    FROM rounds c JOIN timings t USING (cell_id) WHERE t.median_ms IS NOT NULL GROUP BY c.machine, c.cell_key, t.phase
+    FROM rounds c JOIN timings t USING (cell_id) LEFT JOIN runs r ON r.run_id = c.run_id
+    WHERE t.median_ms IS NOT NULL GROUP BY c.machine, c.cell_key, t.phase
     ORDER BY c.machine, c.cell_key,
         list_position(['forward', 'loss', 'backward', 'optimizer', 'forward_backward', 'step'], t.phase)"""
 
@@ -378,7 +380,7 @@ def load_times(reader: duckdb.DuckDBPyConnection, table: str) -> TimesByCell:
     by_cell = dict[tuple[str, str], list[_PhaseRounds]]()
     for one in fetch(reader, _TIMES.format(table=table), kind=_PhaseRounds):
         by_cell.setdefault((one.machine, one.cell_key), []).append(one)
-    noise = load_noise(reader, table, {machine for machine, _ in by_cell})
+    noise = load_noise(reader, table, {rows[0].device for rows in by_cell.values()})
     return {
         cell: (rows[0].bound, TimesByPhase({one.phase: partial(one.time, noise) for one in rows}))
         for cell, rows in by_cell.items()

@@ -164,7 +164,7 @@ def test_cells_of_the_same_rounds_are_paired(tmp_path: Path) -> None:
 
 def load_noise_of(path: Path, cell: StepResult) -> Noise:
     with open_reader(path) as reader:
-        return load_noise(reader, "steps", [cell.machine])[NoiseKind(machine=cell.machine, bound=None, phase="forward")]
+        return load_noise(reader, "steps", [cell.machine])[NoiseKind(device=cell.machine, bound=None, phase="forward")]
 
 
 def test_the_latest_run_and_the_last_try_count(tmp_path: Path) -> None:

@@ -9,14 +9,19 @@ from uuid import UUID
 import duckdb
 import pytest
 
+from runner.answers import ask
 from runner.results import Noise
 from runner.schema import RunRow
 from runner.store import shared
 from runner.store.database import look_through, open_reader
+from runner.store.read import read
 from runner.store.read import timed as times
+from runner.store.read.noise import load_machine_noise
+from runner.store.read.selection import Selection
 from runner.store.read.timed import NoiseKind, load_noise
 from runner.store.shared import remember
 from tests.synthetic import rows
+from tests.synthetic.sides import timed
 
 
 def count_cells(path: Path) -> int:
@@ -58,8 +63,26 @@ def test_noise_is_loaded_for_the_requested_machines(tmp_path: Path) -> None:
         machines = ["one", "two"]
         names = [f"{of.device_name} · {host}" for host in machines]
         both, first = load_noise(reader, "steps", names), load_noise(reader, "steps", names[:1])
-    assert {kind.machine for kind in both} == {*names}
-    assert first == {kind: noise for kind, noise in both.items() if kind.machine == names[0]}
+    assert {kind.device for kind in both} == {*names}
+    assert first == {kind: noise for kind, noise in both.items() if kind.device == names[0]}
+
+
+def test_two_gpus_of_one_host_have_each_their_noise_from_all_their_runs(tmp_path: Path) -> None:
+    """GPU-a measures one cell in each of two runs, whose rounds differ by 1%; GPU-b one, by 10%."""
+    path = tmp_path / "r.duckdb"
+    for uuid, share, size in (("GPU-a", 0.01, "toy-64"), ("GPU-a", 0.01, "toy-128"), ("GPU-b", 0.1, "toy-64")):
+        of = rows.run(device_uuid=uuid)
+        rounds = [(10.0 * (1 + share * number),) * 11 for number in range(3)]
+        rows.store(path, of, [timed(of, rows.asked(size), ms, round=number) for number, ms in enumerate(rounds)])
+    found = {one.device: one.noise for one in load_machine_noise(path, Selection()) if one.clock == "step"}
+    assert {name: noise.cells for name, noise in found.items()} == {"GPU-a": 2, "GPU-b": 1}
+    assert found["GPU-a"].std == pytest.approx(0.01, rel=0.05)
+    assert found["GPU-b"].std == pytest.approx(0.1, rel=0.1)
+    one, _ = (run.steps[0].times["step"].step.noise for run in read(path, Selection(), ("by_run",)).by_run[1:])
+    assert one == found["GPU-a"]
+    known = read(path, Selection(), ("noise", "repeated", "runs"))
+    view = ask("noise", known, {"machine": "Example CPU · bench1 · GPU-b"})
+    assert [row.values[-1] for row in view.views[0].rows] == [1]
 
 
 def find_noise(path: Path) -> Mapping[NoiseKind, Noise]:
