@@ -41,7 +41,7 @@ _OF_RUN: Mapping[str, Callable[[RunSteps], str]] = {
     "machine": lambda one: one.run.machine,
     "commit": lambda one: (one.run.git_commit or "unknown")[:12],
 }
-_OF_CELL = ("precision", "backend", "model")
+OF_CELL = ("precision", "backend", "model", "attention", "optimizer", "weights_dtype")
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
@@ -92,7 +92,7 @@ def list_sides(runs: Sequence[RunSteps]) -> dict[str, list[str]]:
     """Returns the sides that can be compared, by what they differ in; those that measured last come first."""
     sides = {name: list(dict.fromkeys(map(of, runs))) for name, of in _OF_RUN.items()}
     cells = [step.cell for one in runs for step in one.steps]
-    values = {name: dict.fromkeys(getattr(cell, name) for cell in cells) for name in _OF_CELL}
+    values = {name: dict.fromkeys(getattr(cell, name) for cell in cells) for name in OF_CELL}
     return sides | {name: [value for value in known if value is not None] for name, known in values.items()}
 
 
@@ -103,7 +103,7 @@ def _of_side(runs: Sequence[RunSteps], by: str, name: str, pick: Callable[[RunSt
         if by in _OF_RUN and _OF_RUN[by](one) != name:
             continue
         for cell in pick(one):
-            if by in _OF_CELL and getattr(cell.cell, by, None) != name:
+            if by in OF_CELL and getattr(cell.cell, by, None) != name:
                 continue
             if cell.status != "skipped" and not getattr(cell.cell, "timeline", False):
                 kept.setdefault((cell.machine if by != "machine" else "", cell.cell.key), cell)
@@ -120,7 +120,7 @@ def _pair(
         own = getattr(one.cell, "model_key", None) is not None
         left_out = {by, *(("d_model", "d_ff", "layers", "heads", "vocabulary", "model_key") if own else ())}
         fields = (getattr(one.cell, name) for name in table_of(one.cell).question if name not in left_out)
-        return (one.machine if by in ("commit", *_OF_CELL) else "", *fields)
+        return (one.machine if by in ("commit", *OF_CELL) else "", *fields)
 
     return pair_cells(_of_side(runs, by, base, pick), _of_side(runs, by, other, pick), key=key)
 

@@ -1,7 +1,9 @@
-"""Two versions of a user's model, measured interleaved in one sweep and compared: two commits, or two builders.
+"""Two versions of a user's model, measured interleaved in one sweep and compared: two commits, two builders, or two
+values of an option.
 
     python -m runner ab main HEAD --model train.py:build --contexts 128
     python -m runner ab --model old.py:build --against new.py:build
+    python -m runner ab --attention naive --against sdpa --sizes small
 
 Each commit is checked out into a temporary worktree, so that the user's tree is not touched. Every cell is measured
 from both versions in fresh processes, shuffled within each round, and rounds are added to the same run until each cell
@@ -21,6 +23,7 @@ from pathlib import Path
 
 from runner.answers import ask
 from runner.answers.answer import Answer
+from runner.answers.compare import OF_CELL
 from runner.cli.compare import CLOCK_WORDS, FORMATS, CompareOptions, print_comparison
 from runner.cli.progress import PlainLines
 from runner.cli.terminal import Terminal
@@ -36,6 +39,7 @@ from runner.store.read import read
 from runner.store.read.selection import Selection
 from runner.sweep.loop import Sweep
 from runner.sweep.prepare import Settings, prepare
+from runner.sweep.request import FLAGS
 from runner.sweep.start import lock_machine
 from runner.temporary import temporary_folder
 
@@ -45,7 +49,7 @@ FIRST_ROUNDS, MORE_ROUNDS, MAX_ROUNDS = 3, 2, 20
 
 @dataclass(frozen=True, kw_only=True)
 class AbOptions:
-    """What the command line said: two refs of a repository and one model, or two models."""
+    """What the command line said: two refs of a repository and one model, two models, or two values of an option."""
 
     a: str | None
     b: str | None
@@ -64,16 +68,20 @@ def ab(console: Terminal, progress: Terminal, options: AbOptions, request: Reque
     if options.clock not in CLOCK_WORDS:
         raise UsageError(f"There is no clock {options.clock!r}.", expected=", ".join(CLOCK_WORDS))
     specs = request.axes.get("model", ())
+    settings = replace(settings, db=settings.db.absolute(), fresh=True, ceilings=False)
+    command = shlex.join(["python", "-m", "runner", *sys.argv[1:]])
+    if options.against and (options.a or options.b):
+        raise UsageError("--against was given with two refs.", expected="two refs, or --against")
+    if options.against and (flag := _find_option(request, options.against)):
+        check_writable(settings.db)
+        sides = Sides(flag=flag, by=FLAGS[flag].name, a=str(request.axes[flag][0]), b=options.against)
+        return _compare(console, progress, options, request, replace(settings, command=command), sides)
     if len(specs) != 1:
         raise UsageError(f"--model was given {len(specs)} times.", expected="one model, such as --model train.py:build")
-    settings = replace(settings, db=settings.db.absolute(), fresh=True, ceilings=False)
     check_writable(settings.db)
-    command = shlex.join(["python", "-m", "runner", *sys.argv[1:]])
     if options.against:
-        if options.a or options.b:
-            raise UsageError("--against was given with two refs.", expected="two refs, or --model and --against")
-        models = (specs[0], parse_spec(options.against).text)
-        return _compare(console, progress, options, request, replace(settings, command=command), models)
+        sides = Sides(a=specs[0], b=parse_spec(options.against).text)
+        return _compare(console, progress, options, request, replace(settings, command=command), sides)
     if not (options.a and options.b):
         raise UsageError("ab was given no two refs.", expected="two refs such as main HEAD, or --model and --against")
     with _check_out(options.a, options.b, parse_spec(specs[0])) as (folder, models, note):
@@ -82,7 +90,27 @@ def ab(console: Terminal, progress: Terminal, options: AbOptions, request: Reque
             settings, command=f"{command}  # {note}", label=settings.label or f"ab {options.a} {options.b}"
         )
         with chdir(folder):
-            return _compare(console, progress, options, request, settings, models)
+            return _compare(console, progress, options, request, settings, Sides(a=models[0], b=models[1]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sides:
+    """The two values of one option that are compared, with its flag and its field of a cell."""
+
+    flag: str = "model"
+    by: str = "model"
+    a: str
+    b: str
+
+
+def _find_option(request: Request, value: str) -> str | None:
+    """Returns the flag of which this is another value, where one was given with a single value."""
+    given = {name: column for name, column in FLAGS.items() if len(request.axes.get(name, ())) == 1}
+    found = [name for name, column in given.items() if column.name in OF_CELL and value in column.choices]
+    if len(found) > 1:
+        flags = " and ".join(f"--{name}" for name in found)
+        raise UsageError(f"--against {value} may be of {flags}.", expected="one of them with a single value")
+    return next(iter(found), None)
 
 
 def _compare(
@@ -91,11 +119,11 @@ def _compare(
     options: AbOptions,
     request: Request,
     settings: Settings,
-    models: tuple[str, str],
+    sides: Sides,
 ) -> int:
-    if models[0] == models[1]:
-        raise UsageError(f"A and B are both {models[0]}.", expected="two versions")
-    request = replace(request, axes={**request.axes, "model": models}, rounds=FIRST_ROUNDS)
+    if sides.a == sides.b:
+        raise UsageError(f"A and B are both {sides.a}.", expected="two versions")
+    request = replace(request, axes={**request.axes, sides.flag: (sides.a, sides.b)}, rounds=FIRST_ROUNDS)
     ends_at = time.monotonic() + settings.budget_s if settings.budget_s else None
     rounds, answer, rows = 0, None, None
     failed: list[str] = []
@@ -110,15 +138,15 @@ def _compare(
                 prepared = prepare(request, settings, engine)
                 if prepared.left_out:
                     raise BadModel("; ".join(f"{name}: {why}" for name, why in prepared.left_out.items()))
-                if len(prepared.own) < len(models):
-                    console.say(f"{models[0]} and {models[1]} have the same source: there is nothing to measure.")
+                if sides.by == "model" and len(prepared.own) < 2:
+                    console.say(f"{sides.a} and {sides.b} have the same source: there is nothing to measure.")
                     return 0
                 sweep = Sweep(prepared, settings, engine=engine, watcher=watcher)
                 sweep.run()
                 rounds += int(request.rounds)
                 request, settings = replace(request, rounds=MORE_ROUNDS), replace(settings, joins=sweep.run_id)
-                answer, rows = _ask(settings, models, options)
-                if failed := _list_failed(rows.by_run[0], models):
+                answer, rows = _ask(settings, sides, options)
+                if failed := _list_failed(rows.by_run[0], sides):
                     break
         except KeyboardInterrupt:
             progress.say("Interrupted. Finished cells are kept.")
@@ -128,7 +156,7 @@ def _compare(
     if not answer.views:
         raise UsageError("No cell was measured from both versions.", expected="a longer --budget", do=_join(failed))
     compare = CompareOptions(
-        a=models[0], b=models[1], form=options.form, threshold=options.threshold, as_json=options.as_json
+        a=sides.a, b=sides.b, form=options.form, threshold=options.threshold, as_json=options.as_json
     )
     code = print_comparison(console, answer, rows, compare)
     if failed:
@@ -138,11 +166,11 @@ def _compare(
     return code
 
 
-def _ask(settings: Settings, models: tuple[str, str], options: AbOptions) -> tuple[Answer, Rows]:
-    """Returns the comparison of the two models in the run that was measured, and its rows."""
+def _ask(settings: Settings, sides: Sides, options: AbOptions) -> tuple[Answer, Rows]:
+    """Returns the comparison of both sides in the run that was measured, and its rows."""
     rows = read(settings.db, Selection(), ("by_run",))
     run = next(one for one in rows.by_run if one.run.run_id == settings.joins)
-    asked = {"by": "model", "a": models[0], "b": models[1], "clock": CLOCK_WORDS[options.clock]}
+    asked = {"by": sides.by, "a": sides.a, "b": sides.b, "clock": CLOCK_WORDS[options.clock]}
     rows = replace(rows, by_run=(run,))
     return ask("compare", rows, asked), rows
 
@@ -161,17 +189,17 @@ def _list_undecided(answer: Answer, threshold: float) -> list[str]:
     return names
 
 
-def _list_failed(run: RunSteps, models: tuple[str, str]) -> list[str]:
+def _list_failed(run: RunSteps, sides: Sides) -> list[str]:
     """Returns the cells that one version lacks or that failed in it, by name."""
-    sides: Mapping[str, dict[tuple[object, ...], str]] = {model: {} for model in models}
+    found: Mapping[str, dict[tuple[object, ...], str]] = {sides.a: {}, sides.b: {}}
+    left_out = MODEL if sides.by == "model" else (sides.by,)
     for one in run.steps:
-        names = [name for name in table_of(one.cell).question if name not in MODEL]
-        key = tuple(getattr(one.cell, name) for name in names)
-        sides[one.cell.model or ""][key] = one.status
+        key = tuple(getattr(one.cell, name) for name in table_of(one.cell).question if name not in left_out)
+        found[getattr(one.cell, sides.by) or ""][key] = one.status
     failed = []
-    for model, other in (models, models[::-1]):
-        failed += [f"{model} at {_describe(key)}: {status}" for key, status in sides[model].items() if status != "ok"]
-        failed += [f"{model} at {_describe(key)}: missing" for key in sides[other].keys() - sides[model].keys()]
+    for side, other in ((sides.a, sides.b), (sides.b, sides.a)):
+        failed += [f"{side} at {_describe(key)}: {status}" for key, status in found[side].items() if status != "ok"]
+        failed += [f"{side} at {_describe(key)}: missing" for key in found[other].keys() - found[side].keys()]
     return failed
 
 

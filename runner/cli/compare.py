@@ -15,7 +15,7 @@ from uuid import UUID
 from runner.analysis.pair import CLOCKS, Pair
 from runner.answers import ask
 from runner.answers.answer import Answer, View
-from runner.answers.compare import AUTO, list_sides
+from runner.answers.compare import AUTO, OF_CELL, list_sides
 from runner.answers.shared import PHASES
 from runner.cli.terminal import Terminal
 from runner.errors import UsageError
@@ -28,7 +28,9 @@ from runner.store.read.runs import load_notes
 from runner.store.read.selection import Selection
 
 FORMATS = ("text", "markdown")
-SPECS = "a run's id or its beginning, a label, or machine:…, commit:…, precision:…, backend:…, label:…, run:…"
+SPECS = (
+    "a run's id or its beginning, a label, or machine:…, commit:…, precision:…, backend:…, attention:…, label:…, run:…"
+)
 #: The clocks by the words of the command line.
 CLOCK_WORDS = {"auto": AUTO, "latency": "latency", "throughput": "throughput", "gpu": "GPU time"}
 
@@ -103,7 +105,7 @@ def resolve_both(a: str, b: str, rows: Rows) -> tuple[str, str, str]:
     if by_a != by_b:
         raise UsageError(
             f"{by_a}:{name_a} cannot be compared with {by_b}:{name_b}.",
-            expected="two runs, two labels, two machines, two commits, two precisions or two backends",
+            expected="two runs, labels, machines, commits or values of one setting, such as two precisions",
         )
     return by_a, name_a, name_b
 
@@ -141,7 +143,7 @@ def _narrow(rows: Rows, within: Sequence[str]) -> Rows:
     """Returns the rows of the runs that every `--within` leaves."""
     runs = rows.by_run
     for text in within:
-        sides = {kind: names for kind, names in list_sides(runs).items() if kind not in ("precision", "backend")}
+        sides = {kind: names for kind, names in list_sides(runs).items() if kind not in OF_CELL}
         kind, name = resolve(text, sides, {one.run.run_id.hex: one.run.name for one in runs})
         runs = tuple(one for one in runs if name in list_sides([one])[kind])
     return replace(rows, by_run=runs)

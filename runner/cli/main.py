@@ -271,7 +271,7 @@ def ab_command(
     config: Path | None,
     **given: Any,
 ) -> None:
-    """Compare two versions of a model of your own, measured interleaved: two commits, or two builders.
+    """Compare two versions, measured interleaved: two commits or builders of your model, or two values of an option.
 
     Commits of the repository that you are in are checked out into temporary worktrees. Both versions are measured in
     fresh processes, shuffled in each round, and rounds are added until every cell is decided or the budget ends. Exit

@@ -186,6 +186,7 @@ def with_options(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], 
     return decorate
 
 
+_AGAINST = "B as another model, or as another value of an option that was given once, instead of two commits."
 _NOT_OF_AB = (
     "rounds", "engine", "on", "shard", "fresh", "any_commit", "ceilings", "again", "yes", "dry_run", "grow", "limit",
     "resolution", "as_json",
@@ -193,7 +194,10 @@ _NOT_OF_AB = (
 AB: dict[str, Any] = {
     "a": Annotated[str | None, typer.Argument(help="The baseline: a commit, branch or tag.", show_default=False)],
     "b": Annotated[str | None, typer.Argument(help="What is compared with it.", show_default=False)],
-    "against": Annotated[str | None, _what("B as another model, instead of two commits.", metavar="FILE.py:build")],
+    "against": Annotated[
+        str | None,
+        _what("B as another model, or another value of an option given once.", metavar="FILE.py:build|VALUE"),
+    ],
     "threshold": Annotated[str | None, _how("How much slower or larger is a regression. [default: 5%]")],
     "clock": Annotated[str | None, _how("auto, latency, throughput or gpu. [default: auto]")],
     "form": Annotated[str | None, typer.Option("--format", help="text or markdown.", show_default=False)],

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import os
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -23,6 +24,9 @@ from starlette.responses import Response
 from pages.api import routes
 from pages.api.files import encode_rows
 from runner.answers import QUESTIONS, ask
+from runner.formats import format_number
+from runner.render.document import MAX_LINES
+from runner.render.grid import interval_of, scale_of
 from runner.render.json import dump
 from runner.schema import TABLES
 from runner.store.database import fingerprint, plan_fingerprint
@@ -30,7 +34,10 @@ from runner.store.read import read
 from runner.store.read.runs import load_contents
 from runner.store.read.selection import Selection
 from runner.store.read.tables import TablePage
+from runner.store.reference import find_file
+from tests import command
 from tests.browser import Site, served
+from tests.runner.analysis.test_pair import scale
 from tests.synthetic import memory_rows, rows
 
 
@@ -326,3 +333,36 @@ def test_with_sign_in_programs_need_a_token(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(st, "secrets", secrets)
         refused = routes._refuse_access(request)
         assert (refused and refused.status_code) == status
+
+
+def test_a_pair_has_one_ratio_interval_and_verdict_everywhere(tmp_path: Path, site: Site) -> None:
+    """Two recorded sweeps of equal cells, of which the second takes 5% longer: what the page Compare draws and the API
+    returns is what `compare` and the report print, and what Overview says of the run before."""
+    path = find_file(scale(tmp_path, 1.05))
+    with site.showing(path) as address:
+        compared, overview = (
+            json.loads(get(f"{address}/api/v1/answers/{name}")[1])
+            for name in ("compare?by=label&a=a1&b=a2", "overview")
+        )
+    view = ask("compare", read(path, Selection(), ("by_run",)), {"by": "label", "a": "a1", "b": "a2"}).views[0]
+    assert len(view.rows) == 12
+    by_api = {tuple(row["cells"]): row for row in compared["views"][0]["rows"]}
+    forms = ("text", "markdown")
+    printed = {form: command.run("compare", "a1", "a2", "--format", form, db=path).stdout for form in forms}
+    printed["report"] = command.run("report", db=path).stdout
+    of_json = command.run("compare", "a1", "a2", "--json", db=path).stdout
+    by_command = {(*row["cell_ids"]["a"], *row["cell_ids"]["b"]): row for row in json.loads(of_json)["rows"]}
+    (changes,) = [one for one in overview["views"] if one["name"] == "regressions"]
+    regressed = {tuple(row["cells"]): row for row in changes["rows"]}
+    for place, row in enumerate(view.rows):
+        cells = tuple(map(str, row.cells))
+        exact = [view.get(row, name) for name in ("ratio", "low", "high", "level")]
+        of_clock = by_command[cells]["clocks"]["device"]
+        assert [by_api[cells][name] for name in ("ratio", "low", "high", "level")] == exact
+        assert [of_clock[name] for name in ("ratio", "low", "high", "level")] == exact
+        assert [regressed[cells][name] for name in ("change", "low", "high", "level")] == exact
+        assert {by_api[cells]["outcome"], by_command[cells]["verdict"], view.get(row, "outcome")} == {"slower"}
+        number, interval = format_number(exact[0]), interval_of(view, row, scale_of(view, "ratio"))
+        said = rf"{re.escape(number)}[ᵃ-ᵖ]* \(?{re.escape(interval)}\)?( \|)? slower( \|)? +GPU time"
+        for name, text in printed.items():
+            assert re.search(said, text) or (name == "report" and place >= MAX_LINES), (name, said)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,7 @@ QUICK = [
 VERSIONS = {
     "slow": MODEL.replace("LAYERS = 2", "LAYERS = 16"),
     "equal": MODEL,
+    "late": MODEL.replace("return model, torch.randn(64, 256)", "return model, torch.randn(64, 250)"),
     "broken": MODEL.replace("def build(want):", "def build(want):\n    raise ValueError('no weights')"),
 }
 
@@ -110,6 +112,7 @@ def test_a_slower_commit_is_found_and_the_tree_stays_as_it_was(repository: Path)
         (("main", "main", "--model", "net.py:build"), 2, "main and main are both commit"),
         (("main", "slow", "--model", "other.py:build"), 2, "main has no file other.py"),
         (("main", "slow"), 2, "--model was given 0 times"),
+        (("main", "late", "--model", "net.py:build"), 2, "error in forward"),
         (("--model", "net.py:build"), 2, "ab was given no two refs"),
         (("main", "slow", "--model", "net.py:build", "--against", "net.py:build"), 2, "--against was given with two"),
     ],
@@ -134,3 +137,37 @@ def test_two_files_are_compared_without_a_repository(tmp_path: Path) -> None:
     assert [row["verdict"] for row in found["rows"]] == ["faster"]
     [ratio] = [clock["ratio"] for clock in found["rows"][0]["clocks"].values()]
     assert ratio > 1.5
+
+
+def test_two_values_of_an_option_are_compared(tmp_path: Path) -> None:
+    words = ("--attention", "naive", "--against", "sdpa", "--sizes", "toy-64", "--contexts", "16")
+    done = run_ab(tmp_path, *words, "--json")
+    assert done.returncode in (0, 1), done.stderr
+    found = json.loads(done.stdout)
+    assert (found["a"], found["b"]) == ("naive", "sdpa")
+    (row,) = found["rows"]
+    assert row["rounds"]["a"] == row["rounds"]["b"] >= 3
+    refused = run_ab(tmp_path, "--attention", "naive", "--against", "naive", "--sizes", "toy-64")
+    assert refused.returncode == 2
+    assert "A and B are both naive" in refused.stderr
+
+
+def test_interrupted_it_keeps_its_rows_and_removes_the_worktrees(repository: Path) -> None:
+    db = repository.parent / "ab.duckdb"
+    words = ["ab", "main", "slow", "--model", "net.py:build", *QUICK[:-2], "--db", str(db)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "runner", *words]
+    with subprocess.Popen(command, cwd=repository, env=env, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = ""
+        for line in process.stderr:
+            said += line
+            if "[1/" in line or "[ 1/" in line:
+                process.send_signal(signal.SIGINT)
+                break
+        said += process.communicate(timeout=PATIENCE_S)[1]
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+    assert rows(db, "SELECT status FROM steps") == [{"status": "ok"}] * len(rows(db, "SELECT status FROM steps"))
+    assert rows(db, "SELECT status FROM steps")
