@@ -210,10 +210,11 @@ def _decide(pair: Pair[Any], phase: Phase, clock: str) -> tuple[Phase, Verdict]:
 def _make_row(pair: Pair[Any], cell: str, phase: Phase, verdict: Verdict) -> Row:
     by, ratio = verdict.clock, verdict.ratio
     times = [side.times[phase].by(by) if by and phase in side.times else None for side in (pair.base, pair.other)]
+    ms = (ratio and ratio.undisturbed) or [time and time.ms for time in times]
     why = ", ".join(ended(side) for side in (pair.base, pair.other) if side.status != "ok") or verdict.why
     values = (
         cell,
-        *(time and time.ms for time in times),
+        *ms,
         *((ratio.ratio, ratio.low, ratio.high) if ratio else (None, None, None)),
         verdict.outcome if ratio else verdict.why,
         next((words for words, name in CLOCKS.items() if name == by), None),

@@ -194,9 +194,11 @@ def _make_row(answer: Answer, measured: Mapping[UUID, Any], view: View, row: Any
     clocks = {}
     for name, clock in CLOCKS.items():
         if ratio := pair.ratio(phase=phase, clock=clock):
+            sides = (pair.base, pair.other)
+            a_ms, b_ms = ratio.undisturbed or [side.times[phase].by(clock).ms for side in sides]
             clocks[_IN_JSON[name]] = {
-                "a_ms": pair.base.times[phase].by(clock).ms,
-                "b_ms": pair.other.times[phase].by(clock).ms,
+                "a_ms": a_ms,
+                "b_ms": b_ms,
                 "ratio": ratio.ratio,
                 "low": ratio.low,
                 "high": ratio.high,
