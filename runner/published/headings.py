@@ -135,9 +135,8 @@ TIME: Literal["time"] = "time"
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
     """The meaning of a heading. `setting` is the field of Setting, or of an origin; `quantity` is TIME where the row
-    must say of which phase. `statistics` are those of each number in a cell. `from_command` marks a setting as that of
-    the command, which may differ from what ran. `assumed` says what was assumed. Figures that are not `understood` have
-    no values."""
+    must say of which phase. `statistics` are those of each number in a cell. `assumed` says what was assumed. Figures
+    that are not `understood` have no values."""
 
     role: Role
     setting: str = ""
@@ -145,7 +144,6 @@ class Meaning:
     statistics: tuple[Statistic, ...] = ("value",)
     unit: str | None = None
     variant: Mapping[str, str | int] = field(default_factory=dict)
-    from_command: bool = False
     assumed: str | None = None
     understood: bool = True
 
@@ -159,8 +157,7 @@ class Meaning:
         if not self.understood:
             return "not known, kept as text"
         if self.role == "setting":
-            command = " of the command" if self.from_command else ""
-            return f"setting {self.setting}{command}" + (f" in {self.unit}" if self.unit else "")
+            return f"setting {self.setting}" + (f" in {self.unit}" if self.unit else "")
         if self.role == "figure":
             statistics = " and ".join(name for name in self.statistics if name != "value")
             words = f"{statistics} {'time' if self.quantity == TIME else self.quantity.replace('_', ' ')}".strip()
@@ -184,7 +181,7 @@ def parse_heading(heading: str) -> Meaning:
     phrase = " ".join(words)
     if phrase in ORIGINS:
         return Meaning(role="origin", setting=ORIGINS[phrase])
-    if phrase in KEPT or not words:
+    if phrase in KEPT or not words or words[0] == "cmd":
         return Meaning(role="kept")
     if phrase in ("status", "outcome", "oom", "is oom"):
         return Meaning(role="oom" if "oom" in phrase else "status")
@@ -221,12 +218,9 @@ def parse_pass(text: str) -> Quantity | None:
 
 
 def _parse_setting(words: list[str]) -> Meaning | None:
-    from_command = len(words) > 1 and words[0] == "cmd"
-    phrase = " ".join(word for word in words[from_command:] if word != "logged")
+    phrase = " ".join(word for word in words if word != "logged")
     name = SETTING_WORDS.get(phrase)
-    if name is None:
-        return None
-    return Meaning(role="setting", setting=name, unit="M" if phrase == "params m" else None, from_command=from_command)
+    return Meaning(role="setting", setting=name, unit="M" if phrase == "params m" else None) if name else None
 
 
 def parse_figure(heading: str) -> Meaning | None:

@@ -51,16 +51,13 @@ REFUSED = "was refused"
 _WIDE = (b"\xff\xfe", b"\xfe\xff")
 _NAMESPACE = uuid5(NAMESPACE_URL, "stepscope:published")
 _UNIT_OF_TITLE = {
-    "time": r"ms|msec|milliseconds|s|sec|seconds|us|μs|µs|microseconds|ns",
-    "bytes": "[kmgt]i?b|bytes",
-}
-_STATUSES: Mapping[str, Status] = {
-    **dict.fromkeys(("ok", "success", "passed", "pass", "done", "completed", "✓", "✅"), "ok"),
-    **dict.fromkeys(("fail", "failed", "error", "✗", "❌"), "error"),
-    **dict.fromkeys(("timeout", "timed out"), "timeout"),
-    **dict.fromkeys(("crash", "crashed", "killed"), "crashed"),
-    **dict.fromkeys(("skip", "skipped", "not run"), "skipped"),
-}
+    "time": r"ms|msec|milliseconds|s|sec|seconds|us|μs|µs|microseconds|ns", "bytes": "[kmgt]i?b|bytes",
+}  # fmt: skip
+_SPELLED: Mapping[Status, str] = {
+    "ok": "ok|success|passed|pass|done|completed|✓|✅", "error": "fail|failed|error|✗|❌",
+    "timeout": "timeout|timed out", "crashed": "crash|crashed|killed", "skipped": "skip|skipped|not run",
+}  # fmt: skip
+_STATUSES = {word: status for status, words in _SPELLED.items() for word in words.split("|")}
 _BYTES = re.compile(r"\d+(?:\.\d+)?\s?[KMGT]i?B", re.IGNORECASE)
 
 
@@ -159,8 +156,7 @@ def _parse_column(name: str, given: object) -> Meaning:
         raise _BadMapping(f"{given!r} for the column “{name}”", "one of setting, quantity and origin")
     meant, unit = str(left.pop(kinds[0])), str(left.pop("unit")) if "unit" in left else None
     if kinds == ["setting"]:
-        of_command = bool(left.pop("of_command", False))
-        meaning = Meaning(role="setting", setting=_check(name, meant, SETTINGS), unit=unit, from_command=of_command)
+        meaning = Meaning(role="setting", setting=_check(name, meant, SETTINGS), unit=unit)
     elif kinds == ["origin"]:
         meaning = Meaning(role="origin", setting=_check(name, meant, _ORIGINS))
     else:
@@ -247,13 +243,9 @@ def _has_content(figure: PublishedFigure) -> bool:
 
 def _say_why_not(columns: "TableColumns", table: PublishedTable) -> str:
     """Returns why a table has no figure: no cell that can be read, or no heading that says what it measures."""
-    for row in table.rows:
-        for figure in row.figures:
-            return (
-                f"no figure can be read, such as “{figure.text[:40]}” below “{figure.heading[:40]}”: {figure.remark}"[
-                    :-1
-                ]
-            )
+    for figure in (figure for row in table.rows for figure in row.figures):
+        why = (figure.remark or "").removesuffix(".")
+        return f"no figure can be read, such as “{figure.text[:40]}” below “{figure.heading[:40]}”: {why}"
     unknown = [heading for heading, meaning in columns.meanings.items() if not meaning.understood]
     names = ", ".join(f"“{name[:40]}”" for name in [*(unknown or columns.meanings)][:8])
     return f"no heading says what it measures ({names})" + (": not known" if unknown else "")
@@ -296,18 +288,15 @@ def content_digest(content: bytes) -> str:
 def _read_provenance(path: Path) -> tuple[str | None, Mapping[str, str]]:
     """Returns the report that a file belongs to and what `provenance.csv` says of it; nothing where there is none."""
     name, beside = path.stem.split("_")[0], path.parent / PROVENANCE
-    if path.name == PROVENANCE or not beside.is_file() or beside.stat().st_size > FILE_BYTES:
+    if path.name == PROVENANCE or not name or not beside.is_file() or beside.stat().st_size > FILE_BYTES:
         return None, {}
     try:
         rows = list(csv.DictReader(io.StringIO(beside.read_bytes().decode("utf-8-sig", "replace"), newline="")))
     except (csv.Error, OSError):
         return None, {}
-    for row in rows:
-        if row.get("report") == name and name:
-            return name, {
-                visible(key): visible(text) for key, text in row.items() if key and isinstance(text, str) and text
-            }
-    return None, {}
+    row = next((row for row in rows if row.get("report") == name), None)
+    said = {visible(key): visible(text) for key, text in (row or {}).items() if key and text and isinstance(text, str)}
+    return (name if row else None), said
 
 
 # ---------------------------------------------------------------------------------------------------------- the columns
@@ -406,16 +395,12 @@ def _settle(table: TextTable, meanings: dict[str, Meaning], given: set[str], tit
 def _borrow_unit(meanings: Mapping[str, Meaning], meaning: Meaning, title: str) -> Meaning:
     """Returns a figure with the unit of another statistic of it, or of the title."""
     for heading, other in meanings.items():
-        if (
-            other.unit
-            and other.role == "figure"
-            and (other.quantity, other.variant) == (meaning.quantity, meaning.variant)
-        ):
+        is_same = (other.quantity, other.variant) == (meaning.quantity, meaning.variant)
+        if other.unit and other.role == "figure" and is_same:
             return replace(meaning, unit=other.unit, assumed=f"in {other.unit}, as “{heading}” is.")
     units = _UNIT_OF_TITLE[meaning.dimension]
-    words = re.search(
-        rf"[(\[,]\s?(?:all )?(?:times? )?(?:in )?({units})\s?[)\]]|\bin ({units})\b", title, re.IGNORECASE
-    )
+    within = rf"[(\[,]\s?(?:all )?(?:times? )?(?:in )?({units})\s?[)\]]|\bin ({units})\b"
+    words = re.search(within, title, re.IGNORECASE)
     if not words:
         return meaning
     unit = spell_unit(normalize_unit(words[1] or words[2]))
@@ -430,7 +415,6 @@ class _Row:
     """One row while it is read."""
 
     settings: dict[str, Any] = field(default_factory=dict)
-    of_command: dict[str, Any] = field(default_factory=dict)
     stated: dict[str, str] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
@@ -481,10 +465,6 @@ def _build_row(
         if cell and meaning.role not in ("figure", "value"):
             row.stated[heading] = cell
             _read_text(heading, cell, meaning, row)
-    for name, value in row.of_command.items():
-        own = row.settings.setdefault(name, value)
-        if own != value:
-            row.remarks.append(f"{name} is {own} in the row and {value} in its command: the row's was taken.")
     for name, value in given.items():
         row.settings.setdefault(name, value)
     said = read_title(row.origins.get("title", title))
@@ -530,9 +510,8 @@ def _read_text(heading: str, cell: str, meaning: Meaning, row: _Row) -> None:
         row.settings |= {name: value for name, value in read_title(cell).settings.items() if name not in row.settings}
     elif meaning.role == "setting":
         read = parse_setting(meaning.setting, cell, unit=meaning.unit)
-        known = row.of_command if meaning.from_command else row.settings
-        if read.value is not None and known.setdefault(meaning.setting, read.value) != read.value:
-            left = f"“{cell[:40]}” was left out: another column says {known[meaning.setting]}."
+        if read.value is not None and row.settings.setdefault(meaning.setting, read.value) != read.value:
+            left = f"“{cell[:40]}” was left out: another column says {row.settings[meaning.setting]}."
             row.remarks.append(f"{heading}: {left}")
         if read.remark:
             row.remarks.append(f"{heading}: {read.remark}")
@@ -630,7 +609,6 @@ def _write_meaning(meaning: Meaning) -> str:
         return json.dumps("keep" if meaning.role == "kept" else meaning.role)
     if meaning.role != "figure":
         parts: dict[str, str | int | bool] = {meaning.role: meaning.setting}
-        parts |= {"of_command": True} if meaning.from_command else {}
     else:
         statistic = " and ".join(meaning.statistics)
         parts = {"quantity": str(meaning.quantity)}

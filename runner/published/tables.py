@@ -12,7 +12,8 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -87,18 +88,15 @@ def parse_tables(text: str, *, ending: str) -> list[TextTable]:
     language = OTHERS.get(ending) or ("LaTeX" if tex and ending == ".txt" else None)
     if language:
         raise TableRefused(f"{language}, which is not read", do="Export the table as CSV, or copy it into Markdown.")
+    has_bars = any(_SEPARATOR.fullmatch(line) and "|" in line for line in text.split("\n"))
     if ending in (".csv", ".tsv"):
         tables = _parse_delimited(text, "\t" if ending == ".tsv" else None)
-    elif ending == ".json":
-        tables = _parse_json(text)
-    elif ending in (".jsonl", ".ndjson"):
-        tables = _parse_json_lines(text)
-    elif ending in (".html", ".htm"):
-        tables = parse_html(text)
-    elif ending == ".txt" and not any(_SEPARATOR.fullmatch(line) and "|" in line for line in text.split("\n")):
+    elif ending == ".txt" and not has_bars:
         tables = [one for one in _parse_delimited(text, None) if len(one.headings) > 1]
     else:
-        tables = _parse_markdown(text)
+        parsers: dict[str, Callable[[str], list[TextTable]]] = {".json": _parse_json, ".html": parse_html}
+        parsers |= {".htm": parse_html, ".jsonl": _parse_json_lines, ".ndjson": _parse_json_lines}
+        tables = parsers.get(ending, _parse_markdown)(text)
     if not tables:
         aligned = ", and columns that blanks align are not read" if re.search(r"\S {2,}\S", text) else ""
         raise TableRefused(f"no table{aligned}")
@@ -191,8 +189,7 @@ def _parse_delimited(text: str, delimiter: str | None) -> list[TextTable]:
             tables += [_head(rows, title)] if rows else []
             title = row.cells[0] if row.cells else None if rows else title
             rows = []
-    titles = (one.title.lstrip("# ").rstrip(": ") if one.title else None for one in tables)
-    return [replace(one, title=own) for one, own in zip(tables, titles, strict=True)]
+    return [replace(one, title=(one.title or "").lstrip("# ").rstrip(": ") or None) for one in tables]
 
 
 def _head(rows: Sequence[TextRow], title: str | None) -> TextTable:
@@ -430,14 +427,8 @@ def _place(rows: Sequence[Sequence[_Cell]]) -> list[list[str]] | None:
 
 
 def _parse_json_lines(text: str) -> list[TextTable]:
-    records, lost = [], []
-    for number, line in enumerate(text.split("\n"), start=1):
-        loaded = _load(line) if line.strip() else None
-        if isinstance(loaded, dict):
-            records.append((number, loaded))
-        elif line.strip():
-            lost.append(f"Line {number} was refused: it is no JSON object.")
-    return [_table_of(records, title=None, lost=lost)] if records else []
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    return _tables_of(None, [_load(line) for _, line in lines], [number for number, _ in lines])
 
 
 def _parse_json(text: str) -> list[TextTable]:
@@ -447,55 +438,34 @@ def _parse_json(text: str) -> list[TextTable]:
     if loaded is None:
         return _parse_json_lines(text)
     if isinstance(loaded, list):
-        return _tables_of("", loaded, text)
+        return _tables_of(None, loaded, _find_lines(text, len(loaded)))
     if not isinstance(loaded, dict):
         return []
-    names, data = loaded.get("columns"), loaded.get("data")
-    if isinstance(names, list) and isinstance(data, list):
-        records = [dict(zip(map(str, names), row, strict=False)) for row in data if isinstance(row, list)]
-        return _tables_of("", records, text)
+    if isinstance(loaded.get("columns"), list) and isinstance(loaded.get("data"), list):
+        names, lists = [*map(str, loaded["columns"])], [row for row in loaded["data"] if isinstance(row, list)]
+        return _tables_of(None, [dict(zip(names, row, strict=False)) for row in lists])
     columns = {name: [*value.values()] if isinstance(value, dict) else value for name, value in loaded.items()}
-    lengths = {len(value) for value in columns.values() if isinstance(value, list)}
-    if len(lengths) == 1 and all(isinstance(v, list) and not any(map(_is_nested, v)) for v in columns.values()):
-        return _tables_of(
-            "", [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)], text
-        )
-    found = [
-        table for name, value in loaded.items() if isinstance(value, list) for table in _tables_of(name, value, text)
-    ]
-    return found or ([_table_of([(1, loaded)], title=None)] if loaded else [])
-
-
-def _is_nested(value: object) -> bool:
-    return isinstance(value, dict | list)
-
-
-def _tables_of(title: str, records: Sequence[object], text: str) -> list[TextTable]:
-    """Returns the table of records. A record's line is that on which its object begins, where the file is a list of
-    them, else its number."""
-    objects = [record for record in records if isinstance(record, dict)]
-    begins = _find_lines(text, len(records)) if len(objects) == len(records) else []
-    numbered = zip(begins or range(1, len(objects) + 1), objects, strict=True)
-    lost = ["Something that is no object was refused in a list of records."] if 0 < len(objects) < len(records) else []
-    return [_table_of([*numbered], title=title or None, lost=lost)] if objects else []
+    are_flat = all(
+        isinstance(value, list) and not any(isinstance(cell, dict | list) for cell in value)
+        for value in columns.values()
+    )
+    if are_flat and len({*map(len, columns.values())}) == 1:
+        rows = zip(*columns.values(), strict=True)
+        return _tables_of(None, [dict(zip(columns, row, strict=True)) for row in rows])
+    named = [(name, value) for name, value in loaded.items() if isinstance(value, list)]
+    return [table for name, value in named for table in _tables_of(name, value)] or _tables_of(None, [loaded])
 
 
 def _find_lines(text: str, count: int) -> list[int]:
-    """Returns the line of each object of a list; an empty list where the text is no such list."""
-    decoder, at = json.JSONDecoder(), text.find("[") + 1
+    """Returns the line on which each value of a list begins."""
+    decoder, at = json.JSONDecoder(), text.index("[") + 1
     lines: list[int] = []
-    if text[: max(at - 1, 0)].strip() or not at:
-        return []
-    line, counted = 1, 0
     while len(lines) < count:
         at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
-        line, counted = line + text.count("\n", counted, at), at
-        lines.append(line)
-        try:
-            _, at = decoder.raw_decode(text, at)
-        except ValueError:
-            return []
-    return lines
+        lines.append(at)
+        _, at = decoder.raw_decode(text, at)
+    newlines = [at for at, letter in enumerate(text) if letter == "\n"]
+    return [bisect_left(newlines, at) + 1 for at in lines]
 
 
 def _load(text: str) -> Any:
@@ -505,12 +475,17 @@ def _load(text: str) -> Any:
         return None
 
 
-def _table_of(records: Sequence[tuple[int, Any]], *, title: str | None, lost: Sequence[str] = ()) -> TextTable:
-    flat = [(line, dict(_flatten(record, "", 3))) for line, record in records]
+def _tables_of(title: str | None, records: Sequence[object], lines: Sequence[int] = ()) -> list[TextTable]:
+    """Returns the table of records, each with its line, else its number; no table where none is an object."""
+    numbered = [*zip(lines or range(1, len(records) + 1), records, strict=True)]
+    flat = [(line, dict(_flatten(record, "", 3))) for line, record in numbered if isinstance(record, dict)]
+    if not flat:
+        return []
     names = tuple(dict.fromkeys(name for _, cells in flat for name in cells))
     rows = [TextRow(line=line, cells=tuple(cells.get(name, "") for name in names)) for line, cells in flat]
     table = _make_table(rows, headings=TextRow(line=rows[0].line, cells=names), title=title, line=rows[0].line)
-    return replace(table, lost=(*lost, *table.lost))
+    lost = [f"Line {line} was refused: it is no JSON object." for line, one in numbered if not isinstance(one, dict)]
+    return [replace(table, lost=(*lost, *table.lost))]
 
 
 def _flatten(loaded: Mapping[str, Any], before: str, depth: int) -> Iterator[tuple[str, str]]:

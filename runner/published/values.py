@@ -27,11 +27,7 @@ _TIME: Mapping[str, str | int] = {"s": "1000", "ms": "1", "us": "0.001", "ns": "
 _BYTES: Mapping[str, str | int] = {"b": 1, "bytes": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
           "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}  # fmt: skip
 _FLOPS: Mapping[str, str | int] = {
-    "flop/s": 1,
-    "mflop/s": 10**6,
-    "gflop/s": 10**9,
-    "tflop/s": 10**12,
-    "pflop/s": 10**15,
+    f"{prefix}flop/s": 10 ** (3 * place) for place, prefix in ((0, ""), (2, "m"), (3, "g"), (4, "t"), (5, "p"))
 }
 #: What each unit is worth in the base unit of its dimension.
 UNITS: Mapping[Dimension, Mapping[str, Decimal]] = {
@@ -56,9 +52,8 @@ _SPELLINGS = {
     "milliseconds": "ms", "μs": "us", "µs": "us", "usec": "us", "microsecond": "us", "microseconds": "us",
     "nanosecond": "ns", "nanoseconds": "ns", "nsec": "ns", "mins": "min", "minutes": "min", "byte": "bytes",
     "pct": "%", "percent": "%", "×": "x", "times": "x", "tok/s": "tokens/s", "token/s": "tokens/s",
-    "ktok/s": "ktokens/s", "mtok/s": "mtokens/s", "gflops": "gflop/s", "tflops": "tflop/s",
-    "mflops": "mflop/s", "pflops": "pflop/s", "flops/s": "flop/s", "gflops/s": "gflop/s", "tflops/s": "tflop/s",
-    "mflops/s": "mflop/s", "pflops/s": "pflop/s",
+    "ktok/s": "ktokens/s", "mtok/s": "mtokens/s", "flops/s": "flop/s",
+    **{f"{prefix}flops{per}": f"{prefix}flop/s" for prefix in "mgtp" for per in ("", "/s")},
 }  # fmt: skip
 _NUMBER = r"[+-]?(?:\d{1,40}(?:,\d{3}){0,9}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,3})?"
 _UNIT = r"[a-zA-Zμµ%×]{1,12}(?:/[a-zA-Z]{1,6})?"
@@ -79,19 +74,13 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d{1,40}(?:\.\d{3}){0,9},(?:\d{1,2}|\d{4,40})
 _POINT_OF_THOUSANDS = re.compile(r"(?<=\d)\.(?=\d{3}(?:\D|$))")
 
 
+_ODD = {"\u2212": "-", "\u00a0": " ", "\u202f": " ", "\u2009": " ", "<br>": " ", "<br/>": " "}
 _WRAPS = ("***", "**", "__", "``", "`", "*", "_")
 
 
 def strip_markup(text: str) -> str:
     """Returns the text of a cell without the marks of Markdown, with plain minus signs and blanks."""
-    for odd, plain in (
-        ("\u2212", "-"),
-        ("\u00a0", " "),
-        ("\u202f", " "),
-        ("\u2009", " "),
-        ("<br>", " "),
-        ("<br/>", " "),
-    ):
+    for odd, plain in _ODD.items():
         text = text.replace(odd, plain)
     text = text.replace("$\\pm$", "±").replace("\\pm", "±").strip()
     for mark in _WRAPS:
@@ -135,12 +124,16 @@ def parse_cell(
         return _refuse(text, "has a comma that may be a decimal point" if is_decimal_comma(text) else "is no number")
     parts = match.groupdict()
     numbers = [parts["a"]] + ([parts["b"]] if parts.get("b") else [])
-    remarks = _make_remark(parts)
+    remarks = ["The table says “about”."] if parts.get("about") else []
+    remarks += [f"The mark {parts['mark']} was left out."] if parts.get("mark") else []
     if any("," in number for number in numbers):
         if commas == "doubtful" or any(number.lstrip("+-").startswith("0") for number in numbers):
             return _refuse(text, "has a comma that may be a decimal point")
         remarks.append("The comma was read as a separator of thousands.")
-    return _convert(text, numbers, _choose_units(parts, unit, len(numbers)), dimension=dimension, remarks=remarks)
+    own, second, after = parts.get("unit"), parts.get("second"), parts.get("after")
+    shared = after or second or own or unit  # the one behind both numbers, the other's, or the heading's
+    units = [own or shared, second or shared]
+    return _convert(text, numbers, units[: len(numbers)], dimension=dimension, remarks=remarks)
 
 
 def is_oom(text: str) -> bool:
@@ -168,24 +161,9 @@ def is_unit(word: str) -> bool:
 
 def spell_unit(unit: str) -> str:
     """Returns the unit as practitioners write it."""
-    spelled = {"kib": "KiB", "mib": "MiB", "gib": "GiB", "tib": "TiB", "kb": "kB", "mb": "MB", "gb": "GB", "tb": "TB"}
-    return spelled.get(unit, unit)
-
-
-def _make_remark(parts: Mapping[str, str | None]) -> list[str]:
-    remarks = []
-    if parts.get("about"):
-        remarks.append("The table says “about”.")
-    if parts.get("mark"):
-        remarks.append(f"The mark {parts['mark']} was left out.")
-    return remarks
-
-
-def _choose_units(parts: Mapping[str, str | None], unit: str | None, count: int) -> list[str | None]:
-    """Returns the unit of each number: its own, the one behind both, the other number's, or the heading's."""
-    own, second, after = parts.get("unit"), parts.get("second"), parts.get("after")
-    shared = after or second or own or unit
-    return [own or shared, second or shared][:count]
+    if UNITS["bytes"].keys() - {"b", "bytes"} >= {unit}:
+        return "kB" if unit == "kb" else unit[0].upper() + unit[1:].replace("b", "B")
+    return unit
 
 
 def _convert(

@@ -117,7 +117,7 @@ def test_rows_that_do_not_fit_are_lost_and_said(tmp_path: Path) -> None:
         ("tokens/s", "tokens per s in tokens/s"),
         ("context length", "setting context"),
         ("batch size", "setting batch"),
-        ("cmd_n_layers", "setting layers of the command"),
+        ("cmd_n_layers", "kept as text"),
         ("speedup", "speedup"),
         ("val loss", "not understood"),
         ("loss", "not understood"),
