@@ -105,8 +105,8 @@ class Sides:
 
 def _find_option(request: Request, value: str) -> str | None:
     """Returns the flag of which this is another value, where one was given with a single value."""
-    given = {name: column for name, column in FLAGS.items() if len(request.axes.get(name, ())) == 1}
-    found = [name for name, column in given.items() if column.name in OF_CELL and value in column.choices]
+    known = [name for name, column in FLAGS.items() if column.name in OF_CELL and value in column.choices]
+    found = [name for name in known if len(request.axes.get(name, ())) == 1]
     if len(found) > 1:
         flags = " and ".join(f"--{name}" for name in found)
         raise UsageError(f"--against {value} may be of {flags}.", expected="one of them with a single value")
