@@ -262,9 +262,9 @@ class Question:
 def choose(
     asked: Asked, name: str, label: str, options: Sequence[str], *, default: str = "", prefix: str = ""
 ) -> Choice:
-    """Returns the choice, of what is asked for if the rows have it, else of the default, else the first. The size of an
-    own model is found without its folder, too, as in older addresses."""
+    """Returns the choice, of what is asked for if the rows have it, else of the default, else the first. A size is
+    found by its older names, too: an own model without its folder, a shape without its d_ff."""
     wanted = asked.get(name, "")
-    in_folder = [one for one in options if wanted and one.endswith(f"/{wanted}")]
-    chosen = next((one for one in (wanted, *in_folder, default, *options) if one in options), "")
+    older = [one for one in options if wanted and (one.endswith(f"/{wanted}") or one.startswith(f"{wanted} ("))]
+    chosen = next((one for one in (wanted, *older, default, *options) if one in options), "")
     return Choice(name=name, label=label, options=tuple(options), chosen=chosen, prefix=prefix)

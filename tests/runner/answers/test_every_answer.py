@@ -11,7 +11,7 @@ import pytest
 
 from pages.plot import figure
 from runner.answers import QUESTIONS, ask
-from runner.answers.answer import Answer
+from runner.answers.answer import Answer, choose
 from runner.cli.terminal import Terminal
 from runner.render import json, markdown, text
 from runner.render.grid import scale_of
@@ -95,3 +95,9 @@ def test_no_two_rows_of_a_view_stand_in_one_place() -> None:
     view = ask("step", shipped("steps")).views[0]
     with pytest.raises(AssertionError, match="two rows in one place"):
         replace(view, rows=view.rows * 2)
+
+
+@pytest.mark.parametrize(("older", "now"), [("llama@9d56", "own/llama@9d56"), ("768×12", "768×12 (d_ff 3328)")])
+def test_older_addresses_name_the_same_size(older: str, now: str) -> None:
+    assert choose({"size": older}, "size", "Size", ["small", now]).chosen == now
+    assert choose({"size": "large"}, "size", "Size", ["small", now]).chosen == "small"
