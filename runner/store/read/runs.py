@@ -108,7 +108,11 @@ def find_run(path: Path, words: str) -> RunSummary:
         if words in (run.label, run.given, run.name) or str(run.run_id).startswith(words):
             return run
     labels = ", ".join(run.label or str(run.run_id) for run in known[:5])
-    raise UsageError(f"No run is called {words!r}.", expected=f"an id, its beginning or a label, such as {labels}")
+    raise UsageError(
+        f"No run is called {words!r}.",
+        expected=f"an id, its beginning or a label, such as {labels}",
+        do="`stepscope show --help` names the questions.",
+    )
 
 
 def load_run_details(path: Path, runs: Sequence[UUID]) -> list[RunRow]:

@@ -146,7 +146,7 @@ def test_two_values_of_an_option_are_compared(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert (found["a"], found["b"]) == ("naive", "sdpa")
     (row,) = found["rows"]
-    assert row["rounds"]["a"] == row["rounds"]["b"] >= 3
+    assert min(row["rounds"].values()) >= 3  # the canary, one of the two, is measured once more
     refused = run_ab(tmp_path, "--attention", "naive", "--against", "naive", "--sizes", "toy-64")
     assert refused.returncode == 2
     assert "A and B are both naive" in refused.stderr

@@ -102,7 +102,8 @@ def test_an_imported_first_step_in_the_terminal_and_on_the_page(tmp_path: Path) 
     db = their_snapshot(tmp_path, "/opt/torch/optim/adam.py", "_init_group")
     told = run("show", "theirs", "--strict", db=db)
     assert told.returncode == 1, "the snapshot is graded D"
-    assert "no_optimizer_state (fault), their.pickle" in told.stdout
+    assert "no_optimizer_state (fault), 1 recording" in told.stdout
+    assert "\n  their.pickle\n" in told.stdout
     (recorded,) = load_timelines(db)
     (finding,) = load_timeline_findings(db, recorded.cell_id)
     assert finding.code == "no_optimizer_state", "what the page shows beside the recording"
