@@ -105,7 +105,12 @@ def name_models(models: Iterable[Model]) -> dict[Model, str]:
     """Returns a name for each model; shapes that would share one say in which numbers they differ."""
     names = {model: model_name(model) for model in models}
     shared = {name for name, count in Counter(names.values()).items() if count > 1}
-    return _Names({model: _tell_apart(model, name) if name in shared else name for model, name in names.items()})
+    apart = {model: _tell_apart(model, name) if name in shared else name for model, name in names.items()}
+    seen = Counter[str]()
+    for model, name in apart.items():  # rows of others may give two shapes one file and one key
+        seen[name] += 1
+        apart[model] = name if seen[name] == 1 else f"{name} #{seen[name]}"
+    return _Names(apart)
 
 
 class _Names(dict[Model, str]):
