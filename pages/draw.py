@@ -13,7 +13,7 @@ from pages.address import keep, report_missing
 from pages.api.files import harmless
 from pages.browser import is_narrow
 from pages.frame import Frame
-from pages.markdown import literal, restrict
+from pages.markdown import literal, mark, restrict
 from pages.panel import COLORS, open_row
 from pages.plot import Spec, figure
 from pages.plot.parts import raise_powers
@@ -43,12 +43,12 @@ _FOLDER = Path(__file__).parent
 def draw_answer(frame: Frame, answer: Answer, *, before: Sequence[Choice] = ()) -> None:
     """Draws the answer to a question, its choices after those `before` it."""
     question = QUESTIONS[answer.question]
-    st.markdown(restrict(raise_powers(answer.sentence) or question.words))
+    st.markdown(restrict(mark(raise_powers(answer.sentence or question.words))))
     draw_choices([*before, *answer.choices])
     report_missing(answer.choices)
     is_wide = question.of_two_columns and bool(answer.views) and not is_narrow()
     if is_wide:
-        st.caption(restrict(raise_powers(answer.more)))
+        st.caption(restrict(mark(raise_powers(answer.more))))
         left, right = st.columns(2, gap="xsmall")
         half = max(1, len(answer.views) - 2)
         with left:
@@ -58,7 +58,7 @@ def draw_answer(frame: Frame, answer: Answer, *, before: Sequence[Choice] = ()) 
     else:
         _draw_rest(frame, answer, answer.views, is_small=False)
     if answer.more and not is_wide:
-        st.markdown(restrict(raise_powers(answer.more)))
+        st.markdown(restrict(mark(raise_powers(answer.more))))
     if answer.views and "audited" not in question.needs:
         _draw_findings(frame, answer)
     for missing in answer.missing:

@@ -9,6 +9,8 @@ emoji. `literal` escapes these, too, in text of somebody else.
 
 import re
 
+from runner.answers.answer import split_bold
+
 #: Markdown for nothing: text on its two sides is never read as one address or one emoji.
 APART = ":color[]"
 _PUNCTUATION = re.compile(r"[\\`*_{}\[\]<>#~$:|!&@]")
@@ -27,6 +29,12 @@ _OURS = re.compile(
 def literal(text: str) -> str:
     """Returns one line that Markdown shows letter by letter."""
     return _escape(" ".join(text.split()))
+
+
+def mark(sentence: str) -> str:
+    """Returns the sentence of an answer with nothing of Markdown but its bold parts."""
+    parts = [_escape(part, begins=not place) for place, part in enumerate(split_bold(sentence))]
+    return "".join(f"**{part}**" if place % 2 else part for place, part in enumerate(parts))
 
 
 def quoted(text: str) -> str:

@@ -9,7 +9,7 @@ from uuid import UUID
 import streamlit as st
 
 from pages.frame import Frame
-from pages.markdown import literal, restrict
+from pages.markdown import literal, mark, restrict
 from pages.plot import Spec, figure
 from runner.answers import samples
 from runner.answers.answer import Answer, Row, View
@@ -94,7 +94,7 @@ def _draw_cell(frame: Frame, cell_id: UUID, cell: Cell) -> None:
     if isinstance(cell, StepCell | AttentionCell):
         kept = frame.load(load_samples, "attention" if isinstance(cell, AttentionCell) else "steps", cell_id)
         made = samples.answer(cell_id, cell, kept, None)
-        st.caption(restrict(literal(made.sentence.replace("**", ""))))
+        st.caption(restrict(mark(made.sentence)))
         for view in made.views:
             st.plotly_chart(
                 Spec(figure(view)),

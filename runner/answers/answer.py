@@ -7,6 +7,7 @@ Numbers are raw (ms, bytes, ratios) with their unit in the field; words are made
 `View.rows` alone, so that a picture, its table and its download cannot differ. Standard library and the schema only.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,6 +24,8 @@ Asked = Mapping[str, str]
 Kind = Literal["dots", "lines", "bars", "waterfall", "matrix", "strip", "table"]
 #: What a column is for. `status` says how a row without a value ended; `note` is neither drawn nor a key.
 Role = Literal["key", "value", "low", "high", "status", "note"]
+
+_BOLD = re.compile(r"(?<!\\)\*\*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +207,16 @@ class Doubt:
     cells: frozenset[UUID]
 
 
+def verbatim(text: str) -> str:
+    """Returns text from a file or a reader for a sentence, where its stars mark nothing."""
+    return text.replace("*", r"\*")
+
+
+def split_bold(sentence: str) -> list[str]:
+    """Returns the parts of a sentence as they are read; every second one is bold."""
+    return [part.replace(r"\*", "*") for part in _BOLD.split(sentence)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Missing:
     """What a whole answer lacks, and the cells that would give it."""
@@ -215,7 +228,8 @@ class Missing:
 @dataclass(frozen=True, kw_only=True)
 class Answer:
     """An answer from the rows. The sentence has at most 30 words and the number that answers the question; `more` are
-    the sentences that follow it where there is room. `**` marks what is bold; there is no other markup. `cells` are
+    the sentences that follow it where there is room. `**` marks what is bold; there is no other markup, and text of
+    somebody else goes through `verbatim`. `cells` are
     the cells of all rows by id, for the commands that measure them again. `doubts` are set by `ask`, where the rows
     have been audited."""
 

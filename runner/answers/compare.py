@@ -12,7 +12,20 @@ from typing import Any
 
 from runner.analysis.pair import CLOCKS, Pair, Verdict, is_host_noise, pair_cells
 from runner.analysis.statistics import MIN_DIFFERENCE
-from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Missing, Question, Row, View, choose
+from runner.answers.answer import (
+    Answer,
+    Asked,
+    Choice,
+    Draw,
+    Field,
+    Guide,
+    Missing,
+    Question,
+    Row,
+    View,
+    choose,
+    verbatim,
+)
 from runner.answers.keys import make_keys
 from runner.answers.shared import LEVEL, PHASES, about, cells_of, ended, name_levels, say_ratio, sizes_of
 from runner.formats import format_count, format_number
@@ -275,6 +288,7 @@ def _draw_peaks(pairs: Sequence[Pair[Peak]], sides: Sequence[Choice]) -> View:
 
 
 def _say(views: Sequence[View], base: str, other: str) -> str:
+    base, other = verbatim(base), verbatim(other)
     times = [(view, row) for view in views[:2] for row in view.rows if view.get(row, "ratio") is not None]
     counts = Counter(str(view.get(row, "outcome")) for view, row in times)
     peaks = Counter(str(views[2].get(row, "outcome")) for row in views[2].rows)
@@ -285,7 +299,7 @@ def _say(views: Sequence[View], base: str, other: str) -> str:
     moved = [(view, row) for view, row in times if view.get(row, "outcome") in ("faster", "slower")]
     if moved:
         view, row = moved[0]
-        name = " · ".join(str(row.values[0]).split(" · ")[:3])
+        name = verbatim(" · ".join(str(row.values[0]).split(" · ")[:3]))
         said = say_ratio(view.get(row, "ratio"), view.get(row, "outcome"))
         text += f"; most: {name}, {said} by {view.get(row, 'clock')}"
     changed = [f"{peaks[word]} {word}" for word in ("larger", "smaller") if peaks[word]]

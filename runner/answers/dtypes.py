@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose, verbatim
 from runner.answers.shared import name_pass, pass_cell
 from runner.formats import format_list
 from runner.results.rows import Precise, Rows
@@ -102,7 +102,7 @@ def _say(view: View, precisions: Sequence[str]) -> str:
         return "No pass under autocast was looked at: these are in full precision."
     precision = precisions[0]
     parts = {view.get(row, "part"): view.get(row, "format") for row in view.rows if row.values[1] == precision}
-    wide = [part for part, name in parts.items() if name == "fp32"]
+    wide = [verbatim(part) for part, name in parts.items() if name == "fp32"]
     narrow = [part for part, name in parts.items() if name == precision]
     more = f" and {len(wide) - 6} more" if len(wide) > 6 else ""
     return (

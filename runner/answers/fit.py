@@ -14,7 +14,7 @@ from typing import Any
 
 from runner.analysis.costs import steps
 from runner.analysis.costs.activations import CONTEXT_BYTES
-from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Question, Row, View, choose
+from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Question, Row, View, choose, verbatim
 from runner.answers.shared import write
 from runner.formats import format_bytes, format_share
 from runner.results import Peak
@@ -158,8 +158,9 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
     return Answer(
         question="fit",
-        sentence=f"A training step of **{choices['size'].chosen}** ({at}, {cell.precision}) peaks at "
-        f"**{write(peak.total, 'bytes')}** and {verdict} on the {gpu.chosen} ({write(room, 'bytes')} of room).",
+        sentence=f"A training step of **{verbatim(choices['size'].chosen)}** ({at}, {cell.precision}) peaks at "
+        f"**{write(peak.total, 'bytes')}** and {verdict} on the {verbatim(gpu.chosen)} "
+        f"({write(room, 'bytes')} of room).",
         more=error.strip(),
         views=(batches, contexts, parts),
         choices=(gpu, *choices.values()),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, verbatim
 from runner.answers.shared import CONTEXT, SIZE, STATUS, about, lacks, narrow, sizes_of
 from runner.formats import at_tokens, format_calls, format_number, format_share
 from runner.results import StepResult
@@ -241,11 +241,16 @@ def _say_leaders(view: View, size: str) -> str:
     if forward is None:
         return ""
     name, calls, share = (view.get(forward, key) for key in ("kernel", "calls", "share"))
-    text = f"In the forward pass {name} takes the most time: {format_share(share)} in {format_calls(calls)} calls"
+    name, calls = verbatim(name), format_calls(calls)
+    text = f"In the forward pass {name} takes the most time: {format_share(share)} in {calls} calls"
     if both is None:
         return f"{text}."
     calls, share = format_calls(view.get(both, "calls")), format_share(view.get(both, "share"))
-    which = "the same kernel" if view.get(both, "whole_name") == view.get(forward, "whole_name") else both.values[2]
+    which = (
+        "the same kernel"
+        if view.get(both, "whole_name") == view.get(forward, "whole_name")
+        else verbatim(both.values[2])
+    )
     return f"{text}; in forward and backward together it is {which}: {share} in {calls} calls."
 
 

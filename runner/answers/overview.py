@@ -11,7 +11,7 @@ from typing import Any
 
 from runner.analysis.pair import compute_ratio, describe_effort_difference, describe_unusual_effort, pair_cells
 from runner.analysis.statistics import Ratio
-from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
 from runner.answers.shared import (
     CLOCKS,
     LEVEL,
@@ -342,13 +342,13 @@ def draw_sparkline(times: Sequence[float]) -> str:
 
 
 def _say_changes(view: View) -> str:
-    after, _, before = view.title.partition(": ")[2].partition(" after ")
+    after, _, before = verbatim(view.title.partition(": ")[2]).partition(" after ")
     if not view.rows:
         return f"{view.note.partition('.')[0]} of {after} none got slower since {before}."
     worst = view.rows[0]
     count = format_count(len(view.rows), "cell")
-    said = say_ratio(view.get(worst, "change"), "slower")
-    return f"{count} of {after} got slower since {before}: most {worst.values[0]}, {said} by {worst.values[4]}."
+    said, name = say_ratio(view.get(worst, "change"), "slower"), verbatim(worst.values[0])
+    return f"{count} of {after} got slower since {before}: most {name}, {said} by {worst.values[4]}."
 
 
 # --------------------------------------------------------------------------------------------------------------- words

@@ -1,6 +1,6 @@
 """Which runs does the file have, and what did each measure on?"""
 
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, verbatim
 from runner.answers.shared import describe_machine
 from runner.formats import format_count
 from runner.results.rows import Rows
@@ -51,7 +51,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
 
 def _say(rows: Rows, view: View, machines: list[str]) -> str:
     measured = [run for run in rows.runs if run.source in (None, "measured")]
-    name, *parts = describe_machine(measured or rows.runs)
+    name, *parts = map(verbatim, describe_machine(measured or rows.runs))
     others = f" and {format_count(len(machines) - 1, 'other machine')}" if len(machines) > 1 else ""
     counts = {field: sum(view.column(field)) for field in ("ok", "failed")}
     text = f"**{counts['ok']:,}** cells were measured on **{name}**{others}: {', '.join(parts)}"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from runner.analysis.timeline.snapshot import frames_of
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose, verbatim
 from runner.answers.shared import narrow, sizes_of
 from runner.formats import format_bytes, format_number, within_block
 from runner.results import LiveAllocation, StepResult, Timeline
@@ -134,12 +134,12 @@ def _say(one: TimelineDetails) -> str:
     peaks = {phase.phase: phase.allocated for phase in one.phases if phase.allocated is not None}
     top = max(peaks, key=lambda name: peaks[name] or 0, default="")
     peak = peaks.get(top) or line.peak_block_bytes or line.peak_bytes
-    text = f"**{line.label}** peaks at **{format_bytes(peak)}**" + (f" in {top}" if top else "")
+    text = f"**{verbatim(line.label)}** peaks at **{format_bytes(peak)}**" + (f" in {top}" if top else "")
     left = {phase.phase: phase.left for phase in one.phases if phase.left is not None}
     if "forward" in left and "backward" in left:
         text += f": {format_bytes(left['forward'])} after forward, {format_bytes(left['backward'])} after backward"
     if one.largest and (where := line_of(one.largest[0])):
-        text += f"; its largest block is from {where.split(' ')[0].split('/')[-1]}"
+        text += f"; its largest block is from {verbatim(where.split(' ')[0].split('/')[-1])}"
     return f"{text}."
 
 

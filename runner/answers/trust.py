@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from runner.analysis.audit.findings import group_findings
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
+from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose, verbatim
 from runner.formats import format_count
 from runner.results.findings import GRADE_WORDS, GRADES, AuditedRow, Finding, format_evidence
 from runner.results.rows import Rows
@@ -112,10 +112,8 @@ def _say(grades: View, findings: View) -> str:
     text += f"doubt), **{counts['D']}** D"
     if not findings.rows:
         return f"{text}."
-    most = findings.rows[0]
-    return (
-        f"{text}. The most severe finding: {most.values[1]} ({most.values[0]}, {format_count(most.values[2], 'row')})."
-    )
+    place, name, count = findings.rows[0].values[:3]
+    return f"{text}. The most severe finding: {name} ({verbatim(place)}, {format_count(count, 'row')})."
 
 
 QUESTION = Question(

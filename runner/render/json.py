@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from runner.answers.answer import Answer, View
+from runner.answers.answer import Answer, View, split_bold
 from runner.plan.commands import sweep_commands
 
 
@@ -18,8 +18,8 @@ def to_text(document: Any, **how: Any) -> str:
 def as_json(answer: Answer) -> dict[str, Any]:
     return {
         "question": answer.question,
-        "sentence": answer.sentence.replace("**", ""),
-        "more": answer.more.replace("**", ""),
+        "sentence": "".join(split_bold(answer.sentence)),
+        "more": "".join(split_bold(answer.more)),
         "chosen": {one.name: {"value": one.chosen, "options": one.options} for one in answer.choices},
         "views": [_view(view) for view in answer.views],
         "doubts": [{**vars(one), "cells": sorted(map(str, one.cells))} for one in answer.doubts],

@@ -8,12 +8,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from runner.answers.answer import Answer, Doubt, View
+from runner.answers.answer import Answer, Doubt, View, split_bold
 from runner.plan.commands import sweep_commands
 from runner.render.grid import MARKS, Entry, TextGrid, list_footnotes, make_grid
 from runner.visible import visible
 
-_BOLD = re.compile(r"\*\*(.+?)\*\*")
 _SPECIAL = re.compile(r"[\\`*_{}\[\]<>#~$|!&@]")
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -79,7 +78,7 @@ def write(answer: Answer, form: Form, *, words: str = "", commands: bool = True,
 
 
 def write_sentence(sentence: str, form: Form) -> str:
-    parts = [form.escape(part) for part in _BOLD.split(sentence)]
+    parts = [form.escape(part) for part in split_bold(sentence)]
     return "".join(form.bold(part) if place % 2 else part for place, part in enumerate(parts))
 
 

@@ -1,6 +1,5 @@
 """An answer for the terminal, in 80 columns: `print_answer(console, answer)`."""
 
-import re
 from collections.abc import Sequence
 from textwrap import wrap
 from typing import Literal
@@ -11,11 +10,10 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from runner.answers.answer import Answer, Doubt, View
+from runner.answers.answer import Answer, Doubt, View, split_bold
 from runner.plan.commands import sweep_commands
 from runner.render.grid import Entry, TextGrid, list_footnotes, make_grid
 
-_BOLD = re.compile(r"\*\*(.+?)\*\*")
 #: Where an interval stands: after its number or in a line of its own.
 Where = Literal["beside", "below"]
 #: A longer table is cut, and says so.
@@ -47,7 +45,7 @@ def print_answer(console: Console, answer: Answer, *, command: bool = True) -> N
 
 def style_sentence(sentence: str) -> Text:
     made = Text()
-    for place, part in enumerate(_BOLD.split(sentence)):
+    for place, part in enumerate(split_bold(sentence)):
         made.append(part, "bold" if place % 2 else "")
     return made
 
