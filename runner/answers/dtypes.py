@@ -62,21 +62,19 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     passes = [one for one in rows.precise if one.dtypes and one.row.status == "ok"]
     if not passes:
         return Answer(question="dtypes", missing=(Missing(words="no pass under autocast was looked at"),))
-    read = [
-        words for name, words in _MODELS.items() if any(line.model == name for one in passes for line in one.dtypes)
-    ]
-    model = choose(asked, "model", "Model", read)
+    names = {line.model: None for one in passes for line in one.dtypes}
+    read = {_MODELS.get(name, name): name for name in (*_MODELS, *names) if name in names}
+    model = choose(asked, "model", "Model", list(read))
     places = list(dict.fromkeys(name_pass(one.row) for one in passes))
     place = choose(asked, "pass", "Pass", places, default=places[-1])
     shown: dict[str, Precise] = {}
     for one in passes:
         if name_pass(one.row) == place.chosen:
             shown.setdefault(one.row.precision, one)
-    name = next(name for name, words in _MODELS.items() if words == model.chosen)
     lines = [
         Row(values=(part, precision, " and ".join(formats)), cells=(one.row.cell_id,))
         for precision, one in shown.items()
-        for part, formats in formats_of(line for line in one.dtypes if line.model == name).items()
+        for part, formats in formats_of(line for line in one.dtypes if line.model == read[model.chosen]).items()
     ]
     view = View(
         name="dtypes",
@@ -104,6 +102,8 @@ def _say(view: View, precisions: Sequence[str]) -> str:
     parts = {view.get(row, "part"): view.get(row, "format") for row in view.rows if row.values[1] == precision}
     wide = [verbatim(part) for part, name in parts.items() if name == "fp32"]
     narrow = [part for part, name in parts.items() if name == precision]
+    if not wide:
+        return f"Under {precision} autocast no part stays fp32; {len(narrow)} parts are {precision}."
     more = f" and {len(wide) - 6} more" if len(wide) > 6 else ""
     return (
         f"Under {precision} autocast **{format_list(wide[:6])}**{more} stay fp32; {len(narrow)} parts are {precision}."

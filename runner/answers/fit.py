@@ -16,6 +16,7 @@ from runner.analysis.costs import steps
 from runner.analysis.costs.activations import CONTEXT_BYTES
 from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Question, Row, View, choose, verbatim
 from runner.answers.shared import write
+from runner.errors import UsageError
 from runner.formats import format_bytes, format_share
 from runner.results import Peak
 from runner.results.rows import Rows
@@ -171,11 +172,18 @@ def _choose(asked: Asked, name: str) -> Choice:
     """Returns the choice, of what is offered or of what was asked for: a whole number, or a shape written out."""
     wanted, offered = asked.get(name, ""), _OFFERED[name]
     is_number = name in ("context", "batch") and wanted.isdecimal() and 0 < int(wanted) <= MOST
-    is_own = is_number or (name == "size" and "=" in wanted)
+    is_own = is_number or (name == "size" and _is_shape(wanted))
     options = (*offered, *((wanted,) if is_own and wanted not in offered else ()))
     label = "Size" if name == "size" else name.capitalize()
     prefix = f"{name} " if name in ("context", "batch") else ""
     return choose(asked, name, label, options, default=_DEFAULTS.get(name, ""), prefix=prefix)
+
+
+def _is_shape(text: str) -> bool:
+    try:
+        return bool(parse_shape(text))
+    except UsageError:
+        return False
 
 
 def _make_cell(chosen: Mapping[str, str]) -> StepCell:

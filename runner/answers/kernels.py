@@ -274,16 +274,15 @@ def _say_clock(view: View) -> str:
 
 
 def _say(one: Traced, phases: View, size: str, top: View) -> str:
-    kinds: dict[str, float] = {}
+    kinds = Counter[str]()
     for row in phases.rows:
-        if phases.get(row, "kernel_class") != TOTAL:
-            kinds[phases.get(row, "kernel_class")] = kinds.get(phases.get(row, "kernel_class"), 0.0) + phases.get(
-                row, "device_ms"
-            )
-    whole = sum(kinds.values())
-    first, second = sorted(kinds, key=lambda name: -kinds[name])[:2]
+        if (kind := phases.get(row, "kernel_class")) != TOTAL:
+            kinds[kind] += phases.get(row, "device_ms")
+    whole = kinds.total() or 1
+    (first, most), *others = kinds.most_common(2) or [("nothing", 0)]
     of = f"of the GPU time of **{size}**{at_tokens(_cell(one.trace).context)}"
-    words = f"**{format_share(kinds[first] / whole)}** {of} is {first}, {format_share(kinds[second] / whole)} {second}"
+    words = f"**{format_share(most / whole)}** {of} is {first}"
+    words += "".join(f", {format_share(ms / whole)} {name}" for name, ms in others)
     longest = top.rows[0]
     share, took = format_share(top.get(longest, "share")), format_number(top.get(longest, "device_ms"))
     return f"{words}; one kernel takes **{share}** ({took} ms)."

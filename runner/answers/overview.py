@@ -102,7 +102,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         sentence=_say(best, ladder, size.chosen, clock.chosen)
         if ladder
         else f"**{len(best.rows)}** ways are the fastest of their size; none has a plain fp32 step beside it.",
-        more=" ".join([*([_say_changes(changes)] if changes else []), f"{', '.join(describe_machine(rows.runs))}."]),
+        more=f"{_say_changes(changes) if changes else ''} {verbatim(', '.join(describe_machine(rows.runs)))}.".strip(),
         views=tuple(views),
         choices=(size, *choices, clock),
         cells={
