@@ -18,7 +18,8 @@ from pages.plot.ink import ink_rules
 from runner.answers import QUESTIONS
 from runner.answers.answer import Choice, choose
 from runner.errors import DatabaseBusy, DatabaseDamaged, StoreError
-from runner.store.database import default_path, fingerprint, look_through
+from runner.places import default_path
+from runner.store.database import fingerprint, look_through
 from runner.store.read.runs import Contents, load_contents
 from runner.store.read.selection import Selection
 from runner.store.reference import MEASURE, choose_file, describe_reference, is_reference

@@ -4,16 +4,18 @@
     'it is a device'
 
 Reading a pipe waits for ever and reading a device never ends, so that each is refused before it is opened. What is
-written is written beside and renamed, so that an earlier file survives a full disk. Standard library only.
+written is written beside and renamed, so that an earlier file survives a full disk. Commands look at the places that
+they are given first (`check_results`, `check_room`), before they import or compute anything. Standard library only.
 """
 
 import contextlib
 import errno
 import os
 import stat
+import tempfile
 from pathlib import Path
 
-from runner.errors import StoreError
+from runner.errors import DatabaseMissing, StoreError, UsageError
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -32,6 +34,8 @@ def explain_place(path: Path) -> str:
         return f"it is a link to {os.readlink(path)}, which is not there" if os.path.islink(path) else ""
     except OSError as error:
         return "its links lead in a circle" if error.errno == errno.ELOOP else explain_error(error)
+    except ValueError as error:  # a name with a zero byte, such as from a TOML file
+        return str(error)
     return "" if stat.S_ISREG(mode) else f"it is {_KINDS.get(stat.S_IFMT(mode), 'no file')}"
 
 
@@ -40,17 +44,99 @@ def explain_error(error: OSError) -> str:
     return error.strerror or type(error).__name__
 
 
+def default_path() -> Path:
+    """Returns the results file to use when none is named: `STEPSCOPE_DB`, which may also be a folder or a list
+    (`runner.store.fleet`), else `data/results.duckdb`."""
+    return Path(os.environ.get("STEPSCOPE_DB") or "data/results.duckdb")
+
+
+def split(path: Path) -> list[Path]:
+    """Returns the files and folders of a list `A:B`; of any other path, that one."""
+    return [Path(name) for name in str(path).split(os.pathsep) if name] if is_list(path) else [path]
+
+
+def is_list(path: Path) -> bool:
+    """Returns whether the path is a list of paths, as in PATH; a file whose own name has a `:` in it is one file."""
+    return os.pathsep in str(path) and not (os.path.exists(path) or os.path.exists(f"{path}.spool"))
+
+
+def check_place(path: Path) -> None:
+    """Raises StoreError for whatever is neither a results file to read nor a place where one can be, before DuckDB
+    opens it or its log."""
+    for file in (path, path.with_name(path.name + ".wal")):
+        why = explain_place(file)
+        if not why and os.path.exists(file) and not os.access(file, os.R_OK):
+            why = os.strerror(errno.EACCES)
+        if why:
+            raise StoreError(
+                f"{file} cannot be opened: {why}.",
+                expected="a file that `python -m runner sweep` made",
+                do="Name another with --db or STEPSCOPE_DB.",
+            )
+
+
+def check_results(named: Path | None = None, *, adds: bool = False) -> Path:
+    """Returns the results file, folder or list to use: this one, or the usual one. Raises StoreError where it cannot be
+    opened or, with `adds`, rows cannot be added, and DatabaseMissing where there is nothing to read."""
+    path = named or default_path()
+    for one in split(path):
+        if not os.path.isdir(one):
+            check_place(one.absolute())
+        elif not os.access(one, os.R_OK | os.X_OK):
+            raise StoreError(f"{one} cannot be read: {os.strerror(errno.EACCES)}.", do="Get the right to read it.")
+    if is_list(path) or os.path.isdir(path):
+        return path
+    spool = Path(f"{path}.spool")
+    if not adds and not os.path.lexists(path) and not os.path.lexists(spool):
+        raise DatabaseMissing(f"{path} does not exist.", do="Measure something: python -m runner sweep.")
+    if adds:
+        check_room(path)
+        do = "Name a file elsewhere with --db, or get the right to write there."
+        if os.path.lexists(spool) and not os.path.isdir(spool):
+            raise StoreError(f"{spool} is no folder.", expected="a place where rows can be added", do=do)
+        for place in (path, spool):
+            if os.path.exists(place) and not os.access(place, os.W_OK | (os.X_OK if place == spool else 0)):
+                raise StoreError(f"{place} is read-only.", expected="a place where rows can be added", do=do)
+    return path
+
+
+def check_source(path: Path, do: str) -> None:
+    """Raises UsageError where there is no file or folder to read."""
+    why = "" if os.path.isdir(path) else explain_place(path)
+    if not why and not os.access(path, os.R_OK):
+        why = os.strerror(errno.EACCES if os.path.lexists(path) else errno.ENOENT)
+    if why:
+        raise UsageError(f"{path} cannot be read: {why}.", do=do)
+
+
+def check_room(path: Path) -> None:
+    """Raises StoreError where no file can be written: something else is there, the folder is closed, or its disk is
+    full. Leaves nothing behind."""
+    path = path.absolute()
+    folder = next(parent for parent in path.parents if os.path.lexists(parent))
+    why = explain_place(path)
+    if not why and not os.path.isdir(folder):
+        why = f"{folder} is no folder"
+    try:
+        if not why:
+            with tempfile.TemporaryFile(dir=folder) as probe:
+                probe.write(b"room")
+    except OSError as error:
+        why = explain_error(error)
+    if why:
+        do = "Name another file, in a folder with room where you may write."
+        raise StoreError(f"{path} cannot be written: {why}.", do=do)
+
+
 def write_text(path: Path, text: str) -> None:
     """Writes a file as a whole: beside its place, and then there. Raises StoreError, and then an earlier file is as it
     was."""
-    beside = path.with_name(f"{path.name}.part")
+    check_room(path)
+    beside = path.with_name(f".{os.getpid()}.part")
     try:
-        if os.path.lexists(path) and (why := explain_place(path)):
-            raise StoreError(f"{path} cannot be written: {why}.", do="Name another file.")
-        if os.path.lexists(path.parent) and not os.path.isdir(path.parent):
-            raise StoreError(f"{path} cannot be written: {path.parent} is no folder.", do="Name another file.")
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, encoding="utf-8")
+        with beside.open("x", encoding="utf-8") as file:
+            file.write(text)
         beside.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):

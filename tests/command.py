@@ -28,8 +28,7 @@ from runner.plan.planning import Request, plan
 from runner.schema import StepCell
 from runner.schema.sizes import size_named
 from runner.store.database import open_reader
-from runner.sweep.prepare import Settings
-from runner.sweep.request import parse_request
+from runner.sweep.request import Settings, parse_request
 
 ROOT = Path(__file__).parent.parent
 Found = TypeVar("Found")
@@ -117,8 +116,8 @@ def rows(db: Path, sql: str) -> list[dict[str, Any]]:
 
 def parsed(*words: str) -> tuple[Request, Settings]:
     """Returns what the words of a `sweep` command ask for: the real command parses them and is stopped after that."""
-    stops = patch("runner.cli.main.parse_request", side_effect=_Parsed)
-    with patch("runner.cli.main.parse_frontier", return_value=None), stops as stopped, pytest.raises(_Parsed):
+    stops = patch("runner.sweep.request.parse_request", side_effect=_Parsed)
+    with patch("runner.sweep.request.parse_frontier", return_value=None), stops as stopped, pytest.raises(_Parsed):
         app(["sweep", *words], standalone_mode=False)
     return parse_request(*stopped.call_args.args, **stopped.call_args.kwargs)
 

@@ -38,8 +38,8 @@ from runner.store.database import check_writable
 from runner.store.read import read
 from runner.store.read.selection import Selection
 from runner.sweep.loop import Sweep
-from runner.sweep.prepare import Settings, prepare
-from runner.sweep.request import FLAGS
+from runner.sweep.prepare import prepare
+from runner.sweep.request import FLAGS, Settings
 from runner.sweep.start import lock_machine
 from runner.temporary import temporary_folder
 

@@ -24,7 +24,8 @@ from runner.schema import TABLES, Cell, Model, Phase, Row, RunRow, TimingRow, ta
 from runner.schema.sizes import title
 from runner.store.read.runs import load_run_details
 from runner.store.read.timed import find_timed
-from runner.sweep.prepare import Prepared, Settings, new_run
+from runner.sweep.prepare import Prepared, new_run
+from runner.sweep.request import Settings
 from runner.sweep.start import sweep
 from runner.visible import visible
 

@@ -17,6 +17,7 @@ from runner.answers import ask
 from runner.answers.answer import Answer, View
 from runner.answers.compare import AUTO, OF_CELL, list_sides
 from runner.answers.shared import PHASES
+from runner.cli.options import SPECS
 from runner.cli.terminal import Terminal
 from runner.errors import UsageError
 from runner.render.markdown import MARKDOWN, write
@@ -28,9 +29,6 @@ from runner.store.read.runs import load_notes
 from runner.store.read.selection import Selection
 
 FORMATS = ("text", "markdown")
-SPECS = (
-    "a run's id or its beginning, a label, or machine:…, commit:…, precision:…, backend:…, attention:…, label:…, run:…"
-)
 #: The clocks by the words of the command line.
 CLOCK_WORDS = {"auto": AUTO, "latency": "latency", "throughput": "throughput", "gpu": "GPU time"}
 

@@ -5,7 +5,6 @@ python -m runner doctor --repair --db results.duckdb
 """
 
 import importlib.util
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -17,12 +16,9 @@ from rich.text import Text
 
 from runner.analysis.costs import hardware
 from runner.cli.terminal import Terminal
-from runner.errors import DatabaseMissing
 from runner.render.json import to_text
 from runner.schema import TABLES
-from runner.store.attached import check_place
 from runner.store.checking import Checked, check_file, repair_file
-from runner.store.spool import Spool
 
 
 @dataclass(frozen=True)
@@ -101,9 +97,6 @@ def print_report(console: Terminal, machine: Mapping[str, Any], *, as_json: bool
 def check_results(console: Terminal, db: Path, *, repair: bool, as_json: bool = False) -> int:
     """Prints what is wrong with the file and, with `repair`, repairs it and prints what is left. Returns the exit code:
     0 if nothing is wrong, 1 if something is."""
-    check_place(db)
-    if not os.path.exists(db) and not os.path.exists(Spool(db).folder):
-        raise DatabaseMissing(f"{db} does not exist.", do="Name a results file with --db.")
     found = check_file(db)
     if as_json:
         copied = repair_file(db) if repair and any(problem.repair for problem in found.problems) else None

@@ -24,16 +24,20 @@ from runner.analysis.audit.published import (
     group_published,
 )
 from runner.analysis.audit.timeline_rules import TIMELINE_REMEDIES
-from runner.cli.terminal import STYLES, Terminal, new_grid, print_left_out, print_title
+from runner.cli.terminal import Terminal, new_grid
 from runner.formats import format_count
 from runner.render.json import to_text
 from runner.results import RunSummary, Timeline
 from runner.results.findings import GRADE_WORDS, GRADES, SEVERITIES, Finding, Grade, Severity, format_evidence, grade
+from runner.store.database import look_through
 from runner.store.read.findings import MAX_ROWS, load_audit, load_timeline_findings
 from runner.store.read.memory import load_timelines
 from runner.store.read.published import list_table_ids, load_published
 from runner.store.read.runs import find_run
 from runner.store.read.selection import Selection
+
+#: The color of each grade of the audit.
+STYLES: Mapping[Grade, str] = {"A": "green", "B": "blue", "C": "yellow", "D": "red"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +61,31 @@ class _Audited:
     groups: Sequence[_Group]
     clean: str
     notes: Sequence[str] = ()
+
+
+def print_left_out(console: Terminal, db: Path) -> None:
+    """Prints how many rows of the file break the contract and are in no table, and which of several files cannot be
+    read, if any."""
+    found = look_through(db)
+    for name, reason in found.broken.items():
+        console.say(f"Left out, as it cannot be read: {name}. {reason}", style="yellow")
+    left_out = found.left_out
+    if left_out:
+        counts = ", ".join(f"{count:,} of {name}" for name, count in left_out.items())
+        console.say(f"Left out, as their values break the contract: {counts} in {db}.", style="yellow")
+
+
+def print_title(console: Terminal, run: RunSummary) -> None:
+    """Prints what one run is: its id, when it began, its label, what measured it and how many cells."""
+    started = f"{run.started_at:%Y-%m-%d %H:%M} UTC" if run.started_at else ""
+    named = " ".join([run.given or run.label or "", *(f"#{tag}" for tag in run.tags)]).strip()
+    preset = run.preset or ("" if run.source in (None, "measured") else run.source)
+    torch = f"torch {run.torch}" if run.torch else ""
+    failed = run.failed + run.skipped
+    cells = f"{format_count(run.cells, 'cell')}{f', {failed} not ok' if failed else ''}"
+    console.print(f"run {run.run_id}", style="bold")
+    words = (started, named, preset or "", run.device_name or "", torch, cells)
+    console.print(" · ".join(word for word in words if word), "")
 
 
 def print_findings(console: Terminal, run: str, *, db: Path, as_json: bool) -> int:

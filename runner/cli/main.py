@@ -1,4 +1,5 @@
-"""The commands: parse, call, print. Only they and their group exit.
+"""The commands: parse, call, print. Only they and their group exit. Each looks at the places that it is given, and then
+imports what it needs: neither a refusal nor a help waits for that.
 
     stepscope sweep | show | compare | ab | report | import | export | doctor | app | note | model
 
@@ -15,6 +16,7 @@ import os
 import shlex
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,23 +24,23 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from runner.answers import QUESTIONS
-from runner.cli import ab, compare, dashboard, doctor, findings, imports, model, notes, report, show
-from runner.cli.again import measure_again
-from runner.cli.options import AB, AbCommand, Db, HelpAll, LongCommand, sweep_options, where, with_options
-from runner.cli.progress import PlainLines, TerminalBar, print_plan
+from runner.cli.options import (
+    NAMES,
+    SPECS,
+    AbCommand,
+    Db,
+    HelpAll,
+    LongCommand,
+    ShowCommand,
+    ab_options,
+    sweep_options,
+    where,
+    with_options,
+)
 from runner.cli.terminal import Terminal, errors
-from runner.engines.local import LocalEngine
 from runner.errors import INTERRUPTED, INTERRUPTED_CODE, StepscopeError, UsageError
 from runner.formats import format_bytes
-from runner.places import explain_error
-from runner.store.database import check_writable, default_path
-from runner.store.packing import copy_file, pack
-from runner.store.reference import find_file
-from runner.sweep.frontier import explore
-from runner.sweep.prepare import prepare
-from runner.sweep.request import parse_duration, parse_frontier, parse_request
-from runner.sweep.start import sweep
+from runner.places import check_results, check_room, check_source, default_path, explain_error
 
 #: The width of output to a pipe or a file, in characters, unless COLUMNS says another.
 PIPED_WIDTH = 160
@@ -71,7 +73,8 @@ class Commands(TyperGroup):
         if args and (new := OLD_NAMES.get(args[0])):
             errors.say(f"{args[0]} is now: python -m runner {new}")
             args = [*new.split(), *(args[1:] or (["all"] if args[0] == "list" else []))]
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, make_command(str(name)) if isinstance(command, LongCommand) else command, rest
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -108,6 +111,32 @@ def _check_folder() -> None:
 app = typer.Typer(name="stepscope", cls=Commands, rich_markup_mode="rich", pretty_exceptions_enable=False)
 
 
+def make_command(name: str) -> Any:
+    """Returns `sweep` or `ab` with its options."""
+    made = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+    made.registered_commands = [one for one in app.registered_commands if one.name == name]
+    command, options = (sweep_command, sweep_options()) if name == "sweep" else (ab_command, ab_options())
+    with_options({**options, "help_all": HelpAll})(command)
+    return typer.main.get_command(made)
+
+
+def _check_places(given: Mapping[str, Any], config: Path | None) -> None:
+    """Raises StepscopeError for places from which `sweep` and `ab` cannot read, or to which they cannot add."""
+    if not config:
+        check_results(given["db"], adds=True)
+    for spec in given["model"] or ():
+        _check_configuration(spec)
+
+
+def _check_configuration(spec: str) -> None:
+    """Raises UsageError for an own model of a configuration that cannot be read."""
+    kind, _, rest = spec.partition(":")
+    if kind == "hf":
+        place = Path(rest.partition(",")[0])
+        place = place / "config.json" if os.path.isdir(place) else place
+        check_source(place, do="Name a config.json on this disk, or its folder. Nothing is downloaded.")
+
+
 @app.callback(invoke_without_command=True, epilog="Example: stepscope sweep, then stepscope app")
 def start(context: typer.Context) -> None:
     """Measures Transformer training steps on this machine, and answers questions about them."""
@@ -118,7 +147,7 @@ def start(context: typer.Context) -> None:
 @app.command(
     name="sweep", cls=LongCommand, epilog="Example: stepscope sweep --preset laptop --precisions fp32,bf16 --budget 60s"
 )
-@with_options({**sweep_options(), "help_all": HelpAll})
+@with_options({})
 def sweep_command(*, config: Path | None, dry_run: bool | None, as_json: bool | None, **given: Any) -> None:
     """Measure, and append rows to the results file. With no options it does the right thing for this machine.
 
@@ -130,39 +159,48 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, as_json: bool | 
     """
     again, is_sure = given.pop("again"), bool(given.pop("yes"))
     del given["help_all"]
+    if not dry_run:
+        _check_places(given, config)
+    from runner.sweep.request import parse_duration, parse_frontier, parse_request
+
     if again:
         if others := sorted(name for name, value in given.items() if value and name not in ("db", "device", "timeout")):
             others = [f"--{name.replace('_', '-')}" for name in others]
             raise UsageError(f"--again measures one cell; {', '.join(others)} came with it.", do="Leave that out.")
         timeout_s = parse_duration("timeout", given["timeout"] or "10m")
-        db = given["db"] or default_path()
-        device = given["device"]
+        from runner.cli.again import measure_again
+
+        db, device = check_results(given["db"]), given["device"]
         raise typer.Exit(measure_again(console, again, db=db, device=device, timeout_s=timeout_s, is_sure=is_sure))
     if asked := parse_frontier(given, config=config):
+        from runner.store.database import check_writable
+        from runner.sweep.frontier import explore
+
         check_writable(asked[1].db)
         raise typer.Exit(explore(*asked, say=console.say))
     request, settings = parse_request(given, config=config)
+    from runner.cli.progress import PlainLines, TerminalBar, print_plan
+    from runner.sweep.start import sweep
+
     if dry_run:
+        from runner.engines.local import LocalEngine
+        from runner.sweep.prepare import prepare
+
         print_plan(console, prepare(request, settings, LocalEngine()), as_json=bool(as_json))
         return
     with closing((TerminalBar if console.is_terminal else PlainLines)(console, db=settings.db)) as watcher:
         raise typer.Exit(sweep(request, settings, watcher=watcher))
 
 
-_WHAT = (
-    f"A question: {', '.join(QUESTIONS)}. Or a run, by its id, label or name. Or {', '.join(show.NAMES)}. "
-    r"\[default: the latest run]"
-)
-
-
 @app.command(
     name="show",
+    cls=ShowCommand,
     epilog="Example: stepscope show precision --clock latency",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )
 def show_command(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(help=_WHAT, metavar="[NAME]", show_default=False)] = "",
+    what: Annotated[str, typer.Argument(metavar="[NAME]", show_default=False)] = "",
     db: Db = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as JSON; an answer as the API gives it.")] = False,
     with_findings: Annotated[
@@ -175,20 +213,25 @@ def show_command(
     An answer lists its choices: give them as options, such as --precision bf16. Grades of rows: A, nothing against it;
     B, a note; C, in doubt; D, it does not mean what it says.
     """
+    path = Path() if what in NAMES else check_results(db)
+    from runner.answers import QUESTIONS
+    from runner.cli import findings, show
+    from runner.store.reference import find_file
+
     if with_findings or strict:
-        if what in QUESTIONS or what in show.NAMES or context.args:
+        if what in QUESTIONS or what in NAMES or context.args:
             raise UsageError("--findings and --strict are about a run.", expected="a run, or no name for the latest")
-        code = findings.print_findings(console, what, db=find_file(db), as_json=as_json)
+        code = findings.print_findings(console, what, db=find_file(path), as_json=as_json)
         raise typer.Exit(code if strict else 0)
     if what in QUESTIONS:
-        show.print_question(console, what, context.args, db=find_file(db), as_json=as_json)
+        show.print_question(console, what, context.args, db=find_file(path), as_json=as_json)
         return
     if context.args:
         raise UsageError(f"There is no question {what!r}.", expected=", ".join(QUESTIONS))
-    if what in show.NAMES:
+    if what in NAMES:
         show.print_names(console, what, as_json=as_json)
     else:
-        show.print_run(console, what, db=find_file(db), as_json=as_json)
+        show.print_run(console, what, db=find_file(path), as_json=as_json)
 
 
 @app.command(name="report", epilog="Example: stepscope report --format html --out report.html")
@@ -212,19 +255,25 @@ def report_command(
     the course's handout come first; at the end stands what the rows cannot answer yet, with the command
     that would. Pages with charts that open offline are written by `python -m pages.export`.
     """
+    path = check_results(db)
+    if out is not None:
+        check_room(out / "report" if os.path.isdir(out) else out)
+    from runner.cli import report
+    from runner.store.reference import find_file
+
     is_brief = sys.stdout.isatty() and out is None and question is None if brief is None else brief
     options = report.ReportOptions(
         out=out, form=form, edition=edition, machine=machine, run=run, question=question, brief=is_brief
     )
     if is_brief and sys.stdout.isatty() and not form and out is None:
-        report.print_brief(console, options, db=find_file(db))
+        report.print_brief(console, options, db=find_file(path))
     else:
-        sys.stdout.write(report.write_report(options, db=find_file(db)))
+        sys.stdout.write(report.write_report(options, db=find_file(path)))
 
 
 @app.command(name="compare", epilog="Example: stepscope compare before after --fail-on-regression --threshold 5%")
 def compare_command(
-    a: Annotated[str, typer.Argument(help=f"The baseline: {compare.SPECS}.", metavar="A")],
+    a: Annotated[str, typer.Argument(help=f"The baseline: {SPECS}.", metavar="A")],
     b: Annotated[str, typer.Argument(help="What is compared with it, named in the same ways.", metavar="B")],
     within: Annotated[list[str] | None, typer.Option(help="Only rows of this run, label, machine or commit.")] = None,
     phase: Annotated[str, typer.Option(help="Of step, forward, backward, optimizer: which times.")] = "step",
@@ -243,6 +292,10 @@ def compare_command(
     as much more memory at its peak; or it worked in A and not in B. Exit codes: 0 none, 1 some, 2 nothing could be
     compared.
     """
+    path = check_results(db)
+    from runner.cli import compare
+    from runner.store.reference import find_file
+
     limit = compare.percent(threshold)
     options = compare.CompareOptions(
         a=a,
@@ -254,11 +307,11 @@ def compare_command(
         threshold=limit if fail_on_regression else None,
         as_json=as_json,
     )
-    raise typer.Exit(compare.compare(console, options, db=find_file(db)))
+    raise typer.Exit(compare.compare(console, options, db=find_file(path)))
 
 
 @app.command(name="ab", cls=AbCommand, epilog="Example: stepscope ab main HEAD --model train.py:build --budget 10m")
-@with_options({**AB, "help_all": HelpAll})
+@with_options({})
 def ab_command(
     *,
     a: str | None,
@@ -278,6 +331,10 @@ def ab_command(
     codes: 0 no regression beyond the threshold, 1 some, 2 a version that cannot be built or measured, 130 interrupted.
     """
     del given["help_all"]
+    _check_places(given, config)
+    from runner.cli import ab, compare
+    from runner.sweep.request import parse_request
+
     given = {**given, "experiment": given["experiment"] or ["benchmark"]}
     request, settings = parse_request(dict.fromkeys(sweep_options()) | given, config=config)
     options = ab.AbOptions(
@@ -321,11 +378,16 @@ def import_command(
     table it says what was understood, what was assumed and what was refused; of a folder of them, one line each.
     The exit code is 1 where something that was wanted is not stored.
     """
+    path = default_path() if propose else check_results(db, adds=True)
+    for file in (*(files if len(files) == 1 else ()), *([mapping] if mapping else ())):
+        check_source(file, do="Name a file to import.")
+    from runner.cli import imports
+
     if imports.are_results(files):
-        raise typer.Exit(imports.merge(console, files, db or default_path()))
+        raise typer.Exit(imports.merge(console, files, path))
     if len(files) > 1:
         raise UsageError(f"{len(files)} files are named.", expected="one, or only results files (.duckdb)")
-    code = imports.import_into(console, files[0], db or default_path(), label=label, mapping=mapping, propose=propose)
+    code = imports.import_into(console, files[0], path, label=label, mapping=mapping, propose=propose)
     raise typer.Exit(code)
 
 
@@ -341,13 +403,18 @@ def export_command(
     files, and --db and STEPSCOPE_DB take the folder for a results file to read. `python -m pages.export` writes pages
     as HTML files.
     """
+    path = check_results(db)
+    check_room(out / "runs.parquet" if parquet else out)
+    from runner.store.packing import copy_file, pack
+    from runner.store.reference import find_file
+
     if parquet:
-        sizes = pack(find_file(db), out)
+        sizes = pack(find_file(path), out)
         for table, size in sizes.items():
             console.say(f"{table}: {format_bytes(size)}")
         console.say(f"{out}: {format_bytes(sum(sizes.values()))} in {len(sizes)} files.")
         return
-    waiting = copy_file(find_file(db), out)
+    waiting = copy_file(find_file(path), out)
     console.say(f"{out}: {format_bytes(out.stat().st_size)}{f', {waiting} cells from the spool' if waiting else ''}.")
 
 
@@ -370,11 +437,49 @@ def note_command(
     Notes are rows: pages, reports, exports and the API show them, and merging files brings them along. Without a text
     it lists what was said.
     """
+    path = check_results(db)
+    from runner.cli import notes
+
     asked = notes.NoteOptions(about=about, text=text, name=name, tag=tag, baseline=baseline, hide=hide, remove=remove)
-    notes.note(console, asked, db=db or default_path(), as_json=as_json)
+    notes.note(console, asked, db=path, as_json=as_json)
 
 
-app.add_typer(model.make_group(console), name="model")
+model_group = typer.Typer(no_args_is_help=True, epilog="Example: stepscope model check train.py:build")
+app.add_typer(model_group, name="model")
+
+
+@model_group.callback()
+def model_about() -> None:
+    """Models of your own: what is understood of one before it is measured.
+
+    `FILE.py:build` or `package.module:build` is a function of one argument. It returns a module and a batch (a
+    tensor, a tuple of arguments or a dictionary of keywords) and, if wanted, a function from the module's output to
+    a loss:
+
+    def build(want): return MyModel(), torch.randint(50257, (want.batch, want.context))
+
+    `want` has device, dtype, batch, context, attention and option(name, default), which `FILE.py:build,name=value`
+    sets. `hf:CONFIG` is a config.json of transformers on this disk, or its folder: random weights, nothing
+    downloaded.
+    """
+
+
+@model_group.command(name="check", epilog="Example: stepscope model check nano.py:build --batch 8 --context 512")
+def model_check(
+    spec: Annotated[str, typer.Argument(help="FILE.py:build, package.module:build or hf:CONFIG.", metavar="MODEL")],
+    batch: Annotated[int, typer.Option(help="Samples in one step.", min=1)] = 4,
+    context: Annotated[int, typer.Option(help="Tokens of each sequence.", min=1)] = 128,
+    device: Annotated[str, typer.Option(help="auto, cuda, cuda:1, mps or cpu.")] = "auto",
+    timeout: Annotated[
+        float, typer.Option(help="Seconds until a model that is not built yet is given up.", min=1)
+    ] = 60,
+) -> None:
+    """Build a model once, run two steps, and say what was understood: parameters, batch, blocks, FLOPs, and which
+    experiments apply."""
+    _check_configuration(spec)
+    from runner.cli.model import check_model
+
+    check_model(console, spec, device=device, batch=batch, context=context, timeout_s=timeout)
 
 
 @app.command(name="doctor", epilog="Example: stepscope doctor --repair --db results.duckdb")
@@ -393,8 +498,13 @@ def doctor_command(
     duplicates, rows that belong to nothing, and what is left over in its spool. Exit codes: 0 nothing is wrong, or all
     was repaired; 1 something is wrong; 2 it is no results file.
     """
-    if db is not None or repair or check:
-        raise typer.Exit(doctor.check_results(console, find_file(db), repair=repair, as_json=as_json))
+    path = check_results(db) if db is not None or repair or check else None
+    from runner.cli import doctor
+    from runner.engines.local import LocalEngine
+    from runner.store.reference import find_file
+
+    if path is not None:
+        raise typer.Exit(doctor.check_results(console, find_file(path), repair=repair, as_json=as_json))
     doctor.print_report(console, LocalEngine().describe(device), as_json=as_json)
 
 
@@ -415,6 +525,8 @@ def app_command(
 
     Ctrl-C ends it. What follows -- are options of the sweep with --measure, else of `streamlit run`.
     """
+    from runner.cli import dashboard
+
     raise typer.Exit(dashboard.serve(console, port=port, db=db, words=context.args, measure=measure))
 
 

@@ -5,10 +5,6 @@ python -m runner model check nano.py:build --batch 8 --context 512
 The model is built once, without data where that is possible, and two steps of it run on the device.
 """
 
-from typing import Annotated
-
-import typer
-
 from runner.cli.terminal import Terminal, new_grid
 from runner.engines.local import LocalEngine
 from runner.experiments import EXPERIMENTS
@@ -17,42 +13,6 @@ from runner.job import OwnModelJob
 from runner.schema import Model
 from runner.schema.own import OwnModel, own_title, parse_spec
 from runner.schema.sizes import KEY_DIGITS
-
-
-def make_group(console: Terminal) -> typer.Typer:
-    """Returns the commands about own models, which print to this console."""
-    group = typer.Typer(no_args_is_help=True, epilog="Example: stepscope model check train.py:build")
-
-    @group.callback()
-    def about() -> None:
-        """Models of your own: what is understood of one before it is measured.
-
-        `FILE.py:build` or `package.module:build` is a function of one argument. It returns a module and a batch (a
-        tensor, a tuple of arguments or a dictionary of keywords) and, if wanted, a function from the module's output to
-        a loss:
-
-        def build(want): return MyModel(), torch.randint(50257, (want.batch, want.context))
-
-        `want` has device, dtype, batch, context, attention and option(name, default), which `FILE.py:build,name=value`
-        sets. `hf:CONFIG` is a config.json of transformers on this disk, or its folder: random weights, nothing
-        downloaded.
-        """
-
-    @group.command(name="check", epilog="Example: stepscope model check nano.py:build --batch 8 --context 512")
-    def check(
-        spec: Annotated[str, typer.Argument(help="FILE.py:build, package.module:build or hf:CONFIG.", metavar="MODEL")],
-        batch: Annotated[int, typer.Option(help="Samples in one step.", min=1)] = 4,
-        context: Annotated[int, typer.Option(help="Tokens of each sequence.", min=1)] = 128,
-        device: Annotated[str, typer.Option(help="auto, cuda, cuda:1, mps or cpu.")] = "auto",
-        timeout: Annotated[
-            float, typer.Option(help="Seconds until a model that is not built yet is given up.", min=1)
-        ] = 60,
-    ) -> None:
-        """Build a model once, run two steps, and say what was understood: parameters, batch, blocks, FLOPs, and which
-        experiments apply."""
-        check_model(console, spec, device=device, batch=batch, context=context, timeout_s=timeout)
-
-    return group
 
 
 def check_model(console: Terminal, text: str, *, device: str, batch: int, context: int, timeout_s: float) -> None:

@@ -1,11 +1,12 @@
 """The options of the commands: those that the schema gives to `sweep`, and what several commands share.
 
-@with_options(sweep_options())
-def sweep_command(**given: Any) -> None: ...
+with_options(sweep_options())(sweep_command)
+
+Those of `sweep` and `ab` are made when one of them runs: the schema, the presets and the engines are imported for them.
 """
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Annotated, Any, Optional, cast
@@ -14,16 +15,16 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperOption
 
-from runner.engines.engine import ENGINES
-from runner.plan.planning import PRESETS, QUESTIONS
-from runner.schema import Column
-from runner.sweep.request import CHOICES, FLAGS
-from runner.sweep.rounds import ON_CPU, USUAL
-
 DB_HELP = (
     "The results file; to read from, also a folder of them, A:B, or what `export --parquet` wrote. "
     "[default: STEPSCOPE_DB or data/results.duckdb]"
 )
+#: What `compare` takes for A and B.
+SPECS = (
+    "a run's id or its beginning, a label, or machine:…, commit:…, precision:…, backend:…, attention:…, label:…, run:…"
+)
+#: What `show` knows without rows. `columns` is Markdown, and `all` the three tables.
+NAMES = ("presets", "experiments", "sizes", "columns", "all")
 Db = Annotated[Path | None, typer.Option("--db", help=escape(DB_HELP), show_default=False)]
 
 #: Options whose help shows them by name only, by `--help-all` with what they mean: all of `sweep` and `ab` but these.
@@ -89,6 +90,17 @@ class LongCommand(TyperCommand):
             self.params, self.epilog = shown, example
 
 
+class ShowCommand(TyperCommand):
+    """A command whose help names the questions, for which they are imported."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from runner.answers import QUESTIONS
+
+        names = f"A question: {', '.join(QUESTIONS)}. Or a run, by its id, label or name. Or {', '.join(NAMES)}. "
+        cast(Any, self.params[0]).help = names + r"\[default: the latest run]"
+        super().format_help(ctx, formatter)
+
+
 class AbCommand(LongCommand):
     first = FIRST_OF_AB
 
@@ -100,23 +112,16 @@ def _place(names: Collection[str], name: str | None) -> int:
 _SKIP = "Do not try cells that are predicted not to fit."
 _DRY_RUN = "Only print the plan, with predicted memory and time."
 _CEILINGS = "Measure at its start and end what this machine can do at most. [default: --ceilings]"
-_UNDECIDED = (
-    f"what is undecided (interval wider than ±{USUAL.width:.0%}, on a CPU ±{ON_CPU.width:.0%}), "
-    f"up to {USUAL.rounds}, on a CPU {ON_CPU.rounds}"
-)
-_ROUNDS = f"auto: one more interleaved round, in fresh processes, for {_UNDECIDED}; or a number. [default: auto]"
 _SHAPE = "d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=N]"
 _MODEL = "One of your own, repeatable; see `stepscope model --help`."
 _SHARD = "Only this share of the plan, such as 2/8: the same command on 8 machines measures every cell once."
 _ON = "With --engine ray: accelerator types or custom resources, such as H200,A100. [default: every GPU]"
-_PRESETS = f"{', '.join(PRESETS)}. [default: by the device]"
 
 
-def _annotate(column: Column) -> Any:
+def _annotate(column: Any, choices: Sequence[str]) -> Any:
     """Returns the annotation of the option that sets a column of cells."""
-    assert column.flag is not None
     flag, name = column.flag, column.flag.name.replace("_", "-")
-    text = flag.help.format(choices=", ".join(CHOICES.get(flag.name, ())))
+    text = flag.help.format(choices=", ".join(choices))
     if flag.kind == "axis":
         return Annotated[str | None, _what(text)]
     if flag.kind == "limit":
@@ -126,11 +131,21 @@ def _annotate(column: Column) -> Any:
 
 def sweep_options() -> dict[str, Any]:
     """Returns the annotations of `sweep`'s options by name: those of the schema between those of a sweep itself."""
+    from runner.engines.engine import ENGINES
+    from runner.plan.planning import PRESETS, QUESTIONS
+    from runner.plan.repeats import ON_CPU, USUAL
+    from runner.sweep.request import CHOICES, FLAGS
+
     own: dict[str, dict[str, Any]] = {"axis": {}, "limit": {}, "switch": {}}
     for name, column in FLAGS.items():
-        own[str(column.sets)][name] = _annotate(column)
+        own[str(column.sets)][name] = _annotate(column, CHOICES.get(name, ()))
+    undecided = (
+        f"what is undecided (interval wider than ±{USUAL.width:.0%}, on a CPU ±{ON_CPU.width:.0%}), "
+        f"up to {USUAL.rounds}, on a CPU {ON_CPU.rounds}"
+    )
+    rounds = f"auto: one more interleaved round, in fresh processes, for {undecided}; or a number. [default: auto]"
     return {
-        "preset": Annotated[str | None, _what(_PRESETS, metavar="NAME")],
+        "preset": Annotated[str | None, _what(f"{', '.join(PRESETS)}. [default: by the device]", metavar="NAME")],
         "experiment": Annotated[
             list[str] | None, _what(f"{', '.join(QUESTIONS)}, or frontier. [default: all but frontier]", metavar="NAME")
         ],
@@ -139,7 +154,7 @@ def sweep_options() -> dict[str, Any]:
         "model": Annotated[list[str] | None, _what(_MODEL, metavar="FILE.py:build")],
         **own["axis"],
         **own["limit"],
-        "rounds": Annotated[str | None, _how(_ROUNDS, metavar="auto|N")],
+        "rounds": Annotated[str | None, _how(rounds, metavar="auto|N")],
         "engine": Annotated[str | None, where(f"One of {', '.join(ENGINES)}. [default: local]", metavar="NAME")],
         "on": Annotated[str | None, where(_ON)],
         "shard": Annotated[str | None, where(_SHARD, metavar="I/N")],
@@ -191,16 +206,20 @@ _NOT_OF_AB = (
     "rounds", "engine", "on", "shard", "fresh", "any_commit", "ceilings", "again", "yes", "dry_run", "grow", "limit",
     "resolution", "as_json",
 )  # fmt: skip
-AB: dict[str, Any] = {
-    "a": Annotated[str | None, typer.Argument(help="The baseline: a commit, branch or tag.", show_default=False)],
-    "b": Annotated[str | None, typer.Argument(help="What is compared with it.", show_default=False)],
-    "against": Annotated[
-        str | None,
-        _what("B as another model, or another value of an option given once.", metavar="FILE.py:build|VALUE"),
-    ],
-    "threshold": Annotated[str | None, _how("How much slower or larger is a regression. [default: 5%]")],
-    "clock": Annotated[str | None, _how("auto, latency, throughput or gpu. [default: auto]")],
-    "form": Annotated[str | None, typer.Option("--format", help="text or markdown.", show_default=False)],
-    "as_json": Annotated[bool | None, _flag("--json", "One object with every compared cell.")],
-    **{name: how for name, how in sweep_options().items() if name not in _NOT_OF_AB},
-}
+
+
+def ab_options() -> dict[str, Any]:
+    """Returns the annotations of `ab`'s options by name."""
+    return {
+        "a": Annotated[str | None, typer.Argument(help="The baseline: a commit, branch or tag.", show_default=False)],
+        "b": Annotated[str | None, typer.Argument(help="What is compared with it.", show_default=False)],
+        "against": Annotated[
+            str | None,
+            _what("B as another model, or another value of an option given once.", metavar="FILE.py:build|VALUE"),
+        ],
+        "threshold": Annotated[str | None, _how("How much slower or larger is a regression. [default: 5%]")],
+        "clock": Annotated[str | None, _how("auto, latency, throughput or gpu. [default: auto]")],
+        "form": Annotated[str | None, typer.Option("--format", help="text or markdown.", show_default=False)],
+        "as_json": Annotated[bool | None, _flag("--json", "One object with every compared cell.")],
+        **{name: how for name, how in sweep_options().items() if name not in _NOT_OF_AB},
+    }

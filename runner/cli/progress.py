@@ -14,12 +14,13 @@ from runner.cli.terminal import Terminal, new_grid
 from runner.experiments import kind_of
 from runner.formats import format_bytes, format_duration, format_quantity
 from runner.plan.planning import QUESTIONS
+from runner.plan.repeats import USUAL
 from runner.render.json import to_text
 from runner.schema import DONE, Row, TimingRow
 from runner.schema.sizes import title
 from runner.sweep.loop import Spent
 from runner.sweep.prepare import Expected, Prepared
-from runner.sweep.rounds import USUAL, FurtherRounds, goal_on
+from runner.sweep.rounds import FurtherRounds, goal_on
 
 STATUS_STYLES = {"ok": "green", "skipped": "yellow", "oom": "magenta"} | dict.fromkeys(
     ("timeout", "crashed", "error"), "red"

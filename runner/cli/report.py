@@ -17,7 +17,7 @@ from runner.cli.terminal import Terminal
 from runner.errors import UsageError
 from runner.experiments.models import EDITIONS
 from runner.formats import format_bytes, format_count
-from runner.places import write_text
+from runner.places import check_room, write_text
 from runner.render.document import BRIEF_FACTS, Document, order_questions, write_document
 from runner.render.json import as_json, to_text
 from runner.render.markdown import HTML, LATEX, MARKDOWN, Form
@@ -62,16 +62,18 @@ def write_report(options: ReportOptions, *, db: Path) -> str:
     """Writes the report, and returns what is to be printed: the report itself, or the file's name."""
     if options.form and options.form not in (*FORMATS, "json"):
         raise UsageError(f"There is no format {options.form!r}.", expected=", ".join((*FORMATS, "json")))
+    form, ending = FORMATS.get(options.form or "markdown", (MARKDOWN, "json"))
+    file = options.out / f"report.{ending}" if options.out and options.out.is_dir() else options.out
+    if file:
+        check_room(file)
     document = _make_document(options, db=db)
     if options.form == "json":
-        ending, answers = "json", list(map(as_json, document.answers))
+        answers = list(map(as_json, document.answers))
         text = to_text({"title": document.title, **dict(document.facts), "answers": answers}, indent=1) + "\n"
     else:
-        form, ending = FORMATS[options.form or "markdown"]
         text = write_document(document, form, brief=options.brief)
-    if options.out is None:
+    if file is None:
         return text
-    file = options.out / f"report.{ending}" if options.out.is_dir() else options.out
     write_text(file, text)
     return f"{file}  {file.stat().st_size / 1e3:,.0f} kB\n"
 

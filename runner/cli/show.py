@@ -17,9 +17,10 @@ from rich.text import Text
 
 from runner.analysis.costs import steps
 from runner.answers import check_chosen
+from runner.cli.findings import print_left_out, print_title
 from runner.cli.progress import STATUS_STYLES
 from runner.cli.report import answer_for
-from runner.cli.terminal import Terminal, new_grid, print_left_out, print_title
+from runner.cli.terminal import Terminal, new_grid
 from runner.errors import UsageError
 from runner.experiments import KINDS
 from runner.experiments.experiment import Kind, Shown
@@ -41,8 +42,6 @@ from runner.store.read.tables import load_settled_ids
 from runner.sweep import frontier
 from runner.sweep.request import FRONTIER_QUESTION
 
-#: What is known without rows: `show presets`. `columns` is Markdown, and `all` the three tables.
-NAMES = ("presets", "experiments", "sizes", "columns", "all")
 #: The least width of the column that names a cell; a longer name is broken.
 _CELL_WIDTH = 30
 

@@ -9,8 +9,7 @@ Markup, emoji codes and highlighting are off, and control characters are made vi
 own `Text` has color.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -18,14 +17,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from runner.formats import format_count
-from runner.results import RunSummary
-from runner.results.findings import Grade
-from runner.store.database import look_through
 from runner.visible import visible
-
-#: The color of each grade of the audit.
-STYLES: Mapping[Grade, str] = {"A": "green", "B": "blue", "C": "yellow", "D": "red"}
 
 
 class Terminal(Console):
@@ -65,28 +57,3 @@ def new_grid(*names: str, rows: Iterable[Sequence[str]] = ()) -> Table:
     for row in rows:
         grid.add_row(*row)
     return grid
-
-
-def print_left_out(console: Terminal, db: Path) -> None:
-    """Prints how many rows of the file break the contract and are in no table, and which of several files cannot be
-    read, if any."""
-    found = look_through(db)
-    for name, reason in found.broken.items():
-        console.say(f"Left out, as it cannot be read: {name}. {reason}", style="yellow")
-    left_out = found.left_out
-    if left_out:
-        counts = ", ".join(f"{count:,} of {name}" for name, count in left_out.items())
-        console.say(f"Left out, as their values break the contract: {counts} in {db}.", style="yellow")
-
-
-def print_title(console: Terminal, run: RunSummary) -> None:
-    """Prints what one run is: its id, when it began, its label, what measured it and how many cells."""
-    started = f"{run.started_at:%Y-%m-%d %H:%M} UTC" if run.started_at else ""
-    named = " ".join([run.given or run.label or "", *(f"#{tag}" for tag in run.tags)]).strip()
-    preset = run.preset or ("" if run.source in (None, "measured") else run.source)
-    torch = f"torch {run.torch}" if run.torch else ""
-    failed = run.failed + run.skipped
-    cells = f"{format_count(run.cells, 'cell')}{f', {failed} not ok' if failed else ''}"
-    console.print(f"run {run.run_id}", style="bold")
-    words = (started, named, preset or "", run.device_name or "", torch, cells)
-    console.print(" · ".join(word for word in words if word), "")

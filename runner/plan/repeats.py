@@ -10,7 +10,7 @@ between. Its measurements are rounds like any other. Standard library only.
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from runner.experiments import kind_of
 from runner.plan.planning import Planned
@@ -23,6 +23,24 @@ CANARY_SECONDS = 600.0
 MIN_CANARY, MAX_CANARY = 3, 10
 #: A cell that takes longer is not repeated (s).
 MAX_CELL_SECONDS = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """When a cell has enough rounds: once half the width of its interval is this share of its time, or after so many;
+    only the canary is measured more often."""
+
+    width: float
+    rounds: int
+
+
+USUAL = Goal(width=0.02, rounds=5)
+#: Rounds on a CPU are short, and what disturbs them comes and goes within seconds. The numbers come from recordings of
+#: a virtual machine with two cores (`python -m tests.bench noise`). Rounds that happen to agree end a cell too early:
+#: where that was at 2% up to 2.2% of pairs of equal cells were called different, and at 1% up to 0.9%. Of comparisons
+#: with a step that took 5% longer 20 rounds decided 96% and more, 15 in one recording only 52%. Where equal steps
+#: differ by 10%, as beside a neighbor that never rests, 20 do not decide that either.
+ON_CPU = Goal(width=0.01, rounds=20)
 
 
 def repeatable_keys(cells: Iterable[Cell]) -> frozenset[str]:

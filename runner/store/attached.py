@@ -21,7 +21,7 @@ from duckdb import DuckDBPyConnection
 
 from runner.allowance import count_cpus
 from runner.errors import DatabaseBusy, DatabaseForeign, StoreError
-from runner.places import explain_place
+from runner.places import check_place
 from runner.schema import STORED, TABLES, Column, Table, utc_now
 from runner.store.spool import RETRY_S
 
@@ -98,18 +98,6 @@ def attach(con: DuckDBPyConnection, path: Path, *, access: str, deadline: float)
 def attach_member(con: DuckDBPyConnection, path: Path, *, alias: str) -> bool:
     """Attaches one of several files for reading under a name of its own; returns False while another program writes."""
     return _try_attach(con, path, access="READ_ONLY", alias=alias)
-
-
-def check_place(path: Path) -> None:
-    """Raises StoreError for whatever is neither a file nor a place where one can be, before DuckDB opens it or
-    its log."""
-    for file in (path, path.with_name(path.name + ".wal")):
-        if why := explain_place(file):
-            raise StoreError(
-                f"{file} cannot be opened: {why}.",
-                expected="a file that `python -m runner sweep` made",
-                do="Name another with --db or STEPSCOPE_DB.",
-            )
 
 
 def load_columns(con: DuckDBPyConnection, path: Path) -> dict[str, set[str]]:

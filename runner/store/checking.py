@@ -27,11 +27,11 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner.errors import StoreError
+from runner.places import check_place
 from runner.schema import DONE, STORED, TABLES, Table
 from runner.store.attached import (
     attach,
     busy_error,
-    check_place,
     connect,
     default_value,
     fetch_count,

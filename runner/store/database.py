@@ -26,11 +26,11 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner.errors import DatabaseBusy, DatabaseMissing, StoreError
+from runner.places import check_place, check_results
 from runner.schema import STORED, TABLES, Table
 from runner.store.attached import (
     attach,
     busy_error,
-    check_place,
     default_value,
     foreign_error,
     format_reason,
@@ -69,12 +69,6 @@ BETWEEN_CELLS: Mapping[str, float] = {"patience_s": 0.0, "most_s": 0.1}
 #: With more cells than these in the spool an ingest waits so long (s), and new readers wait behind it: every reader
 #: reads the whole spool.
 MAX_WAITING, BEHIND_PATIENCE_S = 50, 1.0
-
-
-def default_path() -> Path:
-    """Returns the file to use when none is named: `STEPSCOPE_DB`, which may also be a folder or a list
-    (`runner.store.fleet`), else `data/results.duckdb`."""
-    return Path(os.environ.get("STEPSCOPE_DB") or "data/results.duckdb")
 
 
 def fingerprint(db_path: Path | str) -> str:
@@ -394,19 +388,11 @@ def _insert(con: DuckDBPyConnection, documents: Sequence[Document], *, where: Pa
 
 
 def check_writable(path: Path) -> None:
-    """Raises StoreError unless rows can be added: where the folder or the file is read-only, and DatabaseForeign for a
-    file that is not Stepscope's or is a newer one's. Opens the file only for reading, and leaves nothing behind."""
+    """Raises StoreError unless rows can be added (`check_results`), and DatabaseForeign for a file that is not
+    Stepscope's or is a newer one's. Opens the file only for reading, and leaves nothing behind."""
     if is_fleet(path):
         refuse_fleet(path)
-    path = path.absolute()
-    check_place(path)
-    do = "Name a file elsewhere with --db, or get the right to write there."
-    folder, spool = next(parent for parent in path.parents if os.path.lexists(parent)), Spool(path).folder
-    for place in (folder, *(there for there in (path, spool) if os.path.lexists(there))):
-        if place != path and not os.path.isdir(place):
-            raise StoreError(f"{place} is no folder.", expected="a place where rows can be added", do=do)
-        if not os.access(place, os.W_OK | (os.X_OK if place.is_dir() else 0)):
-            raise StoreError(f"{place} is read-only.", expected="a place where rows can be added", do=do)
+    path = check_results(path.absolute(), adds=True)
     if path.exists():
         with contextlib.suppress(DatabaseBusy):  # whoever holds it lets go later, and cells wait in the spool
             if unknown := list_unknown(look_through(path).stored):

@@ -30,11 +30,10 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner.errors import DatabaseMissing, StoreError, UsageError
-from runner.places import explain_error
+from runner.places import check_place, explain_error, is_list, split
 from runner.store.attached import (
     attach_member,
     busy_error,
-    check_place,
     connect,
     foreign_error,
     format_reason,
@@ -50,13 +49,13 @@ _ENDING, _SPOOL = ".duckdb", ".spool"
 
 def is_fleet(path: Path) -> bool:
     """Returns whether the path names several files: a folder, or a list."""
-    return os.path.isdir(path) or _is_list(path)
+    return os.path.isdir(path) or is_list(path)
 
 
 def list_files(path: Path) -> list[Path]:
     """Returns the results files that a path names, those of a folder in the order of their names; each once. Raises
     StoreError for a folder that cannot be read."""
-    if _is_list(path):
+    if is_list(path):
         return list(dict.fromkeys(file for one in split(path) for file in list_files(one)))
     if not os.path.isdir(path):
         return [path]
@@ -67,11 +66,6 @@ def list_files(path: Path) -> list[Path]:
     return [path / name for name in sorted(names) if name.endswith(_ENDING) and not name.startswith(".")]
 
 
-def split(path: Path) -> list[Path]:
-    """Returns the files and folders of a list; of any other path, that one."""
-    return [Path(name) for name in str(path).split(os.pathsep) if name] if _is_list(path) else [path]
-
-
 def join(paths: Iterable[Path]) -> Path:
     """Returns the list of these paths."""
     return Path(os.pathsep.join(map(str, paths)))
@@ -80,10 +74,6 @@ def join(paths: Iterable[Path]) -> Path:
 def absolute(path: Path) -> Path:
     """Returns the path, or the list of paths, as from the root of the file system."""
     return join(one.absolute() for one in split(path))
-
-
-def _is_list(path: Path) -> bool:
-    return os.pathsep in str(path) and not (os.path.exists(path) or os.path.exists(f"{path}{_SPOOL}"))
 
 
 #: How many files are examined at once: most of an examination is waiting for DuckDB, which uses other cores.

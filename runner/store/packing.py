@@ -26,11 +26,11 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner.errors import DatabaseForeign, DatabaseMissing, StoreError, UsageError
+from runner.places import check_place
 from runner.schema import TABLES, Table
 from runner.store.attached import (
     attach,
     busy_error,
-    check_place,
     connect,
     fetch_count,
     foreign_error,

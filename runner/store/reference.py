@@ -22,11 +22,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from runner.errors import DatabaseMissing, StoreError
-from runner.places import explain_error
+from runner.places import check_place, default_path, explain_error, split
 from runner.schema import TABLES
-from runner.store.attached import EVERY_CELL, check_place
-from runner.store.database import default_path, fingerprint, open_reader
-from runner.store.fleet import join, split
+from runner.store.attached import EVERY_CELL
+from runner.store.database import fingerprint, open_reader
+from runner.store.fleet import join
 from runner.store.packing import ENDING, is_packed, unpack
 from runner.temporary import temporary_folder
 

@@ -37,8 +37,8 @@ from runner.schema.axes import SHAPE
 from runner.schema.sizes import shape_name, size_named
 from runner.store import history
 from runner.sweep.loop import ingest_all, make_folder, store
-from runner.sweep.prepare import Settings, new_run, sweep_key
-from runner.sweep.request import parse_values
+from runner.sweep.prepare import new_run, sweep_key
+from runner.sweep.request import Settings, parse_values
 from runner.sweep.start import lock_machine
 
 #: The first step of the search away from the prediction, as a share of it.

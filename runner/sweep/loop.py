@@ -30,7 +30,8 @@ from runner.store import history
 from runner.store.database import BETWEEN_CELLS, ingest
 from runner.store.history import MeasuredRound
 from runner.store.spool import Spool
-from runner.sweep.prepare import Expected, Prepared, Settings, new_run
+from runner.sweep.prepare import Expected, Prepared, new_run
+from runner.sweep.request import Settings
 from runner.sweep.rounds import FurtherRounds
 
 

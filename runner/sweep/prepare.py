@@ -42,6 +42,7 @@ from runner.plan.repeats import add_repeats
 from runner.schema import Cell, MemoryCell, Model, NumericsCell, ProfileCell, RunRow, StepCell, table_of, utc_now
 from runner.schema.own import OwnModel, PassFlops
 from runner.store import history
+from runner.sweep.request import Settings
 
 #: The weight of the ratio of all kinds beside a kind's own, in predicted seconds.
 FAMILIAR_S = 5.0
@@ -121,33 +122,6 @@ def _kind(cell: Cell) -> str:
 
 #: Where the user named no context: those at which an own model's operations are counted. And the most counts of one.
 CONTEXTS, MAX_POINTS = (64, 128, 512), 8
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How a sweep or a frontier search runs, apart from what it measures. `timeout_s` is for one cell or trial; no cell
-    is started after `budget_s`. `joins` names a run: with its machine, torch and commit, cells become further rounds of
-    it; with others, they get a run of their own. With `any_commit` what other commits measured counts as done. `on` are
-    the types of device that the `engine` is to use; all if it is empty. `command` is the command line of the run, where
-    that is not the runner's own."""
-
-    db: Path
-    device: str = "auto"
-    label: str | None = None
-    timeout_s: float = 600.0
-    budget_s: float | None = None
-    fresh: bool = False
-    any_commit: bool = False
-    skip_predicted_oom: bool = False
-    ceilings: bool = True
-    joins: UUID | None = None
-    engine: str = "local"
-    on: tuple[str, ...] = ()
-    command: str | None = None
-
-    def torch_device(self, machine: Mapping[str, Any]) -> str:
-        """Returns the device string for the workers; `auto` is the device that the machine described."""
-        return str(machine["device"]) if self.device == "auto" else self.device
 
 
 @dataclass(frozen=True, kw_only=True)

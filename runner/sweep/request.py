@@ -7,18 +7,18 @@ A config file has the flags' names: `sizes = ["small"]`, `max-seconds = 5`. Flag
 
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from runner.engines.engine import ENGINES
 from runner.errors import UsageError
-from runner.places import explain_place
+from runner.places import default_path, explain_place
 from runner.plan.planning import PRESETS, QUESTIONS, Request, Rounds, parse_shard
 from runner.schema import flags
 from runner.schema.own import parse_spec
 from runner.schema.sizes import size_named
-from runner.store.database import default_path
-from runner.sweep.prepare import Settings
 
 FLAGS = {name: column for name, column in flags().items() if column.flag}
 #: The allowed values of the axes that do not take every whole number.
@@ -47,6 +47,33 @@ TYPES: Mapping[str, tuple[type, ...]] = {
         if column.sets != "axis"
     },
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a sweep or a frontier search runs, apart from what it measures. `timeout_s` is for one cell or trial; no cell
+    is started after `budget_s`. `joins` names a run: with its machine, torch and commit, cells become further rounds of
+    it; with others, they get a run of their own. With `any_commit` what other commits measured counts as done. `on` are
+    the types of device that the `engine` is to use; all if it is empty. `command` is the command line of the run, where
+    that is not the runner's own."""
+
+    db: Path
+    device: str = "auto"
+    label: str | None = None
+    timeout_s: float = 600.0
+    budget_s: float | None = None
+    fresh: bool = False
+    any_commit: bool = False
+    skip_predicted_oom: bool = False
+    ceilings: bool = True
+    joins: UUID | None = None
+    engine: str = "local"
+    on: tuple[str, ...] = ()
+    command: str | None = None
+
+    def torch_device(self, machine: Mapping[str, Any]) -> str:
+        """Returns the device string for the workers; `auto` is the device that the machine described."""
+        return str(machine["device"]) if self.device == "auto" else self.device
 
 
 def parse_request(given: Mapping[str, Any], *, config: Path | None) -> tuple[Request, Settings]:

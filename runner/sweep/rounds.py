@@ -24,29 +24,21 @@ from dataclasses import dataclass, replace
 from runner.analysis.noise import MAX_NOISE_DOF, MIN_CELLS, estimate_noise
 from runner.analysis.statistics import estimate
 from runner.plan.planning import Planned, shuffle
-from runner.plan.repeats import CANARY_SECONDS, MAX_CANARY, MAX_CELL_SECONDS, repeatable_keys, spread
+from runner.plan.repeats import (
+    CANARY_SECONDS,
+    MAX_CANARY,
+    MAX_CELL_SECONDS,
+    ON_CPU,
+    USUAL,
+    Goal,
+    repeatable_keys,
+    spread,
+)
 from runner.results.times import Noise, RoundTime, pool_bounds
 from runner.schema import Bound, table_of
 from runner.store.history import CellRound, MeasuredRound
 from runner.sweep.prepare import Expected, Prepared
 
-
-@dataclass(frozen=True, kw_only=True)
-class Goal:
-    """When a cell has enough rounds: once half the width of its interval is this share of its time, or after so many;
-    only the canary is measured more often."""
-
-    width: float
-    rounds: int
-
-
-USUAL = Goal(width=0.02, rounds=5)
-#: Rounds on a CPU are short, and what disturbs them comes and goes within seconds. The numbers come from recordings of
-#: a virtual machine with two cores (`python -m tests.bench noise`). Rounds that happen to agree end a cell too early:
-#: where that was at 2% up to 2.2% of pairs of equal cells were called different, and at 1% up to 0.9%. Of comparisons
-#: with a step that took 5% longer 20 rounds decided 96% and more, 15 in one recording only 52%. Where equal steps
-#: differ by 10%, as beside a neighbor that never rests, 20 do not decide that either.
-ON_CPU = Goal(width=0.01, rounds=20)
 #: The time that all further rounds may take together, as a share of what timed cells took in the first.
 MAX_SHARE = 0.5
 #: The time (s) that they may take even if that is a larger share.

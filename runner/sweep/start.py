@@ -29,7 +29,8 @@ from runner.schema import Row, TimingRow
 from runner.store.database import check_writable
 from runner.store.spool import Spool
 from runner.sweep.loop import Spent, Watcher, run_sweep
-from runner.sweep.prepare import Expected, Prepared, Settings, prepare
+from runner.sweep.prepare import Expected, Prepared, prepare
+from runner.sweep.request import Settings
 from runner.temporary import remove_leftovers, unusable_error
 
 #: What must be the same on all places; a row says what was measured with.

@@ -37,7 +37,7 @@ from runner.plan.repeats import ROUNDS
 from runner.results.times import Clock
 from runner.schema import Attention, AttentionCell, Cell, StepCell
 from runner.schema.sizes import size_named
-from runner.sweep.prepare import Settings
+from runner.sweep.request import Settings
 from runner.sweep.start import sweep
 from tests.bench.neighbors import judge_neighbors
 from tests.bench.power import MAX_FALSE, REPETITIONS, judge_power, judge_twins

@@ -13,11 +13,10 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from runner.cli.doctor import checks
-from runner.cli.main import OLD_NAMES, app
+from runner.cli.main import OLD_NAMES, app, make_command
 from runner.plan.planning import PRESETS, QUESTIONS
 from runner.schema import RunRow
 from runner.schema.sizes import SIZES
@@ -89,8 +88,7 @@ def run_apart_in(columns: int, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_whole_help_of_sweep_explains_every_option_and_the_short_one_names_it() -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    names = [option for item in commands["sweep"].params for option in item.opts[:1]]
+    names = [option for item in make_command("sweep").params for option in item.opts[:1]]
     assert len(names) > 35
     short, whole = (run_here("sweep", how).stdout for how in ("--help", "--help-all"))
     assert all(name in short and name in whole for name in names)

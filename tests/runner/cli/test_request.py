@@ -7,7 +7,7 @@ import pytest
 
 from runner.errors import UsageError
 from runner.plan.planning import Request, plan
-from runner.sweep.prepare import Settings
+from runner.sweep.request import Settings
 from tests.command import parsed
 
 #: Every flag of `sweep` with a value, on the command line and in a config file.

@@ -14,8 +14,9 @@ from uuid import UUID
 import duckdb
 import pytest
 
+from runner.places import default_path
 from runner.schema import TABLES, Column, PlanRow, Table, new_id, utc_now
-from runner.store.database import default_path, fingerprint, ingest, open_reader, plan_fingerprint
+from runner.store.database import fingerprint, ingest, open_reader, plan_fingerprint
 from runner.store.spool import Spool
 from tests.synthetic.stored import RUN, counts, read, write_cell
 

@@ -10,13 +10,13 @@ import pytest
 from runner.analysis.noise import MAX_NOISE_DOF
 from runner.experiments.experiment import Prediction
 from runner.plan.planning import Planned
+from runner.plan.repeats import ON_CPU
 from runner.results.times import Noise, RoundTime
 from runner.schema import Bound, StepCell
 from runner.store.history import MeasuredRound
 from runner.sweep import rounds
 from runner.sweep.prepare import Expected, Prepared
 from runner.sweep.rounds import (
-    ON_CPU,
     FurtherRounds,
     Kind,
     TimedCell,
