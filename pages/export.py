@@ -25,7 +25,7 @@ from runner.answers.answer import Answer, View
 from runner.errors import StepscopeError, UsageError
 from runner.places import write_text
 from runner.render.markdown import HTML, write_sentence, write_view
-from runner.store.read import read
+from runner.store.read import Load, load_once, read
 from runner.store.read.runs import Contents, load_contents
 from runner.store.read.selection import Selection
 from runner.store.reference import choose_file, find_file
@@ -44,9 +44,9 @@ def export(out: Path, names: list[str], *, db: Path | None) -> list[Path]:
     contents = load_contents(path)
     pages = {address: page for address, page in known.items() if address in names or not names}
     out.mkdir(parents=True, exist_ok=True)
-    written = []
+    written, load = [], load_once()
     for address, page in pages.items():
-        answers = {name: _answer(name, path, contents) for name in page.questions if name in QUESTIONS}
+        answers = {name: _answer(name, path, contents, load) for name in page.questions if name in QUESTIONS}
         links = {other: pages[other].title for other in pages}
         text = _write(page.title, address, answers, contents=contents, links=links, file=path.name)
         file = out / f"{address}.html"
@@ -55,9 +55,10 @@ def export(out: Path, names: list[str], *, db: Path | None) -> list[Path]:
     return written
 
 
-def _answer(name: str, path: Path, contents: Contents) -> Answer:
+def _answer(name: str, path: Path, contents: Contents, load: Load) -> Answer:
     of = Selection(machine=next(iter(contents.machines), None), hidden=tuple(sorted(contents.notes.hidden)))
-    return ask(name, read(path, replace(of, machine=None) if QUESTIONS[name].of_file else of, QUESTIONS[name].needs))
+    of = replace(of, machine=None) if QUESTIONS[name].of_file else of
+    return ask(name, read(path, of, QUESTIONS[name].needs, load=load))
 
 
 def _write(

@@ -50,7 +50,7 @@ class Frame:
     def audit(self, answer: Answer) -> Answer:
         """Returns the answer with its doubts. The audit of a file takes a second, once a state of it."""
         of = replace(self.selection, machine=None, run=None) if QUESTIONS[answer.question].of_file else self.selection
-        audited = read(self.path, of, ("audited",), remember=lambda load, path, broad: self.load(load, broad)).audited
+        audited = read(self.path, of, ("audited",), load=lambda loader, path, broad: self.load(loader, broad)).audited
         return replace(answer, doubts=find_doubts(answer, audited))
 
     @property
@@ -78,5 +78,5 @@ def _answer(
 ) -> Answer:
     question = QUESTIONS[name]
     of = replace(selection, machine=None, run=None) if question.of_file else selection
-    rows = read(_frame.path, of, question.needs, remember=lambda load, path, broad: _frame.load(load, broad))
+    rows = read(_frame.path, of, question.needs, load=lambda loader, path, broad: _frame.load(loader, broad))
     return ask_question(name, rows, dict(asked))

@@ -25,8 +25,7 @@ from runner.render.text import print_answer
 from runner.results import RunSummary
 from runner.results.findings import GRADE_WORDS, Grade
 from runner.schema.sizes import size_named
-from runner.store.read import read
-from runner.store.read.findings import load_audit
+from runner.store.read import Load, load_once, read
 from runner.store.read.runs import Contents, find_run, load_contents, load_run_details
 from runner.store.read.selection import Model, Selection
 from runner.store.reference import MEASURE, describe_reference, is_reference
@@ -98,18 +97,21 @@ def _make_document(options: ReportOptions, *, db: Path) -> Document:
     names = _choose_questions(options)
     contents = load_contents(db)
     of = _select(options, contents, db=db)
+    load = load_once()
     return Document(
         title=f"Stepscope report: {of.machine or db.name}",
-        facts=() if options.question else _describe(contents, of, db=db),
-        answers=tuple(answer_for(name, db, of) for name in names),
+        facts=() if options.question else _describe(contents, of, db=db, load=load),
+        answers=tuple(answer_for(name, db, of, load=load) for name in names),
     )
 
 
-def answer_for(name: str, db: Path, of: Selection, asked: dict[str, str] | None = None) -> Answer:
+def answer_for(
+    name: str, db: Path, of: Selection, asked: dict[str, str] | None = None, *, load: Load | None = None
+) -> Answer:
     """Returns the answer to a question from the rows of a selection; one over the whole file takes all machines."""
     question = QUESTIONS[name]
     of = replace(of, machine=None, run=None) if question.of_file else of
-    return ask(name, read(db, of, {*question.needs, "audited"}), asked or {})
+    return ask(name, read(db, of, {*question.needs, "audited"}, load=load), asked or {})
 
 
 def _choose_questions(options: ReportOptions) -> Sequence[str]:
@@ -142,7 +144,7 @@ def _select(options: ReportOptions, contents: Contents, *, db: Path) -> Selectio
     return replace(of, size=sizes, context=axes["contexts"])
 
 
-def _describe(contents: Contents, of: Selection, *, db: Path) -> tuple[tuple[str, str], ...]:
+def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tuple[tuple[str, str], ...]:
     """Returns the head of the report: the machine and its versions, the runs with their commands, and how far the rows
     can be trusted."""
     runs = [run for run in contents.runs if run.machine == of.machine and of.run in (None, run.run_id)]
@@ -176,7 +178,7 @@ def _describe(contents: Contents, of: Selection, *, db: Path) -> tuple[tuple[str
         ("Machine", ", ".join(part for part in machine if part)),
         ("Versions", ", ".join(versions)),
         ("Runs", "; ".join(map(_describe_run, runs[:_MAX_RUNS])) + _count_more(len(runs) - _MAX_RUNS)),
-        ("Trust", _describe_trust(db, of)),
+        ("Trust", _describe_trust(db, of, load)),
         (
             "Reading",
             "in brackets the interval; of a cell that several runs measured the latest run counts, all its rounds "
@@ -197,8 +199,8 @@ def _count_more(more: int) -> str:
     return f"; and {format_count(more, 'earlier run')}" if more > 0 else ""
 
 
-def _describe_trust(db: Path, of: Selection) -> str:
-    counts: Counter[Grade | None] = Counter(row.grade for row in load_audit(db, of).rows)
+def _describe_trust(db: Path, of: Selection, load: Load) -> str:
+    counts: Counter[Grade | None] = Counter(row.grade for row in read(db, of, ("audited",), load=load).audited)
     graded = sum(number for grade, number in counts.items() if grade)
     if not graded:
         return "no row has a grade."

@@ -7,6 +7,7 @@ DuckDB → `runner.store.read` → `runner.results.Rows` → `runner.answers` �
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +95,19 @@ LOADERS: dict[str, Callable[[Path, Selection], Iterable[Any]]] = {
 }
 
 
-def read(path: Path, of: Selection, needs: Iterable[str], *, remember: Callable[..., Any] | None = None) -> Rows:
-    """Returns the rows of these kinds. The file is read for the broad selection, which `remember(load, path, broad)`
-    may keep, and narrowed here, so that changing a filter costs no query. Raises StoreError."""
-    load = remember or (lambda loader, *given: loader(*given))
-    broad = of.broad()
+#: Calls a loader with a path and a selection, or returns what it returned before.
+Load = Callable[[Callable[[Path, Selection], Iterable[Any]], Path, Selection], Iterable[Any]]
+
+
+def load_once() -> Load:
+    """Returns what reads each kind of rows once, for the answers of one document, while the file stays as it is."""
+    return cache(lambda loader, path, of: tuple(loader(path, of)))
+
+
+def read(path: Path, of: Selection, needs: Iterable[str], *, load: Load | None = None) -> Rows:
+    """Returns the rows of these kinds. The file is read for the broad selection, which `load` may remember, and
+    narrowed here, so that changing a filter costs no query. Raises StoreError."""
+    load, broad = load or load_once(), of.broad()
     kinds = {name: tuple(one for one in load(LOADERS[name], path, broad) if _passes(of, one)) for name in needs}
     return Rows(**kinds)
 
