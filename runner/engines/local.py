@@ -19,7 +19,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.connection import Connection, wait
@@ -34,20 +33,43 @@ from runner.errors import BadModel, StepscopeError, UsageError
 from runner.job import CeilingJob, Ceilings, Job, Measurement, Outcome, OwnModelJob
 from runner.schema import TelemetryRow
 from runner.schema.own import OwnModel
-from runner.temporary import mark, temporary_folder, unusable_error
+from runner.temporary import mark, unusable_error
 
 #: The time between two beats of what runs (s).
 BEAT_SECONDS = 1.0
-#: What is kept of a worker's output: its end (bytes). More is cut off at every beat.
+#: What is kept of a worker's output: its end (bytes), and more than its pipe holds.
 MAX_OUTPUT_BYTES = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Worker:
-    """A process that runs one job, and the end of its pipe that is ours."""
+    """A process that runs one job, our ends of its pipe and of its output, and the end of what it has printed."""
 
     process: BaseProcess
     pipe: Connection
+    output: Connection
+    printed: bytearray = field(default_factory=bytearray)
+
+    def wait_for(self, what: Connection | int, *, seconds: float) -> bool:
+        """Returns whether this can be read within so many seconds; takes meanwhile what the process prints, which else
+        would wait."""
+        ends = time.monotonic() + seconds
+        while (left := ends - time.monotonic()) > 0:
+            ready = wait([what, *(() if self.output.closed else (self.output,))], timeout=left)
+            if self.output in ready:
+                self.take_output()
+            if what in ready:
+                return True
+        return False
+
+    def take_output(self) -> None:
+        """Takes what waits to be read of the output, at most as much as is kept."""
+        if not self.output.closed and wait([self.output], timeout=0):
+            text = os.read(self.output.fileno(), MAX_OUTPUT_BYTES)
+            self.printed.extend(text)
+            del self.printed[:-MAX_OUTPUT_BYTES]
+            if not text:
+                self.output.close()
 
     def kill(self) -> None:
         """Kills the process and everything it started, without waiting until its memory is free."""
@@ -62,18 +84,7 @@ class Worker:
         if self.process.pid is not None:
             self.process.join()
         self.pipe.close()
-
-
-def trim_output(log: Path) -> None:
-    """Cuts off all but the end of a worker's output. The worker appends to the file and writes on meanwhile; what it
-    writes between reading and cutting is lost."""
-    with contextlib.suppress(FileNotFoundError), log.open("r+b") as file:
-        if file.seek(0, os.SEEK_END) > MAX_OUTPUT_BYTES:
-            file.seek(-MAX_OUTPUT_BYTES, os.SEEK_END)
-            end = file.read(MAX_OUTPUT_BYTES)
-            file.truncate(0)
-            file.seek(0)
-            file.write(end)
+        self.output.close()
 
 
 #: The reasons of NVML for reduced clocks (nvml.h, nvmlClocksEventReasons), without idle and application clocks.
@@ -160,15 +171,6 @@ _Message = tuple[Any, ...]
 AnyJob = Job | CeilingJob | OwnModelJob | str
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Waiting:
-    """A worker that waits for its job, the file of its output, and what ends the one and removes the other."""
-
-    worker: Worker
-    log: Path
-    until_done: ExitStack
-
-
 class LocalEngine:
     """Fresh processes on this machine, one at a time. With `compiles` and an NVIDIA GPU, the fork server imports the
     compiler, too. With `goes_on`, the process of the next cell starts while that of the last one frees its memory, and
@@ -178,7 +180,7 @@ class LocalEngine:
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         self.goes_on = goes_on
-        self.next: _Waiting | None = None
+        self.next: Worker | None = None
         self.context: ForkServerContext | SpawnContext
         if sys.platform == "linux":
             self.context = multiprocessing.get_context("forkserver")
@@ -250,7 +252,7 @@ class LocalEngine:
         """Ends the process that waits for the next cell. The fork server ends with this process."""
         waiting, self.next = self.next, None
         if waiting:
-            waiting.until_done.close()
+            waiting.end()
 
     def _start_server(self) -> None:
         """Starts the fork server, if it does not run, with Ctrl-C blocked: it imports torch before it ignores the
@@ -275,44 +277,32 @@ class LocalEngine:
         beat: Callable[[str], None] = lambda phase: None,
     ) -> tuple[_Message | None, str, str]:
         """Returns the worker's last message (None if it ran out of time), its phase, and the last line it printed."""
-        waiting = self._take_next() or self._start_waiting()
-        with waiting.until_done:
-            _give(waiting.worker, job)
-
-            def trim_and_beat(phase: str) -> None:
-                trim_output(waiting.log)
-                beat(phase)
-
-            message, phase = _listen(waiting.worker, ends=time.monotonic() + timeout_s, beat=trim_and_beat)
-            trim_output(waiting.log)
-            text = _last_line(waiting.log)
+        worker = self._take_next() or self._start()
+        try:
+            _give(worker, job)
+            message, phase = _listen(worker, ends=time.monotonic() + timeout_s, beat=beat)
+            worker.take_output()
             if self.goes_on and isinstance(job, Job):
-                waiting.worker.kill()
-                with contextlib.suppress(StepscopeError):  # the next job will say so, when this one's result is kept
-                    self.next = self._start_waiting(device=job.device)
-        return message, phase, text
+                worker.kill()
+                with contextlib.suppress(StepscopeError, OSError):  # the next job will say so; this result is kept
+                    self.next = self._start(device=job.device)
+        finally:
+            worker.end()
+        return message, phase, _last_line(worker.printed)
 
-    def _take_next(self) -> _Waiting | None:
+    def _take_next(self) -> Worker | None:
         """Returns the process that waits for a job, unless there is none or it has died."""
-        if self.next and not self.next.worker.process.is_alive():
+        if self.next and not self.next.process.is_alive():
             self.end()
         waiting, self.next = self.next, None
         return waiting
 
-    def _start_waiting(self, *, device: str = "") -> _Waiting:
-        """Starts a worker whose output goes to a temporary file."""
-        with ExitStack() as stack:
-            log = stack.enter_context(temporary_folder("worker")) / "output"
-            worker = self._start(log, device=device)
-            stack.callback(worker.end)
-            return _Waiting(worker=worker, log=log, until_done=stack.pop_all())
-
-    def _start(self, log: Path, *, device: str = "") -> Worker:
+    def _start(self, *, device: str = "") -> Worker:
         """Starts a worker that waits for a job. It starts using the device at once, if one is named."""
         ours, theirs = self.context.Pipe()
-        worker = Worker(
-            process=self.context.Process(target=_work, args=(theirs, str(log), device), daemon=False), pipe=ours
-        )
+        printed, prints = self.context.Pipe(duplex=False)
+        process = self.context.Process(target=_work, args=(theirs, prints, device), daemon=False)
+        worker = Worker(process=process, pipe=ours, output=printed)
         try:
             with _uninterrupted():
                 self._start_server()
@@ -320,7 +310,9 @@ class LocalEngine:
         except BaseException:
             worker.end()
             raise
-        theirs.close()
+        finally:
+            theirs.close()
+            prints.close()
         return worker
 
 
@@ -356,11 +348,11 @@ def _uninterrupted() -> Iterator[None]:
             signal.raise_signal(pending[0])
 
 
-def _work(pipe: Connection, log: str, device: str) -> None:
+def _work(pipe: Connection, prints: Connection, device: str) -> None:
     """Runs in the worker, which alone imports torch: without it the sweep starts a second sooner."""
     from runner.engines.worker import work
 
-    work(pipe, log, device)
+    work(pipe, prints, device)
 
 
 def _give(worker: Worker, job: AnyJob) -> None:
@@ -374,12 +366,13 @@ def _listen(worker: Worker, *, ends: float, beat: Callable[[str], None]) -> tupl
     pipe, process, phase = worker.pipe, worker.process, "start"
     while (left := ends - time.monotonic()) > 0:
         beat(phase)
-        if not wait([pipe], timeout=min(left, BEAT_SECONDS)):
+        if not worker.wait_for(pipe, seconds=min(left, BEAT_SECONDS)):
             continue
         try:
             message = pipe.recv()
         except (EOFError, ConnectionResetError):
-            process.join(10)
+            worker.wait_for(process.sentinel, seconds=10)
+            process.join(0)
             code = process.exitcode
             if code is not None and code < 0:
                 return ("died", f"The process was ended by {signal.Signals(-code).name}"), phase
@@ -392,12 +385,8 @@ def _listen(worker: Worker, *, ends: float, beat: Callable[[str], None]) -> tupl
     return None, phase
 
 
-def _last_line(log: Path) -> str:
-    end = b""
-    with contextlib.suppress(FileNotFoundError), log.open("rb") as file:
-        file.seek(max(file.seek(0, os.SEEK_END) - MAX_OUTPUT_BYTES, 0))
-        end = file.read(MAX_OUTPUT_BYTES)  # no more, because a worker that prints without end is still running
-    lines = end.decode(errors="replace").split("\n")
+def _last_line(printed: bytearray) -> str:
+    lines = printed.decode(errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "")[:500]
 
 

@@ -1,6 +1,6 @@
 """One job in one fresh process, whose every end becomes a message to the sweep.
 
-    Process(target=work, args=(pipe, log, device)); pipe.send(job)
+    Process(target=work, args=(pipe, prints, device)); pipe.send(job)
 
 Messages are tuples: ("doing", phase), then one of ("measured", Measurement), ("described", columns), ("ceilings",
 Ceilings), ("understood", OwnModel), ("failed", status, message, values) or ("refused", error). A process that dies
@@ -33,10 +33,10 @@ from runner.measure.limits import is_out_of_memory
 from runner.measure.own import describe_own
 
 
-def work(pipe: Connection, log: str, device: str) -> None:
+def work(pipe: Connection, prints: Connection, device: str) -> None:
     """Does the one job that the pipe brings: measures it, or describes the machine where it is the name of a device.
-    All output goes to the file `log`. Until the job comes, gets ready for `device`, if it is a CUDA device."""
-    _isolate(log)
+    All output goes to `prints`. Until the job comes, gets ready for `device`, if it is a CUDA device."""
+    _isolate(prints)
     gc.freeze()  # what was imported before is not walked by every collection: 0.1 s each, two or three in a cell
     if device.startswith("cuda"):
         with contextlib.suppress(RuntimeError):  # the job says so, if the device cannot be used
@@ -79,16 +79,13 @@ def _measure(pipe: Connection, job: Job) -> tuple[Any, ...]:
         return "failed", "oom" if is_out_of_memory(error) else "error", f"{type(error).__name__}: {error}", {}
 
 
-def _isolate(log: str) -> None:
-    """Makes the process its own group, sends its output to `log`, and ends it when the sweep ends."""
+def _isolate(prints: Connection) -> None:
+    """Makes the process its own group, sends its output to `prints`, and ends it when the sweep ends."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    except FileNotFoundError:  # the sweep was interrupted while this process started, and has removed the folder
-        sys.exit(1)
-    os.dup2(descriptor, sys.stdout.fileno())
-    os.dup2(descriptor, sys.stderr.fileno())
+    os.dup2(prints.fileno(), sys.stdout.fileno())
+    os.dup2(prints.fileno(), sys.stderr.fileno())
+    prints.close()
     threading.Thread(target=_end_with_the_sweep, daemon=True).start()
 
 

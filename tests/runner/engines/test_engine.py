@@ -1,9 +1,12 @@
 """Every way in which a worker can end becomes a status with a reason, and nothing of it remains."""
 
 import os
+import resource
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -14,11 +17,11 @@ import psutil
 import pytest
 
 from runner.engines.engine import count_cores
-from runner.engines.local import MAX_OUTPUT_BYTES, LocalEngine, trim_output
-from runner.errors import UsageError
-from runner.job import Job, Outcome
+from runner.engines.local import LocalEngine
+from runner.errors import BadModel, UsageError
+from runner.job import Job, Outcome, OwnModelJob
 from runner.schema import RunRow, StepCell, new_id
-from tests.command import TINY, awaited, ended, family, gone, rows, run_apart, start, tiny, workers
+from tests.command import ROOT, TINY, awaited, ended, family, gone, rows, run_apart, start, tiny, workers
 
 #: A cell that would measure for ten minutes.
 ENDLESS = tiny(warmup_steps=2, min_steps=10_000_000, max_steps=10_000_000, max_seconds=600.0)
@@ -266,12 +269,26 @@ def test_processes_are_spawned_where_forked_ones_cannot_use_cuda() -> None:
     assert run_program(POISONED) == "cpu True"
 
 
-def test_only_the_end_of_a_long_output_is_kept(tmp_path: Path) -> None:
-    log = tmp_path / "output"
-    log.write_bytes(b"begin" + b"x" * MAX_OUTPUT_BYTES + b"the end")
-    trim_output(log)
-    kept = log.read_bytes()
-    assert (len(kept), kept[:1], kept[-7:]) == (MAX_OUTPUT_BYTES, b"x", b"the end")
-    trim_output(log)
-    assert log.read_bytes() == kept
-    trim_output(tmp_path / "none")
+def test_only_the_end_of_a_long_output_is_kept_in_memory_and_none_on_the_disk(
+    engine: LocalEngine, tmp_path: Path
+) -> None:
+    """A gigabyte: read as it is printed, also by a process that ends without a word."""
+    body = "import os\ndef build(want):\n    for _ in range(1000): print('x' * 1_000_000)\n"
+    (tmp_path / "net.py").write_text(f"{body}    print('the end', flush=True)\n    os._exit(3)\n")
+    job = OwnModelJob(spec=f"{tmp_path}/net.py:build", device="cpu", points=((1, 8),), runs=False)
+    before, room = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, shutil.disk_usage(tempfile.gettempdir()).free
+    with pytest.raises(BadModel, match=r"exit code 3 and no result \(the end\)"):
+        engine.describe_model(job)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000, "kB"
+    assert room - shutil.disk_usage(tempfile.gettempdir()).free < 500e6
+
+
+def test_a_process_that_prints_without_end_ends_with_the_command(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("def build(want):\n    while True: print('x' * 1_000_000)\n")
+    command = [sys.executable, "-m", "runner", "model", "check", f"{tmp_path}/net.py:build", "--device", "cpu"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
+    awaited(process, lambda: [one for one in workers(process) if one.cpu_times().user > 1])
+    everyone = family(process)
+    process.kill()
+    process.wait()
+    assert gone(everyone)

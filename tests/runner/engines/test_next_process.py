@@ -1,14 +1,13 @@
 """In a sweep the process of the next cell waits while the last one ends, and costs no cell and no result."""
 
 import os
-import tempfile
+import resource
 from collections.abc import Iterator
-from pathlib import Path
 
+import psutil
 import pytest
 
 from runner.engines.local import LocalEngine, open_places
-from runner.errors import StepscopeError
 from tests.command import gone, tiny
 from tests.runner.engines.test_engine import below, measure
 
@@ -44,12 +43,16 @@ def test_a_process_that_dies_while_it_waits_costs_no_cell(sweeping: LocalEngine)
 
 
 def test_a_result_is_kept_where_the_next_process_cannot_start(
-    sweeping: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sweeping: LocalEngine,
 ) -> None:
-    def lose_the_temporary_folder(doing: str) -> None:
-        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
 
-    assert measure(sweeping, tiny(), beat=lose_the_temporary_folder).status == "ok"
+    def leave_no_descriptor(doing: str) -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (psutil.Process().num_fds(), usual[1]))
+
+    try:
+        assert measure(sweeping, tiny(), beat=leave_no_descriptor).status == "ok"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
     assert not below()
-    with pytest.raises(StepscopeError, match="temporary folder"):
-        measure(sweeping, tiny())
+    assert measure(sweeping, tiny()).status == "ok"
