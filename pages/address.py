@@ -82,16 +82,11 @@ def draw_copy_link(edition: str, choices: Sequence[Choice]) -> None:
     shown = st.popover("Copy link", icon=":material/link:", key="_page-link", on_change="rerun", width="stretch")
     if shown.open:
         with shown:
-            whole = make_link(edition, choices)
+            asked = st.session_state.get(ASKED, {}) | {one.name: one.chosen for one in choices if one.chosen}
+            parts = urlsplit(st.context.url or "")
+            query = urlencode({name: asked[name] for name in sorted(asked)} | {DATA: edition}, safe=":,")
+            whole = f"{parts.scheme}://{parts.netloc}{parts.path}?{query}"
             script = Path(__file__).with_name("copy.js").read_text(encoding="utf-8")
             copy = st.components.v2.component("stepscope_copy", html='<div role="status"></div>', js=script)
             copy(key="_copy-link", data=whole, height="content")
             st.code(whole, language=None, wrap_lines=True)
-
-
-def make_link(edition: str, choices: Sequence[Choice]) -> str:
-    """Returns the address of this page by the host by which the reader came."""
-    asked = st.session_state.get(ASKED, {}) | {one.name: one.chosen for one in choices if one.chosen}
-    parts = urlsplit(st.context.url or "")
-    query = urlencode({name: asked[name] for name in sorted(asked)} | {DATA: edition}, safe=":,")
-    return f"{parts.scheme}://{parts.netloc}{parts.path}?{query}"

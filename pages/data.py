@@ -49,8 +49,25 @@ def draw_rows(frame: Frame, before: Sequence[Choice] = ()) -> None:
         number = st.pagination(pages, key=key, on_change=lambda: keep("page", str(st.session_state[key])))
     if total:
         _draw_table(frame, table, Window(statuses=statuses, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS))
-        _draw_files(frame, table, Window(statuses=statuses, limit=MAX_ROWS), total=total)
-        _draw_chart(frame, table, Window(statuses=statuses, limit=MAX_ROWS))
+        window = Window(statuses=statuses, limit=MAX_ROWS)
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            for kind, mime in FORMATS.items():
+                st.download_button(
+                    restrict(kind),
+                    lambda kind=kind: encode_rows(  # type: ignore[misc]
+                        table,
+                        frame.load(load_page, table.name, frame.selection, window),
+                        kind,
+                        is_reference=is_reference(frame.path),
+                    ),
+                    file_name=f"stepscope-{table.name}-{frame.contents.edition}.{kind}",
+                    mime=mime,
+                    key=f"rows-{table.name}-{kind}",
+                    on_click="ignore",
+                )
+            many = f"The newest {MAX_ROWS:,} of {total:,} rows." if total > MAX_ROWS else f"All {total:,} rows."
+            st.caption(restrict(many))
+        _draw_chart(frame, table, window)
     meaning = st.expander("What the columns mean", key="columns-fold", on_change="rerun")
     if meaning.open:
         with meaning:
@@ -138,26 +155,6 @@ def _draw_table(frame: Frame, table: Table, window: Window) -> None:
         placeholder="",
         alt=f"Rows of {table.name}.",
     )
-
-
-def _draw_files(frame: Frame, table: Table, window: Window, *, total: int) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        for kind, mime in FORMATS.items():
-            st.download_button(
-                restrict(kind),
-                lambda kind=kind: encode_rows(  # type: ignore[misc]
-                    table,
-                    frame.load(load_page, table.name, frame.selection, window),
-                    kind,
-                    is_reference=is_reference(frame.path),
-                ),
-                file_name=f"stepscope-{table.name}-{frame.contents.edition}.{kind}",
-                mime=mime,
-                key=f"rows-{table.name}-{kind}",
-                on_click="ignore",
-            )
-        many = f"The newest {MAX_ROWS:,} of {total:,} rows." if total > MAX_ROWS else f"All {total:,} rows."
-        st.caption(restrict(many))
 
 
 #: What tells cells apart at first sight, in the order in which people look for it.

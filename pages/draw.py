@@ -89,7 +89,8 @@ def _draw_rest(frame: Frame, answer: Answer, views: Sequence[View], *, is_small:
     """Draws as many views as `MAX_PX` have room for, the others when a reader opens them."""
     used = 0
     for place, view in enumerate(views):
-        used += _estimate_px(view)
+        drawn = 420 if view.draw.kind == "table" else int(figure(view)["layout"].get("height", 450))
+        used += 110 + min(drawn, MAX_CHART_PX)
         if not place or (place < AT_ONCE and used <= MAX_PX):
             _draw_view(frame, answer, view, is_small=is_small)
             continue
@@ -97,12 +98,6 @@ def _draw_rest(frame: Frame, answer: Answer, views: Sequence[View], *, is_small:
         if fold.open:
             with fold:
                 _draw_view(frame, answer, view, is_small=is_small)
-
-
-def _estimate_px(view: View) -> int:
-    """Returns about how high the card of a view is."""
-    drawn = 420 if view.draw.kind == "table" else int(figure(view)["layout"].get("height", 450))
-    return 110 + min(drawn, MAX_CHART_PX)
 
 
 # ------------------------------------------------------------------------------------------------------------- choices

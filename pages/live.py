@@ -51,13 +51,9 @@ def watch(path: Path, state: str, *, drawn_at: float) -> None:
         _draw_sweep(sweep)
     # A sweep that has died changes nothing: it is looked at once more when its last heartbeat is too old.
     again_s = STALE_S if any(sweep.is_alive() for sweep in sweeps) else None
-    _poll({"rows": state, "plan": plan, "again_s": again_s})
-
-
-def _poll(known: dict[str, str | float | None]) -> None:
     script = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
     component = st.components.v2.component("stepscope_live", js=script)
-    data = {**known, "address": ADDRESS, "every_s": EVERY_S}
+    data = {"rows": state, "plan": plan, "again_s": again_s, "address": ADDRESS, "every_s": EVERY_S}
     component(key="_live", height=1, data=data, default={"seen": None}, on_seen_change=lambda: None)
 
 

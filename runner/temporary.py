@@ -49,16 +49,12 @@ def remove_leftovers() -> None:
     """Removes this user's folders of processes that no longer run."""
     for folder in Path(tempfile.gettempdir()).iterdir():
         with contextlib.suppress(OSError):  # it has just been removed, or is somebody else's
-            owner = _find_owner(folder)
+            found = _OURS.match(folder.name)
+            if folder.name.startswith("pymp-"):
+                found = next((match for name in os.listdir(folder) if (match := _MARK.fullmatch(name))), None)
+            owner = int(found[1]) if found else None
             if owner is not None and folder.stat().st_uid == os.getuid() and not _is_running(owner):
                 shutil.rmtree(folder)
-
-
-def _find_owner(folder: Path) -> int | None:
-    found = _OURS.match(folder.name)
-    if folder.name.startswith("pymp-"):
-        found = next((match for name in os.listdir(folder) if (match := _MARK.fullmatch(name))), None)
-    return int(found[1]) if found else None
 
 
 def _is_running(process: int) -> bool:

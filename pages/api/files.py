@@ -50,16 +50,12 @@ def encode_rows(table: Table, page: TablePage, kind: str, *, is_reference: bool 
     """Returns the rows in one of `FORMATS`. Unknown values are empty in CSV, null elsewhere. JSON and Parquet say
     whether the rows are those of the reference."""
     if kind == "csv":
-        return _encode_csv(table, page)
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([column.name for column in table.columns])
+        writer.writerows([harmless(_to_plain(value)) for value in row] for row in page.rows)
+        return text.getvalue().encode()
     return (_encode_json if kind == "json" else _encode_parquet)(table, page, is_reference)
-
-
-def _encode_csv(table: Table, page: TablePage) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([column.name for column in table.columns])
-    writer.writerows([harmless(_to_plain(value)) for value in row] for row in page.rows)
-    return text.getvalue().encode()
 
 
 def _encode_json(table: Table, page: TablePage, is_reference: bool) -> bytes:

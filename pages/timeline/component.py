@@ -40,7 +40,11 @@ class Drawing:
 
 def timeline(drawing: Drawing, *, key: str, on_cursor: Callable[[], None]) -> dict[str, Any] | None:
     """Draws the timeline. Returns where the reader put the cursor, `{"timeline": its id, "at": µs}`, or None."""
-    state = _load_component()(
+    script = "\n".join(_read(name) for name in _SCRIPTS)
+    component = st.components.v2.component(
+        "stepscope_timeline", html=_read("timeline.html"), css=_read("timeline.css"), js=script
+    )
+    state = component(
         key=key, data=pack(drawing), height="content", default={"cursor": None}, on_cursor_change=on_cursor
     )
     cursor: dict[str, Any] | None = state.cursor
@@ -61,13 +65,6 @@ def picture_button(side: str) -> None:
 @cache
 def _read(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
-
-
-def _load_component() -> Any:
-    script = "\n".join(_read(name) for name in _SCRIPTS)
-    return st.components.v2.component(
-        "stepscope_timeline", html=_read("timeline.html"), css=_read("timeline.css"), js=script
-    )
 
 
 def pack(drawing: Drawing) -> bytes:

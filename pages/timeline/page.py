@@ -6,7 +6,6 @@ Two recordings can stand side by side on one scale. A fragment each: moving a cu
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import streamlit as st
 
@@ -150,26 +149,10 @@ def _list_alive(frame: Frame, about: Timeline, columns: Columns, *, side: str, a
     where = f"{at_us / 1e3:,.2f} ms{f', {literal(phase)}' if phase else ''}"
     words = f"**{when}** ({where}): {count:,} allocations hold **{format_bytes(total)}**. The {len(alive)} largest:"
     st.markdown(restrict(words))
-    st.dataframe(
-        alive_rows(alive, total_bytes=total),
-        hide_index=True,
-        key=f"alive-{side}",
-        height=260,
-        placeholder="",
-        alt=f"The largest allocations alive at {where}.",
-        column_config={
-            "Share": st.column_config.NumberColumn(format="percent", help="Of all bytes alive at this moment."),
-            "Stack, innermost first": st.column_config.TextColumn(width="large"),
-        },
-    )
-
-
-def alive_rows(alive: Sequence[LiveAllocation], *, total_bytes: int) -> list[dict[str, Any]]:
-    """Returns the table of the largest allocations at a moment. A snapshot knows neither module nor operation."""
     rows = [
         {
             "Size (MiB)": round(item.allocated_bytes / 2**20, 2),
-            "Share": item.allocated_bytes / max(1, total_bytes),
+            "Share": item.allocated_bytes / max(1, total),
             "For": item.category,
             "Module": item.module,
             "Operation": item.operation,
@@ -181,7 +164,18 @@ def alive_rows(alive: Sequence[LiveAllocation], *, total_bytes: int) -> list[dic
         for item in alive
     ]
     known = [name for name in (rows[0] if rows else ()) if any(row[name] is not None for row in rows)]
-    return [{name: row[name] for name in known} for row in rows]
+    st.dataframe(
+        [{name: row[name] for name in known} for row in rows],
+        hide_index=True,
+        key=f"alive-{side}",
+        height=260,
+        placeholder="",
+        alt=f"The largest allocations alive at {where}.",
+        column_config={
+            "Share": st.column_config.NumberColumn(format="percent", help="Of all bytes alive at this moment."),
+            "Stack, innermost first": st.column_config.TextColumn(width="large"),
+        },
+    )
 
 
 def _join_frames(item: LiveAllocation) -> str:

@@ -114,7 +114,9 @@ def pair_cells(bases: Sequence[S], others: Sequence[S], *, key: Callable[[S], Ha
     for place, cells in enumerate((bases, others)):
         for one in cells:
             sides.setdefault(key(one), ([], []))[place].append(one)
-    matched = [match_closest(a, b) for a, b in sides.values() if a and b]
+    matched = [
+        (match_pair(a, b) or (max(a, key=rank_effort), max(b, key=rank_effort))) for a, b in sides.values() if a and b
+    ]
     return [Pair(base=base, other=other, objection=_object(base, other)) for base, other in matched]
 
 
@@ -159,12 +161,6 @@ def match_pair(a: Sequence[S], b: Sequence[S]) -> tuple[S, S] | None:
     if len(found) <= 1:
         return found[0] if found else None
     return max(found, key=lambda pair: (pair[0].status == pair[1].status == "ok", *map(rank_effort, pair)))
-
-
-def match_closest(a: Sequence[S], b: Sequence[S]) -> tuple[S, S]:
-    """Returns the pair as `match_pair` does or, where no two agree, the preferred cell of each side. Neither side may
-    be empty."""
-    return match_pair(a, b) or (max(a, key=rank_effort), max(b, key=rank_effort))
 
 
 def rank_effort(side: Sided) -> tuple[float, ...]:

@@ -96,11 +96,26 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     if not any("step" in one.times for one in shown):
         return Answer(question="roofline", missing=lacks("no step was measured", StepCell))
     clock = clock_choice(asked, shown, default="throughput")
-    limits, sizes = _find_limits(rows, shown[0].machine), sizes_of(steps)
+    machine = shown[0].machine
+    runs = {run.run_id: run for run in rows.runs if run.machine == machine}
+    known = next(iter(runs.values()), None)
+    own = [row for row in rows.ceilings if row.run_id in runs]
+    latest = tuple(row for row in own if row.run_id == own[0].run_id)
+    device: Device = next((name for name in get_args(Device) if known and known.device == name), "cuda")
+    limits, sizes = Limits(device=device, name=(known.device_name or "") if known else "", rows=latest), sizes_of(steps)
     words = about(shown, more=[clock.chosen])
     roof = limits.roof(shown[0].cell.precision)
     matrix = _draw_shares(shown, limits, sizes, words, CLOCKS[clock.chosen])
-    traced = _same_settings(rows.traced, shown)
+    names = [name for name in TABLES["profiles"].question if name not in (*MODEL, "context")]
+    settings = [(one.machine, *(getattr(one.cell, name) for name in names)) for one in shown[:1]]
+    traced = [
+        one
+        for one in rows.traced
+        if one.trace.cell
+        and one.trace.cell.model_key is None
+        and one.trace.status == "ok"
+        and (one.trace.machine, *(getattr(one.trace.cell, name) for name in names)) in settings
+    ]
     views = [matrix, *([_draw_roof(matrix, roof, words)] if roof else [])]
     bounds = _draw_bounds(traced, roof, sizes) if traced else None
     missing = []
@@ -115,30 +130,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         cells=cells_of(shown, [one.trace for one in traced]),
         missing=tuple(missing),
     )
-
-
-def _find_limits(rows: Rows, machine: str) -> Limits:
-    """Returns the limits of a machine, with the ceilings of its latest run that measured them."""
-    runs = {run.run_id: run for run in rows.runs if run.machine == machine}
-    known = next(iter(runs.values()), None)
-    own = [row for row in rows.ceilings if row.run_id in runs]
-    latest = tuple(row for row in own if row.run_id == own[0].run_id)
-    device: Device = next((name for name in get_args(Device) if known and known.device == name), "cuda")
-    return Limits(device=device, name=(known.device_name or "") if known else "", rows=latest)
-
-
-def _same_settings(traced: Sequence[Traced], shown: Sequence[StepResult]) -> list[Traced]:
-    """Returns the profiled steps of the machine and the settings that are shown, of any size and context."""
-    names = [name for name in TABLES["profiles"].question if name not in (*MODEL, "context")]
-    settings = [(one.machine, *(getattr(one.cell, name) for name in names)) for one in shown[:1]]
-    return [
-        one
-        for one in traced
-        if one.trace.cell
-        and one.trace.cell.model_key is None
-        and one.trace.status == "ok"
-        and (one.trace.machine, *(getattr(one.trace.cell, name) for name in names)) in settings
-    ]
 
 
 def _draw_shares(shown: Sequence[StepResult], limits: Limits, sizes: Mapping[Any, str], words: str, clock: Any) -> View:

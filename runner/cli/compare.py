@@ -61,7 +61,16 @@ def compare(console: Terminal, options: CompareOptions, *, db: Path) -> int:
     if options.phase not in phases:
         raise UsageError(f"{options.phase!r} is not compared.", expected=", ".join(phases))
     rows = _narrow(read(db, Selection(hidden=tuple(load_notes(db).hidden)), ("by_run",)), options.within)
-    by, a, b = resolve_both(options.a, options.b, rows)
+    sides = list_sides(rows.by_run)
+    ids = {one.run.run_id.hex: one.run.name for one in rows.by_run}
+    (by, a), (by_b, b) = (resolve(text, sides, ids) for text in (options.a, options.b))
+    if (by, a) == (by_b, b):
+        raise UsageError(f"A and B are both {by}:{a}.", expected="two different things to compare")
+    if by != by_b:
+        raise UsageError(
+            f"{by}:{a} cannot be compared with {by_b}:{b}.",
+            expected="two runs, labels, machines, commits or values of one setting, such as two precisions",
+        )
     asked = {"by": by, "a": a, "b": b, "clock": CLOCK_WORDS[options.clock], "phase": phases[options.phase]}
     answer = ask("compare", rows, asked)
     if not answer.views:
@@ -91,21 +100,6 @@ def percent(text: str) -> float:
 
 
 # ------------------------------------------------------------------------------------------------------------- A and B
-
-
-def resolve_both(a: str, b: str, rows: Rows) -> tuple[str, str, str]:
-    """Returns what two sides differ in, and their names. Raises UsageError for sides that cannot be compared."""
-    sides = list_sides(rows.by_run)
-    ids = {one.run.run_id.hex: one.run.name for one in rows.by_run}
-    (by_a, name_a), (by_b, name_b) = (resolve(text, sides, ids) for text in (a, b))
-    if (by_a, name_a) == (by_b, name_b):
-        raise UsageError(f"A and B are both {by_a}:{name_a}.", expected="two different things to compare")
-    if by_a != by_b:
-        raise UsageError(
-            f"{by_a}:{name_a} cannot be compared with {by_b}:{name_b}.",
-            expected="two runs, labels, machines, commits or values of one setting, such as two precisions",
-        )
-    return by_a, name_a, name_b
 
 
 def resolve(text: str, sides: Mapping[str, Sequence[str]], ids: Mapping[str, str]) -> tuple[str, str]:
@@ -219,8 +213,12 @@ def _describe_cell(answer: Answer, row: Any) -> dict[str, Any]:
     return {name: getattr(cell, name) for name in table_of(cell).question if getattr(cell, name) is not None}
 
 
-def list_regressions(answer: Answer, *, threshold: float) -> list[str]:
-    """Returns what is worse in B by more than the threshold: slower beyond its interval, larger, or lost."""
+#: How a cell of B may end that worked in A.
+_LOST = ("oom", "timeout", "crashed", "error")
+
+
+def _gate(console: Terminal, answer: Answer, options: CompareOptions) -> int:
+    threshold = options.threshold or 0.0
     worse = []
     for view in answer.views:
         for row in view.rows:
@@ -229,15 +227,6 @@ def list_regressions(answer: Answer, *, threshold: float) -> list[str]:
             if (outcome in ("slower", "larger") and 1 / ratio > 1 + threshold) or is_lost:
                 what = f"{1 / ratio:.3f}× the {'bytes' if outcome == 'larger' else 'time'}" if ratio else outcome
                 worse.append(f"{row.values[0]}: {what}")
-    return worse
-
-
-#: How a cell of B may end that worked in A.
-_LOST = ("oom", "timeout", "crashed", "error")
-
-
-def _gate(console: Terminal, answer: Answer, options: CompareOptions) -> int:
-    worse = list_regressions(answer, threshold=options.threshold or 0.0)
     if not options.as_json:
         limit = f"{options.threshold or 0:.0%}"
         words = f"Regressions beyond {limit}: {'; '.join(worse)}" if worse else f"No regression beyond {limit}."

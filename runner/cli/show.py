@@ -12,7 +12,6 @@ from typing import Any
 from uuid import UUID
 
 from rich.measure import Measurement
-from rich.table import Table as Grid
 from rich.text import Text
 
 from runner.analysis.costs import steps
@@ -29,7 +28,6 @@ from runner.plan.planning import PRESETS
 from runner.plan.planning import QUESTIONS as EXPERIMENTS
 from runner.render.json import dump, to_text
 from runner.render.text import print_answer
-from runner.results import PublishedTable
 from runner.schema import TABLES, CeilingRow, FrontierRow, Row, StepCell
 from runner.schema.sizes import SIZES, title
 from runner.store.read.fetch import load_run_rows
@@ -97,7 +95,15 @@ def print_run(console: Terminal, run: str, *, db: Path, as_json: bool) -> None:
     print_left_out(console, db)
     for table in published:
         console.say(f"{table.title}, {table.file}")
-        console.print(_make_published_grid(table), "")
+        headings = [*dict.fromkeys(figure.heading for row in table.rows for figure in row.figures)]
+        grid = new_grid("line", "cell", "status", *headings)
+        for line in table.rows:
+            texts = {figure.heading: figure.text for figure in line.figures}
+            setting = (f"{name} {value}" for name, value in vars(line.setting).items() if value is not None)
+            grid.add_row(
+                str(line.line), ", ".join(setting), _status(line.status), *(texts.get(name, "") for name in headings)
+            )
+        console.print(grid, "")
     for kind, shown in listed.items():
         if shown:
             _print_rows(console, kind, shown)
@@ -196,19 +202,6 @@ def _format_rate(row: CeilingRow, *, datasheet: bool = False) -> str:
     if flops:
         return f"{flops / 1e12:,.3g} TFLOP/s"
     return f"{size / 1e9:,.4g} GB/s" if size else ""
-
-
-def _make_published_grid(table: PublishedTable) -> Grid:
-    """Returns a table with one line for each row of a published table, with every figure as it is written."""
-    headings = [*dict.fromkeys(figure.heading for row in table.rows for figure in row.figures)]
-    grid = new_grid("line", "cell", "status", *headings)
-    for row in table.rows:
-        texts = {figure.heading: figure.text for figure in row.figures}
-        setting = (f"{name} {value}" for name, value in vars(row.setting).items() if value is not None)
-        grid.add_row(
-            str(row.line), ", ".join(setting), _status(row.status), *(texts.get(name, "") for name in headings)
-        )
-    return grid
 
 
 def _status(status: str) -> Text:

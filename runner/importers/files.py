@@ -29,7 +29,7 @@ from runner.formats import format_bytes
 from runner.importers.nsys import load_processes, open_export
 from runner.importers.nsys_stats import TOTAL, is_stats, load_stats
 from runner.importers.profiler import is_trace, load_trace
-from runner.importers.published import ImportedTables, describe_table, import_folder, import_tables
+from runner.importers.published import describe_table, import_folder, import_tables
 from runner.importers.recordings import Launched, LaunchPlace, TracedProcess
 from runner.importers.runs import INGEST_SECONDS, new_run, write_run
 from runner.places import explain_place
@@ -73,7 +73,9 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
     if is_trace(path, start):
         return import_traces([path], db=db, label=label)
     if is_table:
-        return _report_tables(import_tables(path, db=db, label=label, mapping=mapping))
+        imported = import_tables(path, db=db, label=label, mapping=mapping)
+        details = [line for table in imported.tables for line in describe_table(table)]
+        return ImportReport(lines=(imported.summary, *details, *imported.left_out), is_whole=imported.is_whole)
     if start.startswith(_SQLITE):
         return _import_export(path, db=db, label=label)
     if start[8:12] == _DUCKDB:
@@ -111,11 +113,6 @@ def _holds_trace(path: Path) -> bool:
     return path.name.lower().endswith((".json", ".json.gz")) and is_trace(path, _read_beginning(path))
 
 
-def _report_tables(imported: ImportedTables) -> ImportReport:
-    details = [line for table in imported.tables for line in describe_table(table)]
-    return ImportReport(lines=(imported.summary, *details, *imported.left_out), is_whole=imported.is_whole)
-
-
 def _read_beginning(path: Path) -> bytes:
     try:
         if why := explain_place(path):
@@ -150,25 +147,6 @@ def import_snapshot(path: Path, *, db: Path, label: str | None = None) -> Import
     """Reads the memory snapshot at `path` and adds its timelines, one a device. The pickle is read by a process of its
     own (`runner.importers.snapshots`) that executes nothing of it and answers with numbers and text only. Raises
     UsageError for a file that is no snapshot; then nothing was added."""
-    timelines = _load_timelines(path)
-    is_single, run = len(timelines) == 1, new_run(path, label)
-    rows: dict[str, list[object]] = {"runs": [run]}
-    while timelines:  # each is freed when its rows are made: there may be hundreds of thousands
-        columns = timelines.pop(0)
-        title = path.name if is_single else f"{path.name} · cuda:{columns['device']}"
-        about = AboutTimeline(run_id=run.run_id, cell_id=new_id(), origin="imported", title=title)
-        for table, table_rows in timeline_rows(columns, about).items():
-            rows.setdefault(table, []).extend(table_rows)
-    write_run(rows, run=run, db=db, where=path)
-    stored = Counter(row.cell_id for row in rows.get("allocations", ()) if isinstance(row, AllocationRow))
-    added = [row for row in rows["timelines"] if isinstance(row, TimelineRow)]
-    rows.clear()
-    ingest(db, patience_s=INGEST_SECONDS)
-    return ImportReport(lines=tuple(_describe_timeline(row, stored[row.cell_id]) for row in added))
-
-
-def _load_timelines(path: Path) -> list[dict[str, Any]]:
-    """Returns the columns of each timeline in the file."""
     try:
         size = path.stat().st_size
         if size > SNAPSHOT_BYTES:
@@ -189,7 +167,20 @@ def _load_timelines(path: Path) -> list[dict[str, Any]]:
         got, expected = answer["refused"]
         raise _refuse_snapshot(path, got, expected=expected)
     timelines: list[dict[str, Any]] = answer["timelines"]
-    return timelines
+    is_single, run = len(timelines) == 1, new_run(path, label)
+    rows: dict[str, list[object]] = {"runs": [run]}
+    while timelines:  # each is freed when its rows are made: there may be hundreds of thousands
+        columns = timelines.pop(0)
+        title = path.name if is_single else f"{path.name} · cuda:{columns['device']}"
+        about = AboutTimeline(run_id=run.run_id, cell_id=new_id(), origin="imported", title=title)
+        for table, table_rows in timeline_rows(columns, about).items():
+            rows.setdefault(table, []).extend(table_rows)
+    write_run(rows, run=run, db=db, where=path)
+    stored = Counter(row.cell_id for row in rows.get("allocations", ()) if isinstance(row, AllocationRow))
+    added = [row for row in rows["timelines"] if isinstance(row, TimelineRow)]
+    rows.clear()
+    ingest(db, patience_s=INGEST_SECONDS)
+    return ImportReport(lines=tuple(_describe_timeline(row, stored[row.cell_id]) for row in added))
 
 
 def run_reader(path: Path) -> "subprocess.CompletedProcess[bytes]":
@@ -258,7 +249,26 @@ def _add_traces(
     lines: list[str] = []
     for title, process in zip(titles, processes, strict=True):
         ids: dict[str, Any] = {"run_id": run.run_id, "cell_id": new_id()}
-        rows = _make_kernels(ids, process)
+        grouped: dict[tuple[str, str, str], list[tuple[LaunchPlace, Launched]]] = {}
+        for (place, name), sums in process.kernels.items():
+            grouped.setdefault((place.phase or UNKNOWN_PHASE, place.scope, name), []).append((place, sums))
+        per, rows = process.steps or 1, []
+        for (phase, scope, name), launches in grouped.items():
+            moved = sum(sums.moved_bytes or 0 for _, sums in launches)
+            operators = {place.operator for place, _ in launches}
+            rows.append(
+                KernelRow(
+                    **ids,
+                    phase=phase,
+                    scope=scope,
+                    kernel=name,
+                    kernel_class=kernel_class(name, phase=phase),
+                    calls=sum(sums.calls for _, sums in launches) / per,
+                    device_ms=sum(sums.duration_ns for _, sums in launches) / 1e6 / per,
+                    operator=operators.pop() or None if len(operators) == 1 else None,
+                    moved_bytes=round(moved / per) if 0 < moved < 2**62 else None,
+                )
+            )
         ran = [row for row in rows if not row.kernel.startswith(_COPIES)]
         trace = TraceRow(
             **ids,
@@ -277,32 +287,6 @@ def _add_traces(
     write_run({"runs": [run], "traces": traces, "kernels": kernels}, run=run, db=db, where=Path(run.label or titles[0]))
     ingest(db, patience_s=INGEST_SECONDS)
     return ImportReport(lines=tuple(lines))
-
-
-def _make_kernels(ids: dict[str, Any], process: TracedProcess) -> list[KernelRow]:
-    """Returns the kernels by phase and range, as means over the steps where their number is known, because a report
-    sums over its steps."""
-    grouped: dict[tuple[str, str, str], list[tuple[LaunchPlace, Launched]]] = {}
-    for (place, name), sums in process.kernels.items():
-        grouped.setdefault((place.phase or UNKNOWN_PHASE, place.scope, name), []).append((place, sums))
-    per, rows = process.steps or 1, []
-    for (phase, scope, name), launches in grouped.items():
-        moved = sum(sums.moved_bytes or 0 for _, sums in launches)
-        operators = {place.operator for place, _ in launches}
-        rows.append(
-            KernelRow(
-                **ids,
-                phase=phase,
-                scope=scope,
-                kernel=name,
-                kernel_class=kernel_class(name, phase=phase),
-                calls=sum(sums.calls for _, sums in launches) / per,
-                device_ms=sum(sums.duration_ns for _, sums in launches) / 1e6 / per,
-                operator=operators.pop() or None if len(operators) == 1 else None,
-                moved_bytes=round(moved / per) if 0 < moved < 2**62 else None,
-            )
-        )
-    return rows
 
 
 def _describe_trace(trace: TraceRow, rows: Sequence[KernelRow], process: TracedProcess) -> str:

@@ -70,7 +70,33 @@ def load_trace(path: Path) -> TracedProcess:
     threads = {thread: ThreadRanges(ranges) for thread, ranges in trace.ranges.items()}
     if not trace.kernels:
         return _sum_operators(path, trace, threads)
-    return _sum_kernels(trace, threads)
+    kernels: dict[tuple[LaunchPlace, str], Launched] = {}
+    busy: list[tuple[float, float]] = []
+    outside = 0
+    for start, duration, name, number, external, size in trace.kernels:
+        thread, moment = trace.launches.get(number, (0, start))
+        step = trace.find_step(moment)
+        if trace.steps and step is None:
+            outside += 1
+            continue
+        place = _place(threads, thread, moment, is_of_step=step is not None and step[2] == thread)
+        place = LaunchPlace(phase=place.phase, scope=place.scope, operator=trace.operators.get(external, ""))
+        moved = None if size < 0 else size
+        kernels.setdefault((place, name), Launched()).add(round(duration * 1e3), moved_bytes=moved)
+        busy.append((start, start + duration))
+    covered, gaps = _cover(busy)
+    count = len(trace.steps)
+    remarks = [f"{outside:,} kernels were launched outside of every ProfilerStep and are left out"] if outside else []
+    if trace.broken:
+        remarks.append(f"{trace.broken:,} kernels have no duration and are left out")
+    return TracedProcess(
+        steps=count or None,
+        kernels=kernels,
+        remarks=tuple(remarks),
+        step_ms=sum(end - start for start, end, _ in trace.steps) / count / 1e3 if count else None,
+        busy_ms=covered / 1e3 / (count or 1),
+        gap_ms=gaps / 1e3 / (count or 1),
+    )
 
 
 def _add_event(event: dict[str, Any], trace: _Trace) -> None:
@@ -116,36 +142,6 @@ def _name_copy(name: str) -> str:
 
 def _name_range(name: str) -> str:
     return "optimizer" if name.startswith(("Optimizer.step", "Optimizer.zero_grad")) else clean_name(name)
-
-
-def _sum_kernels(trace: _Trace, threads: dict[int, ThreadRanges]) -> TracedProcess:
-    kernels: dict[tuple[LaunchPlace, str], Launched] = {}
-    busy: list[tuple[float, float]] = []
-    outside = 0
-    for start, duration, name, number, external, size in trace.kernels:
-        thread, moment = trace.launches.get(number, (0, start))
-        step = trace.find_step(moment)
-        if trace.steps and step is None:
-            outside += 1
-            continue
-        place = _place(threads, thread, moment, is_of_step=step is not None and step[2] == thread)
-        place = LaunchPlace(phase=place.phase, scope=place.scope, operator=trace.operators.get(external, ""))
-        moved = None if size < 0 else size
-        kernels.setdefault((place, name), Launched()).add(round(duration * 1e3), moved_bytes=moved)
-        busy.append((start, start + duration))
-    covered, gaps = _cover(busy)
-    count = len(trace.steps)
-    remarks = [f"{outside:,} kernels were launched outside of every ProfilerStep and are left out"] if outside else []
-    if trace.broken:
-        remarks.append(f"{trace.broken:,} kernels have no duration and are left out")
-    return TracedProcess(
-        steps=count or None,
-        kernels=kernels,
-        remarks=tuple(remarks),
-        step_ms=sum(end - start for start, end, _ in trace.steps) / count / 1e3 if count else None,
-        busy_ms=covered / 1e3 / (count or 1),
-        gap_ms=gaps / 1e3 / (count or 1),
-    )
 
 
 def _place(threads: dict[int, ThreadRanges], thread: int, moment: float, *, is_of_step: bool) -> LaunchPlace:

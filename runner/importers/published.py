@@ -74,7 +74,17 @@ def import_folder(folder: Path, *, db: Path, mapping: Path | None = None) -> lis
     """Adds the tables of every file in the folder whose name ends as a table's does. A file that holds none is named,
     and the others are added. Raises UsageError where no file holds a table."""
     meant, imported, refused = _load(mapping), [], 0
-    for path in _list_files(folder):
+    try:
+        files = sorted(
+            path for path in folder.iterdir() if path.suffix.lower() in (*ENDINGS, *OTHERS) and path.is_file()
+        )
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be read: {error.strerror}.", do="Name a folder to import.") from None
+    if len(files) > MAX_FILES:
+        raise UsageError(
+            f"{folder} holds {len(files):,} files.", expected=f"at most {MAX_FILES:,}", do="Name a smaller one."
+        )
+    for path in [path for path in files if path.name != PROVENANCE]:
         try:
             if is_stats(path, read_content(path)[:_BEGINNING_BYTES]):
                 got = "is what nsys stats wrote, which is imported by itself."
@@ -101,26 +111,6 @@ def _load(mapping: Path | None) -> TableMapping:
 def _ingest(db: Path) -> None:
     while ingest(db, patience_s=INGEST_SECONDS):
         pass
-
-
-def _list_files(folder: Path) -> list[Path]:
-    try:
-        files = sorted(
-            path for path in folder.iterdir() if path.suffix.lower() in (*ENDINGS, *OTHERS) and path.is_file()
-        )
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be read: {error.strerror}.", do="Name a folder to import.") from None
-    if len(files) > MAX_FILES:
-        raise UsageError(
-            f"{folder} holds {len(files):,} files.", expected=f"at most {MAX_FILES:,}", do="Name a smaller one."
-        )
-    return [path for path in files if path.name != PROVENANCE]
-
-
-def _refuse_stats(path: Path) -> None:
-    """Raises UsageError for what `nsys stats` wrote, which has an importer of its own."""
-    if is_stats(path, read_content(path)[:_BEGINNING_BYTES]):
-        raise UsageError(f"{path} is what nsys stats wrote, which is imported by itself.", do="Name this file alone.")
 
 
 def _add(path: Path, *, db: Path, label: str | None, mapping: TableMapping) -> ImportedTables:

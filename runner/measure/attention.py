@@ -161,21 +161,17 @@ def _out_of_memory_values(step: AttentionStep, message: str, *, job: Job) -> Map
     values = parse_refusal(message)
     if job.device == "cpu":
         step.drop_gradients()
-        values["in_use_bytes"] = _count_in_use(step)
+        live = LiveTensors(step.held_bytes)
+        try:
+            with live:
+                step(lambda: None)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+        values["in_use_bytes"] = live.in_use_bytes
         if job.limit_bytes is not None:
             values["device_bytes"] = job.limit_bytes
     return values
-
-
-def _count_in_use(step: AttentionStep) -> int:
-    live = LiveTensors(step.held_bytes)
-    try:
-        with live:
-            step(lambda: None)
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-    return live.in_use_bytes
 
 
 def _time(step: AttentionStep, device: Device, report: Callable[[str], None]) -> tuple[Steps, Clocks]:

@@ -166,7 +166,17 @@ class Trace:
         ordered = sorted(events, key=lambda event: (event.start_ns, -event.end_ns))
         self.kernels = [event for event in ordered if event.kind == "kernel"]
         self.host = [event for event in ordered if event.kind != "kernel" and event.name not in _OVERHEADS]
-        self.parents, self.own_ns = _nested(self.host)
+        parents, own = [-1] * len(self.host), [event.end_ns - event.start_ns for event in self.host]
+        open_calls: dict[int, list[int]] = {}
+        for position, event in enumerate(self.host):
+            calls = open_calls.setdefault(event.thread, [])
+            while calls and self.host[calls[-1]].end_ns < event.end_ns:
+                calls.pop()
+            if calls:
+                parents[position] = calls[-1]
+                own[calls[-1]] -= event.end_ns - event.start_ns
+            calls.append(position)
+        self.parents, self.own_ns = parents, own
         self._places: dict[int, WorkPlace] = {}
 
     def work(self) -> Iterator[DeviceWork]:
@@ -231,21 +241,6 @@ class Trace:
         if kernel.linked and kernel.linked in self._operators:
             return self._operators[kernel.linked]
         return self._launches.get(kernel.correlation)
-
-
-def _nested(host: Sequence[ProfilerEvent]) -> tuple[list[int], list[int]]:
-    """Returns the caller's position (-1 for none) and the own time (ns) of events in order of their start."""
-    parents, own = [-1] * len(host), [event.end_ns - event.start_ns for event in host]
-    open_calls: dict[int, list[int]] = {}
-    for position, event in enumerate(host):
-        calls = open_calls.setdefault(event.thread, [])
-        while calls and host[calls[-1]].end_ns < event.end_ns:
-            calls.pop()
-        if calls:
-            parents[position] = calls[-1]
-            own[calls[-1]] -= event.end_ns - event.start_ns
-        calls.append(position)
-    return parents, own
 
 
 #: The phase, range and kernel of a row.

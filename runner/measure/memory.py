@@ -87,7 +87,10 @@ def phase_peaks(step: RecordedStep, job: Job) -> list[PhasePeakRow]:
     for phase, (begin, end) in zip(PHASES[job.cell.mode], pairwise(step.marks), strict=True):
         peak, left = end.peak_allocated, end.allocated
         if peak is None:
-            totals = _totals(step.recorded, begin.at_ns, end.at_ns)
+            last = sum(event.at_ns < begin.at_ns for event in step.recorded.events) - 1
+            before = [step.recorded.totals[last]] if last >= 0 else [0]
+            events = zip(step.recorded.events, step.recorded.totals, strict=True)
+            totals = before + [total for event, total in events if begin.at_ns <= event.at_ns <= end.at_ns]
             peak, left = max(totals), totals[-1]
         rows.append(
             PhasePeakRow(
@@ -101,14 +104,6 @@ def phase_peaks(step: RecordedStep, job: Job) -> list[PhasePeakRow]:
             )
         )
     return rows
-
-
-def _totals(recorded: Recorded, begin_ns: int, end_ns: int) -> list[int]:
-    """Returns the allocator's total when a phase began and after each of its events."""
-    last = sum(event.at_ns < begin_ns for event in recorded.events) - 1
-    before = [recorded.totals[last]] if last >= 0 else [0]
-    events = zip(recorded.events, recorded.totals, strict=True)
-    return before + [total for event, total in events if begin_ns <= event.at_ns <= end_ns]
 
 
 def peak_values(step: RecordedStep, peaks: Sequence[PhasePeakRow]) -> dict[str, object]:
@@ -147,16 +142,6 @@ def _reserved_at_peak(step: RecordedStep) -> int:
 
 
 # ------------------------------------------------------------------------------------------------- saved for backward
-
-
-def saved_values(step: RecordedStep) -> dict[str, object]:
-    """Returns the bytes that the forward pass saves for backward, without parameters: of the model and of its first
-    block."""
-    parameters = {note.address for note in step.observer.notes if note.category == "parameter"}
-    forward = [item for item in step.observer.saved if item.at_ns <= step.marks[1].at_ns]
-    saved = {item.address: item.bytes for item in forward if item.address not in parameters}
-    of_block = sum(size for _, size in _block_saved(step)) if step.block else None
-    return {"saved_bytes": sum(saved.values()), "block_saved_bytes": of_block}
 
 
 def saved_tensors(step: RecordedStep, job: Job) -> list[SavedTensorRow]:
@@ -237,9 +222,14 @@ def measure_memory(job: Job, report: Callable[[str], None]) -> Measurement:
     recorded = _record(step_cell(cell), device, report=report)
     peaks = phase_peaks(recorded, job)
     rows: dict[str, Sequence[object]] = {"phase_peaks": peaks, "saved_tensors": saved_tensors(recorded, job)}
+    parameters = {note.address for note in recorded.observer.notes if note.category == "parameter"}
+    forward = [item for item in recorded.observer.saved if item.at_ns <= recorded.marks[1].at_ns]
+    saved = {item.address: item.bytes for item in forward if item.address not in parameters}
+    of_block = sum(size for _, size in _block_saved(recorded)) if recorded.block else None
     values = {
         **peak_values(recorded, peaks),
-        **saved_values(recorded),
+        "saved_bytes": sum(saved.values()),
+        "block_saved_bytes": of_block,
         "residual_stream_bytes": recorded.residual_stream_bytes,
         "build_seconds": recorded.build_seconds,
         "measure_seconds": recorded.measure_seconds,

@@ -384,7 +384,9 @@ def measure_accumulation(job: Job, report: Callable[[str], None]) -> Measurement
     sums = list(_sums(cell, device))
     values = _values(cell, sums, rounded=torch.tensor(cell.value, dtype=DTYPES[cell.addend]).item())
     partial_sums = []
-    for addend in _points(cell.addends, values["slips_at"]):
+    slips_at = values["slips_at"]
+    spread = set(range(1, cell.addends + 1, max(cell.addends // POINTS, 1))) | {cell.addends}
+    for addend in sorted(spread | ({int(slips_at)} if slips_at else set())):
         total = sums[addend - 1]
         if math.isfinite(total):
             gap = spacing(total, cell.accumulator)
@@ -419,9 +421,3 @@ def _values(cell: AccumulationCell, sums: Sequence[float], *, rounded: float) ->
         "slips_at": next(slips, None),
     }
     return {name: value if value is None or math.isfinite(value) else None for name, value in known.items()}
-
-
-def _points(addends: int, slips_at: float | None) -> list[int]:
-    """Returns the numbers of additions after which sums are kept: evenly spread, the last, and the first slip."""
-    spread = set(range(1, addends + 1, max(addends // POINTS, 1))) | {addends}
-    return sorted(spread | ({int(slips_at)} if slips_at else set()))

@@ -128,7 +128,8 @@ def _make_workload(
     batch = _move(batch, want)
     arguments = batch if isinstance(batch, tuple) else () if isinstance(batch, dict) else (batch,)
     keywords = batch if isinstance(batch, dict) else {}
-    inputs = [*list_tensors([*arguments, *keywords.values()]), *_list_closed(loss)]
+    cells = getattr(loss, "__closure__", None) or ()
+    inputs = [*list_tensors([*arguments, *keywords.values()]), *list_tensors([cell.cell_contents for cell in cells])]
     if not inputs:
         raise BadModel(f"{spec.text} returned a batch without a tensor.", expected="a tensor, a tuple or a dictionary")
     tokens = next((tensor for tensor in inputs if tensor.ndim == 2 and not tensor.is_floating_point()), None)
@@ -148,12 +149,6 @@ def _move(batch: Any, want: Wanted) -> Any:
     if isinstance(batch, dict):
         return {name: _move(value, want) for name, value in batch.items()}
     return tuple(_move(value, want) for value in batch) if isinstance(batch, list | tuple) else batch
-
-
-def _list_closed(loss: Any) -> list[Tensor]:
-    """Returns the tensors that a loss function refers to, such as labels."""
-    cells = getattr(loss, "__closure__", None) or ()
-    return list_tensors([cell.cell_contents for cell in cells])
 
 
 def _keep_weights(model: nn.Module) -> Callable[[], None]:

@@ -217,29 +217,6 @@ def shuffle(cells: Sequence[Planned], order: random.Random) -> list[Planned]:
 def _cells_of(preset: Preset, request: Request, device_memory_bytes: int | None) -> list[Planned]:
     """Returns the cells that the request makes of a preset's grids."""
     cells: dict[str, Planned] = {}
-    _check_axes(request, preset)
-    for name in request.experiments:
-        for grid in _grids(preset, name, request.axes):
-            for cell in grid.over(request.axes).cells():
-                cells.setdefault(cell.key, Planned(experiment=name, cell=cell, round=0))
-    named = "sizes" in request.axes or "shape" in request.axes
-    if preset.fitting and not named and device_memory_bytes:
-        return [item for item in cells.values() if kind_of(item.cell).fits(item.cell, device_memory_bytes)]
-    return list(cells.values())
-
-
-def _grids(preset: Preset, experiment: str, axes: Mapping[str, Any]) -> tuple[Grid | Variants, ...]:
-    """Returns the preset's grids of an experiment; where an axis of theirs is set, only the first grid of each table
-    that has it."""
-    every = preset.grids[experiment]
-    if "model" in axes:  # whoever names a model asks about models
-        every = tuple(grid for grid in every if issubclass(grid.cell, Model))
-    first = {grid.cell: grid for grid in reversed(every)}
-    return tuple(grid for grid in first.values() if grid.settable & (axes.keys() - LIMITS)) or every
-
-
-def _check_axes(request: Request, preset: Preset) -> None:
-    """Raises UsageError for an axis that none of the request's experiments has."""
     known = {axis for name in request.experiments for grid in preset.grids[name] for axis in grid.settable}
     unknown = sorted(f"--{name.replace('_', '-')}" for name in request.axes if name not in known)
     if unknown:
@@ -247,3 +224,15 @@ def _check_axes(request: Request, preset: Preset) -> None:
             f"{', '.join(unknown)} means nothing to {', '.join(request.experiments)}.",
             expected=f"some of {', '.join(sorted(f'--{name}'.replace('_', '-') for name in known))}",
         )
+    for name in request.experiments:
+        every = preset.grids[name]
+        if "model" in request.axes:  # whoever names a model asks about models
+            every = tuple(grid for grid in every if issubclass(grid.cell, Model))
+        first = {grid.cell: grid for grid in reversed(every)}
+        for grid in tuple(grid for grid in first.values() if grid.settable & (request.axes.keys() - LIMITS)) or every:
+            for cell in grid.over(request.axes).cells():
+                cells.setdefault(cell.key, Planned(experiment=name, cell=cell, round=0))
+    named = "sizes" in request.axes or "shape" in request.axes
+    if preset.fitting and not named and device_memory_bytes:
+        return [item for item in cells.values() if kind_of(item.cell).fits(item.cell, device_memory_bytes)]
+    return list(cells.values())

@@ -329,7 +329,13 @@ def parse_setting(name: str, text: str, *, unit: str | None = None) -> SettingVa
     text = strip_markup(text)
     lower = text.lower()
     if name in WHOLE:
-        return _parse_whole(name, text, unit)
+        read = parse_cell(text, dimension="count" if name == "parameters" else "plain", unit=unit)
+        if not read.values:
+            return SettingValue(remark=read.remark)
+        value = read.values[0]
+        if value != int(value) or not 0 <= value <= _LARGEST or len(read.values) > 1:
+            return SettingValue(remark=f"Refused: “{text[:60]}” is no whole number from 0.")
+        return SettingValue(value=int(value), remark=read.remark)
     if lower in _UNSTATED and not (name == "backend" and lower == "none"):
         return SettingValue()
     if name == "precision":
@@ -341,29 +347,15 @@ def parse_setting(name: str, text: str, *, unit: str | None = None) -> SettingVa
     if name == "is_profiled":
         return SettingValue(value=True if lower in _YES else False if lower in _NO else None)
     if name == "mode":
-        return _parse_mode(text)
+        words = split_words(text)
+        remark = "“foward” was read as forward." if "foward" in words else None
+        if "inference" in words or "eval" in words:
+            return SettingValue(value="inference")
+        if "train" in words or "training" in words:
+            return SettingValue(value="train")
+        timed = parse_pass(text)
+        return SettingValue(value=_MODES.get(timed or "", text.lower()), remark=remark)
     return SettingValue(value=lower if name == "device" else text)
-
-
-def _parse_whole(name: str, text: str, unit: str | None) -> SettingValue:
-    read = parse_cell(text, dimension="count" if name == "parameters" else "plain", unit=unit)
-    if not read.values:
-        return SettingValue(remark=read.remark)
-    value = read.values[0]
-    if value != int(value) or not 0 <= value <= _LARGEST or len(read.values) > 1:
-        return SettingValue(remark=f"Refused: “{text[:60]}” is no whole number from 0.")
-    return SettingValue(value=int(value), remark=read.remark)
-
-
-def _parse_mode(text: str) -> SettingValue:
-    words = split_words(text)
-    remark = "“foward” was read as forward." if "foward" in words else None
-    if "inference" in words or "eval" in words:
-        return SettingValue(value="inference")
-    if "train" in words or "training" in words:
-        return SettingValue(value="train")
-    timed = parse_pass(text)
-    return SettingValue(value=_MODES.get(timed or "", text.lower()), remark=remark)
 
 
 # ----------------------------------------------------------------------------------------------------------- the titles

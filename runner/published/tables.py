@@ -133,9 +133,15 @@ def _make_table(rows: Sequence[TextRow], *, headings: TextRow, title: str | None
     if group:
         names.append(GROUP)
         kept = [replace(row, cells=(*row.cells, own)) for row, own in zip(kept, groups, strict=True)]
+    unique: list[str] = []
+    for place, name in enumerate(names, start=1):
+        own, count = name or f"column {place}", 2
+        while own in unique:
+            own, count = f"{name or f'column {place}'} ({count})", count + 1
+        unique.append(own)
     return TextTable(
         line=line,
-        headings=_number_repeated(names),
+        headings=tuple(unique),
         rows=tuple(kept),
         title=_clean(strip_markup(title[:300])).lstrip("=-# ") or None if title else None,
         lost=tuple(lost),
@@ -147,17 +153,6 @@ def _clean(text: str) -> str:
     if len(text) > CELL_CHARACTERS:
         raise TableRefused(f"a cell of {len(text):,} characters", expected=f"at most {CELL_CHARACTERS:,}")
     return visible(re.sub(r"[\t\n\r\f\v]\s*", " ", text.strip()))
-
-
-def _number_repeated(names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names, each once: a second "mean" becomes "mean (2)", and an empty one "column 3"."""
-    unique: list[str] = []
-    for place, name in enumerate(names, start=1):
-        own, count = name or f"column {place}", 2
-        while own in unique:
-            own, count = f"{name or f'column {place}'} ({count})", count + 1
-        unique.append(own)
-    return tuple(unique)
 
 
 def _is_data(cells: Sequence[str]) -> bool:
@@ -438,7 +433,15 @@ def _parse_json(text: str) -> list[TextTable]:
     if loaded is None:
         return _parse_json_lines(text)
     if isinstance(loaded, list):
-        return _tables_of(None, loaded, _find_lines(text, len(loaded)))
+        count = len(loaded)
+        decoder, at = json.JSONDecoder(), text.index("[") + 1
+        lines: list[int] = []
+        while len(lines) < count:
+            at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
+            lines.append(at)
+            _, at = decoder.raw_decode(text, at)
+        newlines = [at for at, letter in enumerate(text) if letter == "\n"]
+        return _tables_of(None, loaded, [bisect_left(newlines, at) + 1 for at in lines])
     if not isinstance(loaded, dict):
         return []
     if isinstance(loaded.get("columns"), list) and isinstance(loaded.get("data"), list):
@@ -454,18 +457,6 @@ def _parse_json(text: str) -> list[TextTable]:
         return _tables_of(None, [dict(zip(columns, row, strict=True)) for row in rows])
     named = [(name, value) for name, value in loaded.items() if isinstance(value, list)]
     return [table for name, value in named for table in _tables_of(name, value)] or _tables_of(None, [loaded])
-
-
-def _find_lines(text: str, count: int) -> list[int]:
-    """Returns the line on which each value of a list begins."""
-    decoder, at = json.JSONDecoder(), text.index("[") + 1
-    lines: list[int] = []
-    while len(lines) < count:
-        at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
-        lines.append(at)
-        _, at = decoder.raw_decode(text, at)
-    newlines = [at for at, letter in enumerate(text) if letter == "\n"]
-    return [bisect_left(newlines, at) + 1 for at in lines]
 
 
 def _load(text: str) -> Any:

@@ -82,7 +82,11 @@ def write_document(document: Document, form: Form, *, brief: bool = False) -> st
     """Returns the document; a brief one has the first view of each answer and no commands."""
     facts = [(name, text) for name, text in document.facts if not brief or name in BRIEF_FACTS]
     if facts and not brief:
-        facts.append(("Handout", _describe_handout(document.answers)))
+        unanswered = list_unanswered(document.answers)
+        covered = [one for one in COURSE if one not in unanswered]
+        text = f"answered here: {', '.join(covered) or 'none'} of its {len(COURSE)} questions about measuring"
+        text += f"; not answered: {', '.join(unanswered)}" if unanswered else ""
+        facts.append(("Handout", f"{text}. Outside of what Stepscope measures: {OUTSIDE}."))
     parts = [form.heading(form.escape(document.title), 1)]
     parts += [form.paragraph(form.bold(form.escape(f"{name}.")) + " " + form.escape(text)) for name, text in facts]
     for answer in document.answers:
@@ -97,16 +101,14 @@ def write_document(document: Document, form: Form, *, brief: bool = False) -> st
     if not brief:
         parts += _write_open(document, form)
     body = "\n\n".join(parts) + "\n"
-    return _wrap(document.title, body, form)
-
-
-def _describe_handout(answers: Sequence[Answer]) -> str:
-    """Says which of the handout's questions these answers cover, and which no answer does."""
-    unanswered = list_unanswered(answers)
-    covered = [one for one in COURSE if one not in unanswered]
-    text = f"answered here: {', '.join(covered) or 'none'} of its {len(COURSE)} questions about measuring"
-    text += f"; not answered: {', '.join(unanswered)}" if unanswered else ""
-    return f"{text}. Outside of what Stepscope measures: {OUTSIDE}."
+    if form is HTML:
+        head = f"<meta charset=utf-8><title>{HTML.escape(document.title)}</title><style>{_STYLE}</style>"
+        return f"<!doctype html><html lang=en>{head}\n{body}"
+    if form is LATEX:
+        packages = ("[T1]{fontenc}", "{booktabs}", "[margin=2cm]{geometry}")
+        head = "\n".join([r"\documentclass{article}", *(rf"\usepackage{package}" for package in packages)])
+        return f"{head}\n\\begin{{document}}\n{body}\\end{{document}}\n"
+    return body
 
 
 def _write_open(document: Document, form: Form) -> list[str]:
@@ -130,15 +132,3 @@ _STYLE = """:root { color-scheme: light dark }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 table { border-collapse: collapse; display: block; overflow-x: auto } th, td { padding: .2rem .6rem; text-align: left }
 th { border-bottom: 1px solid } .n { text-align: right } pre { overflow-x: auto }"""
-
-
-def _wrap(title: str, body: str, form: Form) -> str:
-    """Returns a whole file: HTML with its head, LaTeX with its preamble."""
-    if form is HTML:
-        head = f"<meta charset=utf-8><title>{HTML.escape(title)}</title><style>{_STYLE}</style>"
-        return f"<!doctype html><html lang=en>{head}\n{body}"
-    if form is LATEX:
-        packages = ("[T1]{fontenc}", "{booktabs}", "[margin=2cm]{geometry}")
-        head = "\n".join([r"\documentclass{article}", *(rf"\usepackage{package}" for package in packages)])
-        return f"{head}\n\\begin{{document}}\n{body}\\end{{document}}\n"
-    return body

@@ -274,7 +274,18 @@ def repair_file(path: Path) -> Path | None:
         damaged = find_damage(path, survey(path, deadline=time.monotonic() + PATIENCE_S))
         if damaged:
             _rebuild(path)
-        _remove_wrong_rows(path)
+        published = survey(path, deadline=time.monotonic() + PATIENCE_S).published
+        with open_writer(path, patience_s=PATIENCE_S) as con:
+            columns = {name: frozenset(names) for name, names in load_columns(con, path).items()}
+            con.begin()
+            for table in STORED:
+                _delete(con, table, f"({valid(table, published=published)}) IS NOT TRUE")
+                _delete(con, table, f"rowid IN ({repeated(table)})")
+            for table in STORED:
+                _delete(con, table, without_cell(table, columns))
+            for table in STORED:
+                _add_runs(con, f"FROM file.main.{table.name} WHERE {without_run(table, columns)}")
+            con.commit()
     while ingest(path, patience_s=PATIENCE_S):
         pass
     Spool(path).remove_leftovers()
@@ -365,23 +376,6 @@ def _copy_rows(path: Path, rows: str, file: Path) -> bool:
             raise
         return False
     return True
-
-
-def _remove_wrong_rows(path: Path) -> None:
-    """Removes in one transaction the rows that break the contract, repeat others, or belong to no cell, and adds the
-    runs that rows name and the file lacks."""
-    published = survey(path, deadline=time.monotonic() + PATIENCE_S).published
-    with open_writer(path, patience_s=PATIENCE_S) as con:
-        columns = {name: frozenset(names) for name, names in load_columns(con, path).items()}
-        con.begin()
-        for table in STORED:
-            _delete(con, table, f"({valid(table, published=published)}) IS NOT TRUE")
-            _delete(con, table, f"rowid IN ({repeated(table)})")
-        for table in STORED:
-            _delete(con, table, without_cell(table, columns))
-        for table in STORED:
-            _add_runs(con, f"FROM file.main.{table.name} WHERE {without_run(table, columns)}")
-        con.commit()
 
 
 def _delete(con: DuckDBPyConnection, table: Table, condition: str) -> None:

@@ -195,7 +195,10 @@ def answer(path: str, query: str, *, most_rows: int, seconds: float, opened: Cal
     with open_reader(path, limits=_SETTINGS) as con:
         signal.alarm(int(seconds) + 2)
         opened()
-        _lock_down()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        with contextlib.suppress(ValueError):
+            resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
         _check(con, query)
         begun = time.monotonic()
         try:
@@ -204,14 +207,6 @@ def answer(path: str, query: str, *, most_rows: int, seconds: float, opened: Cal
         except (duckdb.Error, MemoryError) as error:
             raise explain_damage(error, Path(path), known) or _refusal(error) from error
         return {"columns": columns, "rows": rows, "cut": cut, "seconds": time.monotonic() - begun}
-
-
-def _lock_down() -> None:
-    """Forbids this process to open or write any file from now on; open files stay open."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    with contextlib.suppress(ValueError):
-        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
 
 
 def _check(con: DuckDBPyConnection, query: str) -> None:

@@ -75,7 +75,9 @@ def valid(table: Table, *, published: str) -> str:
     if table.key:
         conditions.append(f"({is_stated(table)} OR run_id IN ({published}))")
     conditions += [_fits(product) for product in _products(table)]
-    conditions.append(_is_short(table))
+    texts = [column for column in table.columns if column.type is str and not column.choices]
+    shares = ", ".join(f"strlen({column.name}) / {column.longest}" for column in texts)
+    conditions.append(f"coalesce(greatest({shares}) <= 1, true)" if texts else "")
     return " AND ".join(condition for condition in conditions if condition) or "true"
 
 
@@ -115,7 +117,7 @@ def find_problems(con: DuckDBPyConnection, table: Table, relation: str, *, publi
     """Returns a phrase for each column or product that breaks the contract: how many rows, and one value."""
     conditions = [(c.name, condition) for c in table.columns if (condition := _condition(c))]
     conditions += [(name, f"{stated} OR run_id IN ({published})") for name, stated in _stated(table).items()]
-    conditions += [(c.name, _short_column(c)) for c in table.columns if c.type is str]
+    conditions += [(c.name, f"coalesce(strlen({c.name}) <= {c.longest}, true)") for c in table.columns if c.type is str]
     conditions += [(" × ".join(product), _fits(product)) for product in _products(table)]
     problems = []
     for name, condition in conditions:
@@ -200,17 +202,6 @@ def _fits(product: tuple[str, ...]) -> str:
 def is_stated(table: Table, *, prefix: str = "") -> str:
     """Returns the SQL condition of a row that has its whole key."""
     return " AND ".join(_stated(table, prefix=prefix).values()) or "true"
-
-
-def _is_short(table: Table) -> str:
-    """Returns the SQL condition of a row whose texts are not too long."""
-    texts = [column for column in table.columns if column.type is str and not column.choices]
-    shares = ", ".join(f"strlen({column.name}) / {column.longest}" for column in texts)
-    return f"coalesce(greatest({shares}) <= 1, true)" if texts else ""
-
-
-def _short_column(column: Column) -> str:
-    return f"coalesce(strlen({column.name}) <= {column.longest}, true)"
 
 
 NO_RUNS = "SELECT NULL::UUID WHERE false"

@@ -27,7 +27,7 @@ from duckdb import DuckDBPyConnection
 
 from runner.errors import DatabaseBusy, DatabaseMissing, StoreError
 from runner.places import check_place, check_results
-from runner.schema import STORED, TABLES, Table
+from runner.schema import STORED, TABLES
 from runner.store.attached import (
     attach,
     busy_error,
@@ -122,7 +122,12 @@ def ingest(db_path: Path | str, *, patience_s: float = 0.1, most_s: float = 1.0)
     bad: dict[str, str] = {}
     try:
         with open_writer(path, patience_s=patience_s) as con:
-            ingested = move_files(con, spool, most_s=most_s, bad=bad)
+            spool.remove_leftovers()
+            ingested, end = 0, time.monotonic() + most_s
+            for files in _batches(spool.files()):
+                ingested += _move(con, spool, files, bad=bad)
+                if time.monotonic() > end:
+                    break
     except DatabaseBusy:
         return 0
     if bad:
@@ -186,23 +191,17 @@ def _upgrade(con: DuckDBPyConnection, path: Path) -> None:
     con.begin()
     for table in STORED:
         if table.name not in stored:
-            con.execute(_ddl(table))
+            ids = {"run_id", row_id(table)}
+            parts = [f"{c.name} {c.sql_type}{' NOT NULL' if c.name in ids else ''}" for c in table.columns]
+            if len(table.unique) == 1:  # an index on `samples` would be larger than its data
+                parts.append(f"PRIMARY KEY ({table.unique[0]})")
+            con.execute(f"CREATE TABLE file.main.{table.name} ({', '.join(parts)})")
             continue
         for column in table.columns:
             if column.name not in stored[table.name]:
                 added = f"{column.name} {column.sql_type} DEFAULT {default_value(column)}"
                 con.execute(f"ALTER TABLE file.main.{table.name} ADD COLUMN {added}")
     con.commit()
-
-
-def _ddl(table: Table) -> str:
-    """Returns the statement that makes a table. Only tables of one row a cell or run have a primary key: an index on
-    `samples` would be larger than its data."""
-    ids = {"run_id", row_id(table)}
-    parts = [f"{c.name} {c.sql_type}{' NOT NULL' if c.name in ids else ''}" for c in table.columns]
-    if len(table.unique) == 1:
-        parts.append(f"PRIMARY KEY ({table.unique[0]})")
-    return f"CREATE TABLE file.main.{table.name} ({', '.join(parts)})"
 
 
 # -------------------------------------------------------------------------------------------------------------- reading
@@ -323,18 +322,6 @@ def look_through(db_path: Path | str) -> Survey:
 #: What one transaction takes at most of the spool. Most of its time goes to planning its 30 statements: 100 cells took
 #: 5.2 s one by one and 0.2 s together.
 BATCH_BYTES = 2**20
-
-
-def move_files(con: DuckDBPyConnection, spool: Spool, *, most_s: float, bad: dict[str, str]) -> int:
-    """Moves the spool's files into the tables of the file attached as `file`, until the transaction that passes
-    `most_s`; returns how many. Those that cannot be used become `*.bad`, and `bad` gets their names and why."""
-    spool.remove_leftovers()
-    ingested, end = 0, time.monotonic() + most_s
-    for files in _batches(spool.files()):
-        ingested += _move(con, spool, files, bad=bad)
-        if time.monotonic() > end:
-            break
-    return ingested
 
 
 def _batches(files: Sequence[Path]) -> Iterator[list[Path]]:

@@ -173,7 +173,14 @@ def copy_file(path: Path, out: Path) -> int:
             copy = Path(name, "copy.duckdb")
             if path.exists():
                 _copy_database(path, copy)
-            waiting = _copy_spool(spool, Spool(copy))
+            to = Spool(copy)
+            spool.check_readable()
+            files = spool.files()
+            if files:
+                to.folder.mkdir(parents=True)
+            for file in files:
+                shutil.copy2(file, to.folder / file.name)
+            waiting = len(files)
             while ingest(copy, patience_s=PATIENCE_S):
                 pass
             copy.rename(out)
@@ -202,13 +209,3 @@ def _copy_database(path: Path, copy: Path) -> None:
         if is_damage(error):
             raise foreign_error(path, format_reason(error)) from error
         raise
-
-
-def _copy_spool(spool: Spool, to: Spool) -> int:
-    spool.check_readable()
-    files = spool.files()
-    if files:
-        to.folder.mkdir(parents=True)
-    for file in files:
-        shutil.copy2(file, to.folder / file.name)
-    return len(files)

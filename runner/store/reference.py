@@ -132,7 +132,10 @@ def _build(folder: Path) -> Path:
             except OSError as error:
                 do = "Make room there, or name another folder with XDG_CACHE_HOME."
                 raise StoreError(f"{cache} cannot be written: {error.strerror}.", do=do) from error
-            _remove_old(cache)
+            for made in cache.iterdir():
+                with contextlib.suppress(OSError):
+                    if time.time() - made.stat().st_mtime > _KEPT_S:
+                        shutil.rmtree(made)
     return path
 
 
@@ -174,11 +177,3 @@ def _make(folder: Path, path: Path) -> None:
         except OSError:
             if not path.exists():
                 raise
-
-
-def _remove_old(cache: Path) -> None:
-    """Removes what was built of older contents, and what killed processes left behind."""
-    for made in cache.iterdir():
-        with contextlib.suppress(OSError):
-            if time.time() - made.stat().st_mtime > _KEPT_S:
-                shutil.rmtree(made)

@@ -219,10 +219,6 @@ def to_document(rows: Mapping[str, Sequence[object]]) -> dict[str, list[dict[str
     return document
 
 
-def _encode_float(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
 def _encode_integer(value: Any) -> int:
     number = operator.index(value)
     if not -(2**63) <= number < 2**63:
@@ -246,7 +242,7 @@ def _encode_text(value: str, *, longest: int) -> str:
 _ENCODERS: Mapping[type, Callable[[Any], object]] = {
     UUID: lru_cache(1000)(str),  # many rows share the ids of their run and cell
     int: _encode_integer,
-    float: _encode_float,
+    float: lambda value: float(value) if math.isfinite(value) else None,
     bool: bool,
     datetime: datetime.isoformat,
 }

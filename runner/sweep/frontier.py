@@ -259,7 +259,21 @@ class _Explorer:
 
         def fits(count: int) -> bool:
             size = count * question.step
-            outcome = self._try(question, size)
+            job = Job(
+                experiment="frontier",
+                cell=trial_cell(question, size),
+                run_id=self.run.run_id,
+                cell_id=new_id(),
+                device=self.settings.torch_device({"device": self.run.device}),
+                device_name=self.run.device_name or "",
+                limit_bytes=question.limit_bytes,
+            )
+            outcome = self.engine.measure(job, timeout_s=self.settings.timeout_s)
+            if outcome.status not in ("ok", "oom"):
+                raise _TrialFailed(size, outcome)
+            peak = outcome.measurement.values.get("peak_allocated_bytes")
+            result = f"fits, peak {format_bytes(peak or 0)}" if outcome.status == "ok" else "does not fit"
+            self.say(f"  {question.limited} {size:,}: {result}")
             tried[size] = outcome.status == "ok"
             peaks[size] = outcome.measurement.values.get("peak_allocated_bytes")
             return tried[size]
@@ -290,25 +304,6 @@ class _Explorer:
         store(self.settings.db, {"frontier": [row]}, name=str(cell_id))
         self.say(f"{title(question)}: {answer(row)}")
         return row.status
-
-    def _try(self, question: FrontierCell, size: int) -> Outcome:
-        """Runs one size. Raises _TrialFailed if it neither fitted nor ran out of memory."""
-        job = Job(
-            experiment="frontier",
-            cell=trial_cell(question, size),
-            run_id=self.run.run_id,
-            cell_id=new_id(),
-            device=self.settings.torch_device({"device": self.run.device}),
-            device_name=self.run.device_name or "",
-            limit_bytes=question.limit_bytes,
-        )
-        outcome = self.engine.measure(job, timeout_s=self.settings.timeout_s)
-        if outcome.status not in ("ok", "oom"):
-            raise _TrialFailed(size, outcome)
-        peak = outcome.measurement.values.get("peak_allocated_bytes")
-        result = f"fits, peak {format_bytes(peak or 0)}" if outcome.status == "ok" else "does not fit"
-        self.say(f"  {question.limited} {size:,}: {result}")
-        return outcome
 
 
 def title(question: FrontierCell) -> str:

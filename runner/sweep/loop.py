@@ -183,16 +183,13 @@ class Sweep:
     def _measure_all(self, left: deque[Expected], counts: Counter[str]) -> None:
         """Measures the cells one after the other, as far as the budget reaches; what is left stays in `left`."""
         if left and self.is_new:
-            self._begin_run()
+            prepared, self.is_new = self.prepared, False
+            run = new_run(self.run_id, self.settings, prepared.machine, sweep_key=prepared.key, preset=prepared.preset)
+            make_folder(self.settings.db)
+            self._store({"runs": [run]}, name=f"run-{self.run_id}")
+            self._measure_ceilings("start")
         while left and not self._is_out_of_budget():
             counts[self._measure(left.popleft(), left).status] += 1
-
-    def _begin_run(self) -> None:
-        prepared, self.is_new = self.prepared, False
-        run = new_run(self.run_id, self.settings, prepared.machine, sweep_key=prepared.key, preset=prepared.preset)
-        make_folder(self.settings.db)
-        self._store({"runs": [run]}, name=f"run-{self.run_id}")
-        self._measure_ceilings("start")
 
     def _next_round(self) -> deque[Expected]:
         """Returns the cells to measure once more, and adds them to the plan if there is time for them."""

@@ -125,17 +125,12 @@ def _merge(given: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, Any]:
     if unknown:
         raise UsageError(f"The config names {', '.join(unknown)}.", expected=f"names among {', '.join(given)}")
     for name, value in named.items():
-        _check_type(name, value)
+        types = TYPES.get(name, (str, int, list))
+        if type(value) not in types or (types == (int,) and isinstance(value, int) and value < 1):
+            known = " or ".join(item.__name__ for item in types)
+            expected = "a whole number, at least 1" if types == (int,) else f"a value of type {known}"
+            raise UsageError(f"The config says {name} = {value!r}.", expected=expected)
     return {name: named.get(name) if value is None else value for name, value in given.items()}
-
-
-def _check_type(name: str, value: object) -> None:
-    """Checks of a config file's value what the command line's parser checks of a flag."""
-    types = TYPES.get(name, (str, int, list))
-    if type(value) not in types or (types == (int,) and isinstance(value, int) and value < 1):
-        known = " or ".join(item.__name__ for item in types)
-        expected = "a whole number, at least 1" if types == (int,) else f"a value of type {known}"
-        raise UsageError(f"The config says {name} = {value!r}.", expected=expected)
 
 
 def _request(options: Mapping[str, Any]) -> Request:

@@ -136,7 +136,15 @@ class FurtherRounds:
     def next_round(self) -> list[Expected]:
         """Returns the cells to measure once more, in the order of measuring; none once all are decided, have
         the most rounds, or took their share of time. The canary comes last, if not earlier too."""
-        cells = self._repeated_cells()
+        cells = {}
+        for key, item in self._repeatable.items():
+            rounds = list(self._rounds[key].values())
+            times = tuple(one.time for one in rounds if one.status == "ok" and one.time)
+            seconds = min((one.seconds for one in rounds), default=math.inf)
+            if len(times) == len(rounds) and seconds <= MAX_CELL_SECONDS:
+                cells[key] = TimedCell(
+                    key=key, table=table_of(item.planned.cell).name, bound=_bound(rounds), times=times, seconds=seconds
+                )
         left = self._share_seconds() - self._spent_seconds()
         chosen = choose_cells(list(cells.values()), goal=self._goal, seconds_left=left)
         if not chosen:
@@ -163,19 +171,6 @@ class FurtherRounds:
         counts, most = Counter(key for key, _ in self._planned), self._goal.rounds
         more = sum(max(0, most - counts[key]) * self._seconds(item) for key, item in self._repeatable.items())
         return max(0.0, min(self._share_seconds(), more) - self._spent_seconds())
-
-    def _repeated_cells(self) -> dict[str, TimedCell]:
-        """Returns the cells that may get another round: those that were ok in every round and do not take too long."""
-        found = {}
-        for key, item in self._repeatable.items():
-            rounds = list(self._rounds[key].values())
-            times = tuple(one.time for one in rounds if one.status == "ok" and one.time)
-            seconds = min((one.seconds for one in rounds), default=math.inf)
-            if len(times) == len(rounds) and seconds <= MAX_CELL_SECONDS:
-                found[key] = TimedCell(
-                    key=key, table=table_of(item.planned.cell).name, bound=_bound(rounds), times=times, seconds=seconds
-                )
-        return found
 
     def _repeat(self, key: str, *, later: int = 0) -> Expected:
         """Returns the cell in its next round, or in one that is so many `later`."""

@@ -42,7 +42,11 @@ def spread(request: Request, settings: Settings, places: Sequence[Engine], *, wa
     UsageError where the places differ in what must be the same, and PlaceLost when none is left."""
     with _lock_file(settings.db, watcher), ThreadPoolExecutor(len(places)) as pool:
         machines = list(pool.map(lambda place: place.describe(settings.device), places))
-        _check_same(machines)
+        for name in SAME:
+            found = {str(machine["host"]): machine[name] for machine in machines}
+            if len(set(found.values())) > 1:
+                listed = "; ".join(f"{host} has {value}" for host, value in sorted(found.items()))
+                raise UsageError(f"The nodes differ in {name}: {listed}.", expected="the same on every node")
         groups: dict[str, list[_Placed]] = {}
         for number, (place, machine) in enumerate(zip(places, machines, strict=True)):
             groups.setdefault(str(machine["device_name"]), []).append(_Placed(place, machine, number))
@@ -110,14 +114,6 @@ def _run(plan: tuple[Prepared, _Placed], settings: Settings, shared: "_Shared") 
     except PlaceLost as lost:
         shared.waiting(str(lost))
         return None
-
-
-def _check_same(machines: Sequence[Mapping[str, Any]]) -> None:
-    for name in SAME:
-        found = {str(machine["host"]): machine[name] for machine in machines}
-        if len(set(found.values())) > 1:
-            listed = "; ".join(f"{host} has {value}" for host, value in sorted(found.items()))
-            raise UsageError(f"The nodes differ in {name}: {listed}.", expected="the same on every node")
 
 
 @contextmanager

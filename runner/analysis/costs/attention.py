@@ -72,7 +72,14 @@ def tensors(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> li
     formulas: a product saves its factors, softmax its result, masked_fill its mask."""
     make = _TensorMaker(cell, moments(cell), device=device)
     if not is_unfused(cell):
-        return _fused(make)
+        return [
+            *make.input_tensors("queries", "keys", "values"),
+            *(_fused_forward(make) if make.on_cuda else ()),
+            make.vector("output", "output", saved=True),
+            make.tensor("log-sum-exp of each row", "B × S × 4 bytes", life=("output",), saved=True),
+            *(_fused_backward(make) if make.on_cuda else ()),
+            *(make.vector(f"gradient of the {name}", "d inputs") for name in ("queries", "keys", "values")),
+        ]
     written_out = _naive if cell.implementation == "naive" else _math
     listed = _compiled(make) if cell.backend == "compiled" else written_out(make)
     if device != "cuda":
@@ -215,19 +222,6 @@ def _compiled(make: _TensorMaker) -> list[AttentionTensor]:
         make.square("gradient of the scores", "d probabilities", "d inputs"),
         make.vector("gradient of the queries", "d inputs"),
         make.vector("gradient of the keys", "d inputs"),
-    ]
-
-
-def _fused(make: _TensorMaker) -> list[AttentionTensor]:
-    """Returns the tensors of FlashAttention and its kind, which keep the output and one number a row, and compute the
-    squares again in tiles."""
-    return [
-        *make.input_tensors("queries", "keys", "values"),
-        *(_fused_forward(make) if make.on_cuda else ()),
-        make.vector("output", "output", saved=True),
-        make.tensor("log-sum-exp of each row", "B × S × 4 bytes", life=("output",), saved=True),
-        *(_fused_backward(make) if make.on_cuda else ()),
-        *(make.vector(f"gradient of the {name}", "d inputs") for name in ("queries", "keys", "values")),
     ]
 
 

@@ -118,7 +118,10 @@ def moved_bytes(call: Arguments) -> int | None:
 def _count_moved(call: Arguments) -> int | None:
     name = call.name
     if name in _PRODUCTS:
-        return _product_bytes(call)
+        place = _PRODUCTS[call.name]
+        first, second = call.shapes[place : place + 2]
+        output = _count_elements(first[:-1]) * int(second[-1]) * _BYTES[call.dtypes[place]]
+        return sum(call.bytes(position) for position in range(place + 2)) + output
     if name in _SOFTMAX:
         written = _count_elements(call.shapes[0]) * 4 if call.values[2] is True else call.bytes(0)
         return call.bytes(0) + (call.bytes(1) if "backward" in name else 0) + written
@@ -131,28 +134,15 @@ def _count_moved(call: Arguments) -> int | None:
     if name == "copy":
         return call.bytes(0) + call.bytes(1)
     if name in ("sum", "mean") and call.is_tensor(0):
-        return call.bytes(0) + _reduced_bytes(call)
+        shape, number = call.shapes[0], _BYTES[call.dtypes[0]]
+        dims = call.values[1] if len(call.values) > 1 and isinstance(call.values[1], list) else None
+        gone = math.prod(int(shape[dim]) for dim in dims) if dims else _count_elements(shape)
+        return call.bytes(0) + (_count_elements(shape) // max(gone, 1) * number)
     if name.startswith("_foreach_"):
         return sum(call.bytes(place) for place in range(len(call.shapes))) + call.bytes(0)
     if name in ("_fused_adamw", "_fused_adam"):
         return sum(call.bytes(place) for place in _ADAM_READS + _ADAM_WRITES)
     return _pointwise_bytes(call) if re.fullmatch(_POINTWISE, name) else None
-
-
-def _product_bytes(call: Arguments) -> int:
-    place = _PRODUCTS[call.name]
-    first, second = call.shapes[place : place + 2]
-    output = _count_elements(first[:-1]) * int(second[-1]) * _BYTES[call.dtypes[place]]
-    return sum(call.bytes(position) for position in range(place + 2)) + output
-
-
-def _reduced_bytes(call: Arguments) -> int:
-    """Returns the bytes of the output of `sum` or `mean`. Their second argument names dimensions; without it the output
-    is one number."""
-    shape, number = call.shapes[0], _BYTES[call.dtypes[0]]
-    dims = call.values[1] if len(call.values) > 1 and isinstance(call.values[1], list) else None
-    gone = math.prod(int(shape[dim]) for dim in dims) if dims else _count_elements(shape)
-    return _count_elements(shape) // max(gone, 1) * number
 
 
 def _pointwise_bytes(call: Arguments) -> int:

@@ -160,7 +160,9 @@ def recordings(snapshot: object) -> list[Recording]:
     _read_segments(segments, found, budget)
     kept = [item for item in found.values() if item.held or any(event.change for event in item.events)]
     for item in kept:
-        _check_sum(item)
+        total = sum(abs(event.change) for event in item.events) + sum(allocation.bytes for allocation in item.held)
+        if total >= MAX_BYTES:
+            raise BadSnapshot(f"allocations of {total:,} bytes together", expected="sizes whose sum fits into 64 bits")
         item.layout.read_settings(whole.get("allocator_settings"))
     return kept
 
@@ -205,15 +207,6 @@ class _Budget:
         self.left -= items
         if self.left < 0:
             raise BadSnapshot("more events and blocks than one can look at", expected=f"at most {self.most:,}")
-
-
-def _check_sum(recording: Recording) -> None:
-    """Raises BadSnapshot when the sum of all allocations does not fit into 64 bits."""
-    total = sum(abs(event.change) for event in recording.events) + sum(
-        allocation.bytes for allocation in recording.held
-    )
-    if total >= MAX_BYTES:
-        raise BadSnapshot(f"allocations of {total:,} bytes together", expected="sizes whose sum fits into 64 bits")
 
 
 def _read_trace(trace: list[object], recording: Recording, budget: _Budget) -> None:

@@ -86,7 +86,12 @@ def list_filters(table: Table) -> tuple[str, ...]:
 
 def _write_condition(table: Table, selection: Selection) -> tuple[str, list[Any]]:
     """Returns the condition that the selection makes on a table, and its parameters. Raises UsageError."""
-    of_runs, parameters = _write_run_conditions(selection)
+    found = [
+        (f"run_id IN (SELECT r.run_id FROM runs r WHERE {MACHINE} = ?)", selection.machine),
+        ("run_id = ?", selection.run),
+    ]
+    known = [(text, value) for text, value in found if value is not None]
+    of_runs, parameters = [text for text, _ in known], [value for _, value in known]
     asked = selection.asked()
     if table.published and (of_runs or asked):
         columns = {column for column, _ in asked}
@@ -104,15 +109,6 @@ def _write_condition(table: Table, selection: Selection) -> tuple[str, list[Any]
     of_cells = " AND ".join([*of_runs, *filters])
     queries = " UNION ALL ".join(f"SELECT cell_id FROM {cells.name} WHERE {of_cells}" for cells in able)
     return f"cell_id IN ({queries})", [*parameters, *values] * len(able)
-
-
-def _write_run_conditions(selection: Selection) -> tuple[list[str], list[Any]]:
-    found = [
-        (f"run_id IN (SELECT r.run_id FROM runs r WHERE {MACHINE} = ?)", selection.machine),
-        ("run_id = ?", selection.run),
-    ]
-    known = [(text, value) for text, value in found if value is not None]
-    return [text for text, _ in known], [value for _, value in known]
 
 
 def _belongs_to_cells(table: Table) -> bool:
