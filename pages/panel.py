@@ -18,8 +18,8 @@ from runner.render.grid import interval_of, scale_of
 from runner.results.findings import Grade, grade
 from runner.schema import AttentionCell, Cell, StepCell, table_of
 from runner.schema.sizes import title
-from runner.store.read.fetch import load_samples
 from runner.store.read.findings import load_findings
+from runner.store.read.selection import load_samples
 
 #: The cells of a row that are shown one by one; a ratio has two, a fit all of its points.
 MAX_CELLS = 4

@@ -11,13 +11,11 @@ one that is not repeated (Smyth 2004, "Linear models and empirical Bayes methods
 Standard library only.
 """
 
-import itertools
 import math
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from runner.results.times import Noise, RoundId, RoundTime, Spread
+from runner.results.times import Noise, Spread
 
 #: Medians that agree better than this agree by the resolution of the clock.
 MIN_STD = 1e-4
@@ -111,22 +109,6 @@ def _fit_distribution(groups: Sequence[Repeats]) -> Spread | None:
         return None
     half = invert_trigamma(excess)
     return Spread(std=math.exp((total / cells + digamma(half) - math.log(half)) / 2), dof=2 * half)
-
-
-def estimate_within_rounds(cells: Sequence[Sequence[RoundTime]]) -> Spread | None:
-    """Returns what is left of the noise between the cells of a round, from the rounds of repeated cells of one run and
-    kind, in their order; None where no two cells were repeated in the same rounds.
-
-    How ln(median) changes from one round to the next differs between cells by twice this variance, whatever all of them
-    share (`pool_changes`)."""
-    changes: dict[tuple[RoundId | None, ...], list[float]] = {}
-    for rounds in cells:
-        for before, after in itertools.pairwise(rounds):
-            change = math.log(after.median_ms / before.median_ms)
-            changes.setdefault((before.id, after.id), []).append(change)
-    known = [found for found in changes.values() if len(found) > 1]
-    squares = sum((len(found) - 1) * statistics.variance(found) for found in known)
-    return pool_changes(squares, dof=sum(len(found) - 1 for found in known))
 
 
 def pool_changes(squares: float, *, dof: int) -> Spread | None:

@@ -3,7 +3,7 @@
     >>> summarize([12.1, 12.0, 12.4, 11.9, 12.2, 12.0]).median
     12.05
     >>> noise = Noise(std=0.01, dof=10, cells=5)
-    >>> estimates = [estimate([summarize_round([ms] * 10)], noise) for ms in (2.0, 1.0)]
+    >>> estimates = [estimate([RoundTime(median_ms=ms, n=10)], noise) for ms in (2.0, 1.0)]
     >>> ratio(*estimates).outcome
     'faster'
 
@@ -113,12 +113,6 @@ def lower_decile(samples: Sequence[float]) -> float | None:
     if len(samples) < MIN_SAMPLES:
         return None
     return statistics.quantiles(samples, n=10, method="inclusive")[0]
-
-
-def summarize_round(samples: Sequence[float]) -> RoundTime:
-    """Returns the time of one process from its samples in ms. Raises UsageError without samples."""
-    summary = summarize(samples)
-    return RoundTime(median_ms=summary.median, low_ms=summary.low, high_ms=summary.high, n=summary.n)
 
 
 def estimate(rounds: Sequence[RoundTime], noise: Noise | None = None) -> Estimate:

@@ -30,12 +30,11 @@ from runner.render.json import dump, to_text
 from runner.render.text import print_answer
 from runner.schema import TABLES, CeilingRow, FrontierRow, Row, StepCell
 from runner.schema.sizes import SIZES, title
-from runner.store.read.fetch import load_run_rows
+from runner.store.read import load_ceilings
 from runner.store.read.findings import load_findings
-from runner.store.read.kernels import load_ceilings
 from runner.store.read.published import load_published
 from runner.store.read.runs import find_run, load_contents
-from runner.store.read.selection import Selection
+from runner.store.read.selection import Selection, load_run_rows
 from runner.store.read.tables import load_settled_ids
 from runner.sweep import frontier
 from runner.sweep.request import FRONTIER_QUESTION

@@ -1,6 +1,6 @@
 """Reads the tables of a file that others published: what each column means, and each row with its figures.
 
-    for table in read_published(Path("data/reference/004_e2e.csv")):
+    for table in read_file(Path("data/reference/004_e2e.csv")).tables:
         print(table.title, table.rows[0].mean("forward"))
 
 A column is a figure where its heading, or a mapping, says what it measures and in which unit; every other column is
@@ -190,11 +190,6 @@ class ReadFile:
     tables: Sequence[PublishedTable]
     remarks: Sequence[str] = ()
     lost: Sequence[str] = ()
-
-
-def read_published(path: Path, *, mapping: TableMapping | None = None) -> list[PublishedTable]:
-    """Returns every table of the file that holds figures. Raises UsageError as `read_file` does."""
-    return [*read_file(path, mapping=mapping).tables]
 
 
 def read_file(path: Path, *, mapping: TableMapping | None = None) -> ReadFile:

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runner.analysis.noise import estimate_within_rounds
 from runner.analysis.statistics import estimate, ratio
 from runner.plan.repeats import ROUNDS
 from runner.results.times import Clock, Noise, RoundId, RoundTime, find_bound, pool_bounds
 from runner.schema import Bound
 from runner.store.database import open_reader
 from runner.sweep.rounds import TimedCell, goal_on, half_width, measure_noise
+from tests.rounds import estimate_within_rounds
 
 CLOCKS: Mapping[Clock, str] = {"step": "waited for", "loop": "in a loop", "device": "device time"}
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from runner.analysis.audit.published import audit_published
-from runner.published.reading import read_published
+from runner.published.reading import read_file
 from runner.results.published import PublishedTable
 from tests.bench.result import Result
 
@@ -22,7 +22,7 @@ ROWS, GOAL_SECONDS = 100_000, 5.0
 def make_tables(rows: int) -> list[PublishedTable]:
     """Returns at least this many rows: copies of all shipped tables, each copy with its own reports."""
     paths = sorted(path for path in REFERENCE.glob("*.csv") if path.name != "provenance.csv")
-    shipped = [table for path in paths for table in read_published(path)]
+    shipped = [table for path in paths for table in read_file(path).tables]
     copies = -(-rows // sum(len(table.rows) for table in shipped))
     return [replace(table, report=f"{table.report}-{copy}") for copy in range(copies) for table in shipped]
 

@@ -25,9 +25,8 @@ from runner.analysis.audit.timeline_rules import RecordedBlock, RecordedTimeline
 from runner.results.findings import Audited, AuditedRow, Finding
 from runner.schema import TABLES, AttentionRow, MemoryRow, RunRow, StepRow, TelemetryRow, TimingRow
 from runner.store.database import open_reader
-from runner.store.read.fetch import fetch, fetch_rows
 from runner.store.read.noise import load_drifts
-from runner.store.read.selection import Selection, select_chosen, write_conditions
+from runner.store.read.selection import Selection, fetch, fetch_rows, select_chosen, write_conditions
 from runner.store.read.timed import STEP_MS
 
 #: The audited tables, each with its row and the columns that a cell shares with the cells beside it.

@@ -31,8 +31,7 @@ from runner.results import (
 from runner.results.rows import Precise, SavedCell, SavedTensor, TimelineDetails
 from runner.schema import TABLES, AttentionCell, Category, DtypeRow, MemoryCell, NumericsRow, Precision
 from runner.store.database import open_reader
-from runner.store.read.fetch import fetch, fetch_by, fetch_rows, select
-from runner.store.read.selection import MACHINE, Selection, select_chosen
+from runner.store.read.selection import MACHINE, Selection, fetch, fetch_by, fetch_rows, select, select_chosen
 from runner.store.read.timed import choose
 
 KEY = TABLES["memory"].key

@@ -25,8 +25,7 @@ from runner.schema import TABLES, Cell, Phase
 from runner.schema.axes import MODEL
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
-from runner.store.read.fetch import fetch, fetch_by
-from runner.store.read.selection import DEVICE, MACHINE, Selection
+from runner.store.read.selection import DEVICE, MACHINE, Selection, fetch, fetch_by
 from runner.store.read.timed import STEP_MS, choose, load_noise
 from runner.store.shared import remember
 

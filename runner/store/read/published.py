@@ -17,7 +17,7 @@ from runner.errors import DatabaseMissing
 from runner.results import PublishedFigure, PublishedRow, PublishedTable, Setting
 from runner.schema import PublishedFigureRow, PublishedLineRow, PublishedTableRow
 from runner.store.database import open_reader
-from runner.store.read.fetch import fetch_rows
+from runner.store.read.selection import fetch_rows
 
 _COUNTED = """
     SELECT run_id FROM runs WHERE source = 'published'

@@ -21,8 +21,7 @@ from runner.schema.axes import MODEL
 from runner.store.attached import EVERY_CELL
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
-from runner.store.read.fetch import fetch, fetch_rows
-from runner.store.read.selection import FILTERS, MACHINE
+from runner.store.read.selection import FILTERS, MACHINE, fetch, fetch_rows
 from runner.store.spool import STALE_S
 
 

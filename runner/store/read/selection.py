@@ -1,6 +1,8 @@
-"""The selection of cells, and the one definition of which of their rows count, as a value and as SQL.
+"""The selection of cells, and the one definition of which of their rows count, as a value and as SQL; and what runs
+such a query and makes its rows dataclasses.
 
     Selection(machine="NVIDIA H100 80GB HBM3 · node1", mode="train", precision=("fp32", "bf16"))
+    rows = fetch(reader, "SELECT name, ms FROM …", kind=Example)
 
 A filter that is not set selects everything. Where several runs on one machine measured a cell, the latest run counts,
 unless a run is selected; where a round was tried again, the last try counts. Of cells that differ only in effort
@@ -9,15 +11,166 @@ compiler's shared cache. `settled=False` keeps them all, for comparisons of two 
 separate rows, except in tables where one round suffices (`Table.first`).
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from functools import lru_cache
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from uuid import UUID
 
-from runner.schema import TABLES, Cell
+import duckdb
+
+from runner.results import PhaseSample
+from runner.schema import TABLES, Cell, Row, table_of
 from runner.schema import Model as Model
 from runner.schema.axes import MODEL, SHAPE
 from runner.store.contract import is_stated
+from runner.store.database import open_reader
+
+T = TypeVar("T")
+Parameters = Sequence[Any] | Mapping[str, Any] | None
+Values = tuple[Any, ...]
+
+
+def fetch(
+    con: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = None, *, kind: type[T], cell: type | None = None
+) -> list[T]:
+    """Returns the query's rows in its order. `cell` is the type of the field `cell` where `kind` leaves it open."""
+    answer = con.execute(sql, parameters)
+    made: type = kind
+    build = _make_builder(made, _list_names(answer), cell)
+    return [build(row) for row in answer.fetchall()]
+
+
+def fetch_by(
+    con: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = None, *, kind: type[T], by: tuple[str, ...]
+) -> dict[Any, list[T]]:
+    """Returns the query's rows by the values of the columns `by`: the value of one column, a tuple of several."""
+    answer = con.execute(sql, parameters)
+    names = _list_names(answer)
+    key = itemgetter(*map(names.index, by))
+    rest = [place for place, name in enumerate(names) if name not in by]
+    made: type = kind
+    build = _make_builder(made, tuple(names[place] for place in rest), None)
+    values = _make_getter(rest)
+    found: dict[Any, list[T]] = {}
+    for row in answer.fetchall():
+        found.setdefault(key(row), []).append(build(values(row)))
+    return found
+
+
+def select(kind: type, prefix: str = "") -> str:
+    """Returns the columns of a dataclass, as a query lists them."""
+    return ", ".join(f"{prefix}{item.name}" for item in fields(kind))
+
+
+def _list_names(answer: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+    return tuple(column[0] for column in answer.description or ())
+
+
+@lru_cache(maxsize=512)
+def _make_builder(kind: type, names: tuple[str, ...], cell: type | None) -> Callable[[Values], Any]:
+    """Returns a function that builds an object from a row of these columns."""
+    hints = get_type_hints(kind)
+    own = [item.name for item in fields(kind) if item.name in names]
+    used, parts = {*own}, []
+    for name, hint in hints.items():
+        part = cell if name == "cell" and cell else _find_dataclass(hint)
+        inner = [item.name for item in fields(part) if item.name in names] if part and name not in names else []
+        if part and inner:
+            used |= {*inner}
+            pick = _make_getter([names.index(column) for column in inner])
+            parts.append((name, _make_builder(part, tuple(inner), None), pick, type(None) in get_args(hint)))
+    assert used >= {*names}, f"{kind.__name__} has no place for {sorted({*names} - used)}"
+    values = _make_getter([names.index(name) for name in own])
+    listed = [name for name in own if get_origin(hints[name]) is tuple]
+
+    built = {*own, *(name for name, *_ in parts)}
+    rest = [item for item in fields(kind) if item.name not in built]
+    defaults = {item.name: item.default for item in rest if item.default is not MISSING}
+    factories = {item.name: item.default_factory for item in rest if item.default_factory is not MISSING}
+    assert len(defaults) + len(factories) == len(rest), f"{kind.__name__} needs more than {sorted(built)}"
+    assert not {"__slots__", "__post_init__"} & {*dir(kind)}, f"{kind.__name__} is not built by its fields alone"
+
+    def build(row: Values) -> Any:
+        # What kind(**given) does in twice the time: a frozen dataclass sets its fields one by one.
+        made: Any = object.__new__(kind)
+        given: dict[str, Any] = made.__dict__
+        given.update(defaults)
+        given.update(zip(own, values(row), strict=True))
+        for name, factory in factories.items():
+            given[name] = factory()
+        for name in listed:
+            given[name] = tuple(given[name])
+        for name, make, pick, optional in parts:
+            chosen = pick(row)
+            given[name] = None if optional and all(value is None for value in chosen) else make(chosen)
+        return made
+
+    return build
+
+
+def _find_dataclass(hint: Any) -> type | None:
+    """Returns the type of a field that holds a dataclass, or a dataclass or None; None for other fields."""
+    kinds = [part for part in (hint, *get_args(hint)) if isinstance(part, type) and is_dataclass(part)]
+    return kinds[0] if len(kinds) == 1 and (hint is kinds[0] or type(None) in get_args(hint)) else None
+
+
+def _make_getter(places: Sequence[int]) -> Callable[[Values], Values]:
+    """Returns a function that picks the values at these places of a row, always as a tuple."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda row: tuple(row[place] for place in places)
+
+
+R = TypeVar("R", bound=Row)
+
+
+def fetch_rows(reader: duckdb.DuckDBPyConnection, kind: type[T], source: str, parameters: Parameters = None) -> list[T]:
+    """Returns rows of a table as dataclasses of the schema. `source` names the table and may narrow and order it."""
+    return fetch(reader, f"SELECT {select(kind)} FROM {source}", parameters, kind=kind)
+
+
+def load_run_rows(path: Path, run_id: UUID, kind: type[R]) -> list[tuple[R, dict[str, float]]]:
+    """Returns every row of a run in one table, each round and each try, in the order of measuring, with the medians of
+    its phases (ms)."""
+    table = table_of(kind)
+    medians = "SELECT cell_id, map_from_entries(list((phase, median_ms))) FROM timings WHERE run_id = ? GROUP BY 1"
+    with open_reader(path) as reader:
+        source = f"{table.name} WHERE run_id = ? AND {is_stated(table)} ORDER BY cell_id"
+        rows = fetch_rows(reader, kind, source, [run_id])
+        known = dict(reader.execute(medians, [run_id]).fetchall())
+    return [(row, known.get(row.cell_id, {})) for row in rows]
+
+
+_ROUNDS = """
+    SELECT asked.cell_id, list(s.cell_id ORDER BY s.round, s.cell_id) AS rounds
+    FROM {table} asked JOIN {table} s ON s.run_id = asked.run_id AND s.cell_key = asked.cell_key
+    WHERE list_contains(?, asked.cell_id) AND s.status IN ('ok', 'oom') GROUP BY asked.cell_id"""
+
+
+def load_rounds(path: Path, table: str, cells: Sequence[UUID]) -> dict[UUID, tuple[UUID, ...]]:
+    """Returns the ids of all rounds that have a result, of each of these cells of one table."""
+    with open_reader(path) as reader:
+        found = reader.execute(_ROUNDS.format(table=table), [list(cells)]).fetchall()
+    return {cell_id: tuple(rounds) for cell_id, rounds in found}
+
+
+_SAMPLES = """
+    SELECT s.round, m.phase, m.step, m.is_warmup, m.duration_ms
+    FROM {table} asked JOIN {table} s ON s.run_id = asked.run_id AND s.cell_key = asked.cell_key
+    JOIN samples m ON m.cell_id = s.cell_id WHERE asked.cell_id = ?
+        AND ('{table}' = 'steps' OR m.phase IN ('forward', 'backward'))
+    ORDER BY s.round, m.phase, m.step"""
+
+
+def load_samples(path: Path, table: Literal["steps", "attention"], cell_id: UUID) -> list[PhaseSample]:
+    """Returns every phase of every step of the cell and of its other rounds; of attention, without the stored sums of
+    phases."""
+    with open_reader(path) as reader:
+        return fetch(reader, _SAMPLES.format(table=table), [cell_id], kind=PhaseSample)
+
 
 #: The name of a machine in SQL: its device and its host, because two machines may have the same device.
 MACHINE = "coalesce(r.device_name, r.device, 'unknown device') || coalesce(' · ' || r.host, '')"
@@ -108,13 +261,32 @@ def select_chosen(table: str, of: Selection, names: Sequence[str] = ()) -> tuple
     filters, values = write_conditions(of.asked(), prefix="s.") if table == "steps" else ([], [])
     where = " AND ".join([is_stated(TABLES[table], prefix="s."), *(of_runs + filters or ["true"])])
     columns = dict.fromkeys((*TABLES[table].key, *_IDS, *names))
-    query = select_latest(table, columns, where=where)
+    # The last try of each round in the latest run of each `cell_key` on a machine. Groups and semi-joins, because
+    # windows over every row take four times as long on 60,000 rows. Other columns are read of the rows that count
+    # alone: those of a million took 450 MB.
+    query = f"""
+            WITH tries AS MATERIALIZED (
+                SELECT s.run_id, s.cell_key, max(s.cell_id) AS cell_id
+                FROM {table} s LEFT JOIN runs r USING (run_id) WHERE {where} GROUP BY s.run_id, s.cell_key, s.round),
+            last_runs AS (
+                SELECT cell_key, max(tries.run_id) AS run_id FROM tries LEFT JOIN runs r USING (run_id)
+                GROUP BY cell_key, {MACHINE}),
+            counted AS (SELECT cell_id FROM tries SEMI JOIN last_runs USING (cell_key, run_id)),
+            latest AS MATERIALIZED (
+                SELECT {", ".join(f"s.{name}" for name in columns)}, {MACHINE} AS machine, r.torch AS torch
+                FROM {table} s SEMI JOIN counted USING (cell_id) LEFT JOIN runs r USING (run_id))"""
     question, key = (", ".join(("machine", *names)) for names in (TABLES[table].question, TABLES[table].key))
     effort = ", ".join(column.name for column in TABLES[table].effort)
+    terms = [  # the preferred effort first
+        f"list_position({list(column.choices)}, {column.name})"
+        if column.effort == "first"
+        else f"{column.name} {'DESC' if column.effort == 'most' else 'ASC'}"
+        for column in TABLES[table].effort
+    ]
     if of.settled and effort:
         query += f""", settled AS (
             SELECT machine, cell_key FROM (SELECT DISTINCT cell_key, {question}, {effort} FROM latest)
-            QUALIFY dense_rank() OVER (PARTITION BY {question} ORDER BY {", ".join(_order_by_effort(table))}) = 1)
+            QUALIFY dense_rank() OVER (PARTITION BY {question} ORDER BY {", ".join(terms)}) = 1)
             FROM latest SEMI JOIN settled USING (machine, cell_key)"""
     else:
         query += " FROM latest"
@@ -125,34 +297,4 @@ def select_chosen(table: str, of: Selection, names: Sequence[str] = ()) -> tuple
     return query, [*parameters, *values]
 
 
-#: What a run has one value of, in SQL.
-_OF_RUNS = {"machine": MACHINE, "torch": "r.torch"}
 _IDS = ("run_id", "cell_id", "cell_key", "round", "status")
-
-
-def select_latest(table: str, columns: Iterable[str], *, where: str, same: Sequence[str] = ("machine",)) -> str:
-    """Returns the beginning of a query, which defines `latest`: the last try of each round in the latest run of each
-    `cell_key`, separately for each value of the columns `same`."""
-    # Groups and semi-joins, because windows over every row take four times as long on 60,000 rows. Other columns are
-    # read of the rows that count alone: those of a million took 450 MB. A run has one value of each column of `same`.
-    return f"""
-            WITH tries AS MATERIALIZED (
-                SELECT s.run_id, s.cell_key, max(s.cell_id) AS cell_id
-                FROM {table} s LEFT JOIN runs r USING (run_id) WHERE {where} GROUP BY s.run_id, s.cell_key, s.round),
-            last_runs AS (
-                SELECT cell_key, max(tries.run_id) AS run_id FROM tries LEFT JOIN runs r USING (run_id)
-                GROUP BY cell_key, {", ".join(_OF_RUNS[name] for name in same)}),
-            counted AS (SELECT cell_id FROM tries SEMI JOIN last_runs USING (cell_key, run_id)),
-            latest AS MATERIALIZED (
-                SELECT {", ".join(f"s.{name}" for name in columns)}, {MACHINE} AS machine, r.torch AS torch
-                FROM {table} s SEMI JOIN counted USING (cell_id) LEFT JOIN runs r USING (run_id))"""
-
-
-def _order_by_effort(table: str) -> list[str]:
-    """Returns the terms of an ORDER BY that put the preferred effort first."""
-    return [
-        f"list_position({list(column.choices)}, {column.name})"
-        if column.effort == "first"
-        else f"{column.name} {'DESC' if column.effort == 'most' else 'ASC'}"
-        for column in TABLES[table].effort
-    ]

@@ -12,13 +12,13 @@ from uuid import UUID
 from runner.errors import UsageError
 from runner.schema import TABLES, Table
 from runner.store.database import open_reader
-from runner.store.read.fetch import fetch
 from runner.store.read.selection import (
     FILTERS,
     MACHINE,
     REPEATABLE,
     Selection,
     column_of,
+    fetch,
     select_chosen,
     write_conditions,
 )

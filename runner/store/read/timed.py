@@ -37,9 +37,8 @@ from runner.results.times import COLUMNS, DEVICE_BOUND, RoundId, TimesByPhase, f
 from runner.schema import TABLES, AttentionRow, Bound, Phase, StepCell, StepRow
 from runner.store.attached import quote
 from runner.store.database import open_reader
-from runner.store.read.fetch import fetch, fetch_rows
 from runner.store.read.runs import find_subject
-from runner.store.read.selection import DEVICE, MACHINE, Selection, select_chosen
+from runner.store.read.selection import DEVICE, MACHINE, Selection, fetch, fetch_rows, select_chosen
 from runner.store.shared import remember, remember_runs
 
 KEY = TABLES["steps"].key

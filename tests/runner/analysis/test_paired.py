@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from runner.analysis import statistics
-from runner.analysis.noise import estimate_noise, estimate_within_rounds
+from runner.analysis.noise import estimate_noise
 from runner.analysis.statistics import (
     Ratio,
     estimate,
     ratio,
-    summarize_round,
 )
 from runner.results import Noise, RoundTime
 from runner.results.times import RoundId, Spread
+from tests.rounds import estimate_within_rounds, summarize_round
 from tests.some import some
 
 RUN = UUID(int=1)

@@ -24,7 +24,7 @@ from runner.analysis.roofline import (
     work,
 )
 from runner.schema import StepCell
-from runner.store.read.kernels import load_ceilings
+from runner.store.read import load_ceilings
 from runner.store.read.selection import Selection
 from tests.synthetic.roofline_rows import KERNELS, MACHINE, ceiling, profile, store
 

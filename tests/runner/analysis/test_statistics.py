@@ -17,11 +17,11 @@ from runner.analysis.statistics import (
     resolvable,
     student_quantile,
     summarize,
-    summarize_round,
 )
 from runner.errors import UsageError
 from runner.results import Noise, RoundTime
 from runner.results.times import find_shift
+from tests.rounds import summarize_round
 from tests.some import some
 
 

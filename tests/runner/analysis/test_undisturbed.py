@@ -9,13 +9,14 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from runner.analysis.statistics import OWN_ROUNDS, Ratio, estimate, lower_decile, ratio, summarize_round
+from runner.analysis.statistics import OWN_ROUNDS, Ratio, estimate, lower_decile, ratio
 from runner.answers import ask
 from runner.results import Noise, RoundTime
 from runner.results.times import Spread
 from runner.store.read import read
 from runner.store.read.selection import Selection
 from runner.store.read.timed import load_steps
+from tests.rounds import summarize_round
 from tests.synthetic import neighbors
 from tests.synthetic.neighbors import SLOWED
 

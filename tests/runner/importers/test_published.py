@@ -8,13 +8,13 @@ import pytest
 from runner.errors import UsageError
 from runner.importers.files import import_file
 from runner.importers.published import import_tables
-from runner.published.reading import load_mapping, read_published
+from runner.published.reading import load_mapping, read_file
 from runner.schema import RunRow
 from runner.store.database import open_reader
 from runner.store.merging import merge
-from runner.store.read.fetch import fetch_rows
 from runner.store.read.published import load_published
 from runner.store.read.runs import load_contents, load_runs
+from runner.store.read.selection import fetch_rows
 from tests.synthetic import rows
 from tests.synthetic.nsys_statistics import KERN_SUM
 
@@ -45,7 +45,7 @@ def count(db: Path) -> dict[str, int]:
 
 def test_tables_are_stored_as_they_were_read(reference: Path) -> None:
     files = sorted(path for path in FOLDER.glob("*.csv") if path.name != "provenance.csv")
-    read = [table for path in files for table in read_published(path)]
+    read = [table for path in files for table in read_file(path).tables]
     assert load_published(reference) == read
 
 

@@ -8,7 +8,7 @@ import pytest
 from runner.analysis.audit.published import audit_published
 from runner.errors import UsageError
 from runner.published.headings import parse_heading, read_title
-from runner.published.reading import load_mapping, parse_content, propose_mapping, read_file, read_published
+from runner.published.reading import load_mapping, parse_content, propose_mapping, read_file
 from tests.runner.published.test_reference import FILES
 
 CSV = "size,context,forward (ms),peak memory (MiB)\nsmall,128,12.3,512\nlarge,128,OOM,OOM\n"
@@ -63,7 +63,7 @@ def write(path: Path, text: str) -> Path:
     ],
 )
 def test_formats(tmp_path: Path, name: str, text: str, lines: list[int]) -> None:
-    (table,) = read_published(write(tmp_path / name, text))
+    (table,) = read_file(write(tmp_path / name, text)).tables
     assert [(row.line, row.setting.name, row.mean("forward")) for row in table.rows] == [
         (lines[0], "small", 12.3),
         (lines[1], "large", 26.5),
@@ -82,7 +82,7 @@ def test_markdown(tmp_path: Path) -> None:
 
 
 def test_spans_and_groups_of_html(tmp_path: Path) -> None:
-    (table,) = read_published(write(tmp_path / "a.html", HTML))
+    (table,) = read_file(write(tmp_path / "a.html", HTML)).tables
     assert [(row.setting.precision, row.mean("forward"), row.mean("backward")) for row in table.rows] == [
         ("bf16", 12.3, 24.1),
         ("fp32", 30.5, 61.0),
@@ -90,7 +90,7 @@ def test_spans_and_groups_of_html(tmp_path: Path) -> None:
     assert table.rows[0].setting.batch == 4
     broken = HTML.replace("<td>30.5</td>", "")
     with pytest.raises(UsageError, match=r"line 2.* was refused: its cells overlap or do not fill"):
-        read_published(write(tmp_path / "b.html", broken))
+        read_file(write(tmp_path / "b.html", broken))
 
 
 def test_rows_that_do_not_fit_are_lost_and_said(tmp_path: Path) -> None:
@@ -138,8 +138,8 @@ def test_a_proposal_gives_what_is_read_without_it(tmp_path: Path) -> None:
     for path in (*FILES, write(tmp_path / "a.md", MARKDOWN), write(tmp_path / "a.csv", CSV)):
         draft = propose_mapping(path.name, parse_content(path.read_bytes(), path))
         plain, mapped = (
-            read_published(path),
-            read_published(path, mapping=load_mapping(write(tmp_path / "m.toml", draft))),
+            read_file(path).tables,
+            read_file(path, mapping=load_mapping(write(tmp_path / "m.toml", draft))).tables,
         )
         assert [[(r.setting, r.figures, r.status) for r in t.rows] for t in plain] == [
             [(r.setting, r.figures, r.status) for r in t.rows] for t in mapped
@@ -150,7 +150,7 @@ def test_a_proposal_gives_what_is_read_without_it(tmp_path: Path) -> None:
 
 
 def found(tmp_path: Path, text: str, name: str = "a.csv") -> list[tuple[str, tuple[int, ...]]]:
-    tables = read_published(write(tmp_path / name, text))
+    tables = read_file(write(tmp_path / name, text)).tables
     return [(one.finding.code, one.lines) for one in audit_published(tables)]
 
 
@@ -180,32 +180,32 @@ def test_rules_beside_those_of_the_cases(tmp_path: Path) -> None:
 def test_shapes_of_public_tables(tmp_path: Path) -> None:
     """Figures of public reports, in words of our own: a length called S, settings that say yes or no, PyTorch beside
     two others, a Triton forward pass of 10 µs whose backward is autograd's own 0.5 ms, a rule of a printed heading."""
-    (lengths,) = read_published(write(tmp_path / "a.csv", "S,eager forward (ms)\n256,0.32\n512,0.35\n"))
+    (lengths,) = read_file(write(tmp_path / "a.csv", "S,eager forward (ms)\n256,0.32\n512,0.35\n")).tables
     assert [row.stated["S"] for row in lengths.rows] == ["256", "512"]
     assert [row.mean("forward", backend="eager") for row in lengths.rows] == [0.32, 0.35]
     flags = "layers,only_forward,bfloat16,mean_s\n12,False,True,0.0214\n12,True,True,0.0090\n"
-    (table,) = read_published(write(tmp_path / "b.csv", flags))
+    (table,) = read_file(write(tmp_path / "b.csv", flags)).tables
     assert [(row.stated["only_forward"], row.mean("duration")) for row in table.rows] == [
         ("False", 21.4),
         ("True", 9.0),
     ]
     marks = "seq_len,Best,throughput,fwd (ms)\n128,✓,909939.4,0.42\n256,,655651.6,0.51\n"
     assert found(tmp_path, marks, "m.csv") == [], "a rate without a unit is refused, and no slip"
-    assert [row.stated.get("Best") for row in read_published(tmp_path / "m.csv")[0].rows] == ["✓", None]
+    assert [row.stated.get("Best") for row in read_file(tmp_path / "m.csv").tables[0].rows] == ["✓", None]
     sums = "### Forward\n\n| Time | Instances | Avg | StdDev | Name |\n|--|--|--|--|--|\n"
     sums += "| 43.0% | 153 | 488.742 μs | 363.704 μs | sgemm |\n"
     assert found(tmp_path, sums, "k.md") == [], "the spread of a kernel's calls is not that of steps"
-    (kernel,) = read_published(tmp_path / "k.md")
+    (kernel,) = read_file(tmp_path / "k.md").tables
     share = kernel.rows[0].figures[0]
     assert (kernel.subject, share.quantity, share.value) == ("kernels", "share", 0.43)
     ways = "seq_len,PyTorch (ms),Compiled (ms),Triton (ms)\n8192,52.46,28.18,7.70\n"
-    (row,) = read_published(write(tmp_path / "attention_speed.csv", ways))[0].rows
+    (row,) = read_file(write(tmp_path / "attention_speed.csv", ways)).tables[0].rows
     assert [figure.value for figure in row.figures] == [52.46, 28.18, 7.70]
-    assert read_published(tmp_path / "attention_speed.csv")[0].subject == "attention"
+    assert read_file(tmp_path / "attention_speed.csv").tables[0].subject == "attention"
     short = "seq_len,flash_fwd_ms,flash_bwd_ms,torch_fwd_ms\n128,0.0101,0.527,0.157\n8192,1.9,2.5,9.1\n"
     assert found(tmp_path, short, "attention_flash.csv") == []
     setext = "===== Sums\n\n| size | fwd (ms) |\n|---|---|\n| small | 33.29 ± 0.71 |\n"
-    assert read_published(write(tmp_path / "c.md", setext))[0].rows[0].std("forward") == 0.71
+    assert read_file(write(tmp_path / "c.md", setext)).tables[0].rows[0].std("forward") == 0.71
 
 
 #: What the shipped tables of five reports contradict: file, code, lines.
@@ -234,6 +234,6 @@ REFERENCE = {
 def test_the_shipped_tables() -> None:
     places: dict[tuple[str, str], set[int]] = {}
     for path in FILES:
-        for one in audit_published(read_published(path)):
+        for one in audit_published(read_file(path).tables):
             places.setdefault((path.stem, one.finding.code), set()).update(one.lines)
     assert places == REFERENCE

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.published.reading import read_published
+from runner.published.reading import read_file
 from runner.results import PublishedTable
 
 FOLDER = Path(__file__).parents[3] / "data/reference"
@@ -24,7 +24,7 @@ UNITS = {"ms": 1.0, "μs": 1e-3, "ns": 1e-6}
 
 
 def read_one(name: str) -> PublishedTable:
-    (table,) = read_published(FOLDER / name)
+    (table,) = read_file(FOLDER / name).tables
     return table
 
 
@@ -43,7 +43,7 @@ def expected_value(heading: str, text: str) -> float | None:
 
 def test_there_are_31_tables_of_five_reports() -> None:
     assert len(FILES) == 31
-    tables = [table for path in FILES for table in read_published(path)]
+    tables = [table for path in FILES for table in read_file(path).tables]
     assert len(tables) == 31
     assert {table.report for table in tables} == {"000", "001", "002", "003", "004"}
     assert len({table.table_id for table in tables}) == 31

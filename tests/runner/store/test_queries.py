@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from runner.analysis.noise import estimate_within_rounds
 from runner.analysis.pair import Pair, pair_cells, partner_key
 from runner.analysis.statistics import estimate, ratio
 from runner.errors import DatabaseMissing
 from runner.results import Estimate, Noise, RoundTime, StepResult
 from runner.schema import TABLES, StepCell, utc_now
 from runner.store.database import open_reader
-from runner.store.read import fetch, runs, tables
+from runner.store.read import runs, selection, tables
 from runner.store.read import timed as timed_cells
 from runner.store.read.findings import load_findings
 from runner.store.read.selection import Model, Selection
 from runner.store.read.tables import MAX_ROWS, Window
 from runner.store.read.timed import NoiseKind, load_noise
 from runner.store.spool import Spool
+from tests.rounds import estimate_within_rounds
 from tests.some import some
 from tests.synthetic import rows
 from tests.synthetic.sides import timed
@@ -135,7 +135,7 @@ def test_rounds_are_pooled(tmp_path: Path) -> None:
     assert noise.dof == 1, "one half, from this cell alone"
     assert found.times["forward"].low_ms == pytest.approx(found.times["forward"].median_ms / reach)
     assert found.times["forward"].high_ms == pytest.approx(found.times["forward"].median_ms * reach)
-    assert {sample.round for sample in fetch.load_samples(path, "steps", found.cell_id)} == {0, 1, 2}
+    assert {sample.round for sample in selection.load_samples(path, "steps", found.cell_id)} == {0, 1, 2}
 
 
 def test_cells_of_the_same_rounds_are_paired(tmp_path: Path) -> None:
