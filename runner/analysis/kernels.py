@@ -159,7 +159,7 @@ def attention_ranges(parts: Sequence[KernelPart], trace: KernelTrace, *, phases:
             continue
         counted = [part.flops for part in inside if part.flops is not None]
         flops = sum(counted) if counted else None
-        if role == "softmax" and trace.cell and trace.cell.model_key is None:
+        if role == "softmax" and trace.cell.model_key is None:
             flops = sum(softmax_flops(trace.cell, phase=phase) for phase in phases)
         inside_attention.append(
             AttentionRange(role=role, device_ms=sum(part.device_ms for part in inside), flops=flops,

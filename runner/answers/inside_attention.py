@@ -7,7 +7,6 @@ from runner.analysis.kernels import MATMULS, AttentionRange, attention_ranges, r
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.shared import CONTEXT, SIZE, about, best, lacks, narrow, sizes_of
 from runner.formats import at_tokens, format_percent, format_share
-from runner.results.cells import KernelTrace
 from runner.results.rows import Rows, Traced
 from runner.schema import Model, ProfileCell
 
@@ -40,7 +39,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         one.trace.cell_id: one
         for one in rows.traced
         if one.trace.status == "ok"
-        and (_cell(one.trace).backend, _cell(one.trace).attention) == ("eager", "naive")
+        and (one.trace.cell.backend, one.trace.cell.attention) == ("eager", "naive")
         and _compare(one, "forward")
     }
     if not traced:
@@ -52,7 +51,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     one, sizes = traced[picked[0].cell_id], sizes_of(traces)
     among = [phase for phase in _PHASES if any(_compare(traced[one.cell_id], phase) for one in shown)]
     phase = choose(asked, "phase", "Phase", among)
-    cell = _cell(one.trace)
+    cell = one.trace.cell
     size = f"{sizes[Model.of(cell)]}{at_tokens(cell.context)}"
     ratios = _draw_ratios([traced[one.cell_id] for one in shown], phase.chosen, sizes)
     ranges = _draw_ranges(one, size, about([one.trace], more=["GPU time"]))
@@ -63,13 +62,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         "forward, 4 backward.",
         views=(ratios, ranges),
         choices=(*rest, *choices, phase),
-        cells={one.cell_id: _cell(one) for one in shown},
+        cells={one.cell_id: one.cell for one in shown},
     )
-
-
-def _cell(trace: KernelTrace) -> ProfileCell:
-    assert trace.cell, "imported traces are not read for answers"
-    return trace.cell
 
 
 def _ranges(one: Traced, phase: str) -> list[AttentionRange]:
@@ -94,7 +88,7 @@ def _compare(one: Traced, phase: str) -> tuple[float, float, float | None] | Non
 def _draw_ratios(traced: Sequence[Traced], phase: str, sizes: Mapping[Any, str]) -> View:
     lines = []
     for one in traced:
-        cell, made = _cell(one.trace), _compare(one, phase)
+        cell, made = one.trace.cell, _compare(one, phase)
         if made:
             softmax, products, work = made
             values = (sizes[Model.of(cell)], cell.context or None, softmax / products, work, softmax, products)

@@ -6,7 +6,7 @@ from typing import Any
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
 from runner.answers.shared import SIZE, about, lacks, narrow, sizes_of
 from runner.formats import at_tokens, format_list, format_share
-from runner.results.cells import CLASS_WORDS, KernelTrace
+from runner.results.cells import CLASS_WORDS
 from runner.results.rows import Rows, Traced
 from runner.schema import Model, ProfileCell
 
@@ -35,32 +35,27 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             question="kernel_classes",
             missing=lacks("no step was profiled", ProfileCell, "inference", "train"),
         )
-    traces = sorted((one.trace for one in traced.values()), key=lambda one: _MODES.index(_cell(one).mode))
+    traces = sorted((one.trace for one in traced.values()), key=lambda one: _MODES.index(one.cell.mode))
     sizes = sizes_of([one.trace for one in traced.values()])
     shown, choices = narrow(traces, asked, drawn=("size", "mode"))
     picked, size_choice = narrow(shown, asked, drawn=("mode",))
-    size = sizes[Model.of(_cell(picked[0]))]
+    size = sizes[Model.of(picked[0].cell)]
     kinds = _draw_kinds([traced[one.cell_id] for one in picked], size, about(picked, "mode", more=["GPU time"]))
     by_mode = _draw_modes([traced[one.cell_id] for one in shown], sizes, about(shown, "mode", more=["GPU time"]))
     return Answer(
         question="kernel_classes",
-        sentence=_say_modes(by_mode, size, _cell(picked[0]).context),
+        sentence=_say_modes(by_mode, size, picked[0].cell.context),
         more=_say_kinds(kinds),
         views=(kinds, by_mode),
         choices=(*size_choice, *choices),
-        cells={one.cell_id: _cell(one) for one in shown},
+        cells={one.cell_id: one.cell for one in shown},
     )
-
-
-def _cell(trace: KernelTrace) -> ProfileCell:
-    assert trace.cell, "imported traces are not read for answers"
-    return trace.cell
 
 
 def _draw_kinds(traced: Sequence[Traced], size: str, words: str) -> View:
     lines = []
     for one in traced:
-        mode, present = _cell(one.trace).mode, {part.phase for part in one.parts}
+        mode, present = one.trace.cell.mode, {part.phase for part in one.parts}
         for phase in (*(name for name in _PHASES if name in present), *sorted(present - {*_PHASES})):
             sums = {part.kernel_class: part.device_ms for part in one.parts if part.phase == phase and part.device_ms}
             whole = sum(sums.values())
@@ -92,7 +87,7 @@ def _draw_modes(traced: Sequence[Traced], sizes: Mapping[Any, str], words: str) 
     for one in traced:
         whole = sum(part.device_ms for part in one.parts)
         products = sum(part.device_ms for part in one.parts if part.kernel_class == "matmul")
-        values = (sizes[Model.of(_cell(one.trace))], _cell(one.trace).mode, products / whole, whole)
+        values = (sizes[Model.of(one.trace.cell)], one.trace.cell.mode, products / whole, whole)
         lines.append(Row(values=values, cells=(one.trace.cell_id,)))
     order = [*dict.fromkeys(sizes.values())]
     return View(

@@ -57,7 +57,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     sizes = sizes_of(traces)
     found, size_choice = narrow(shown, asked, drawn=())
     one = traced[found[0].cell_id]
-    size, words = sizes[Model.of(_cell(one.trace))], about([one.trace], more=["GPU time"])
+    size, words = sizes[Model.of(one.trace.cell)], about([one.trace], more=["GPU time"])
     phases, top = _draw_phases(one, f"{size}: kernels by phase", words), _draw_top(one, words)
     leaders = _draw_leaders([traced[one.cell_id] for one in shown], sizes, about(shown, more=["GPU time"]))
     every = [one.trace for one in rows.traced if one.trace.status != "skipped"]
@@ -75,13 +75,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             clock,
         ),
         choices=(*size_choice, *choices),
-        cells={one.cell_id: _cell(one) for one in (*shown, *timed)},
+        cells={one.cell_id: one.cell for one in (*shown, *timed)},
     )
-
-
-def _cell(trace: KernelTrace) -> ProfileCell:
-    assert trace.cell, "imported traces are not read for answers"
-    return trace.cell
 
 
 def _draw_phases(one: Traced, title: str, words: str) -> View:
@@ -148,7 +143,7 @@ def _draw_top(one: Traced, words: str) -> View:
 def _draw_sizes(traced: Sequence[Traced], sizes: dict[Any, str], words: str) -> View:
     lines = []
     for one in traced:
-        size, whole = sizes[Model.of(_cell(one.trace))], sum(part.device_ms for part in one.parts)
+        size, whole = sizes[Model.of(one.trace.cell)], sum(part.device_ms for part in one.parts)
         for name, word in CLASS_WORDS.items():
             if took := sum(part.device_ms for part in one.parts if part.kernel_class == name):
                 lines.append(Row(values=(size, word, took / whole, took), cells=(one.trace.cell_id,)))
@@ -181,7 +176,7 @@ def _draw_leaders(traced: Sequence[Traced], sizes: dict[Any, str], words: str) -
             if whole := sum(took for took, _ in sums.values()):
                 longest = max(sums, key=lambda name: sums[name][0])
                 took, calls = sums[longest]
-                key = (sizes[Model.of(_cell(one.trace))], name, _cut(names[longest]))
+                key = (sizes[Model.of(one.trace.cell)], name, _cut(names[longest]))
                 lines.append(
                     Row(values=(*key, took / whole, calls, took, longest), cells=(one.trace.cell_id,)),
                 )
@@ -213,7 +208,7 @@ def _draw_clock(
     }
     lines = []
     for trace in traces:
-        cell, one = _cell(trace), traced.get(trace.cell_id)
+        cell, one = trace.cell, traced.get(trace.cell_id)
         took = sum(part.device_ms for part in one.parts if part.phase == "forward") if one else None
         clock = timed.get((trace.machine, *(getattr(cell, name) for name in names)))
         ms, low, high = (clock.median_ms, clock.low_ms, clock.high_ms) if clock else (None, None, None)
@@ -280,7 +275,7 @@ def _say(one: Traced, phases: View, size: str, top: View) -> str:
             kinds[kind] += phases.get(row, "device_ms")
     whole = kinds.total() or 1
     (first, most), *others = kinds.most_common(2) or [("nothing", 0)]
-    of = f"of the GPU time of **{size}**{at_tokens(_cell(one.trace).context)}"
+    of = f"of the GPU time of **{size}**{at_tokens(one.trace.cell.context)}"
     words = f"**{format_share(most / whole)}** {of} is {first}"
     words += "".join(f", {format_share(ms / whole)} {name}" for name, ms in others)
     longest = top.rows[0]

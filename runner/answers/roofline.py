@@ -111,8 +111,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     traced = [
         one
         for one in rows.traced
-        if one.trace.cell
-        and one.trace.cell.model_key is None
+        if one.trace.cell.model_key is None
         and one.trace.status == "ok"
         and (one.trace.machine, *(getattr(one.trace.cell, name) for name in names)) in settings
     ]
@@ -195,7 +194,6 @@ def _draw_roof(matrix: View, roof: Roof, words: str) -> View:
 def _draw_bounds(traced: Sequence[Traced], roof: Roof | None, sizes: Mapping[Any, str]) -> View:
     lines = []
     for one in traced:
-        assert one.trace.cell
         size = sizes.get(Model.of(one.trace.cell)) or sizes_of([one.trace])[Model.of(one.trace.cell)]
         split = shares(one.trace, one.kernels, ridge=roof.ridge if roof else None)
         by_words = {words: split.get(name) for name, words in _LIMITS.items()} | {TOTAL: 1.0}  # type: ignore[call-overload]

@@ -9,7 +9,6 @@ The store makes them, the analysis reasons from them. Standard library and the s
 from runner.results.cells import AccumulationResult as AccumulationResult
 from runner.results.cells import AttentionResult as AttentionResult
 from runner.results.cells import EarlyStep as EarlyStep
-from runner.results.cells import ExploredCell as ExploredCell
 from runner.results.cells import Frontier as Frontier
 from runner.results.cells import Kernel as Kernel
 from runner.results.cells import KernelPart as KernelPart

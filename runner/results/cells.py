@@ -7,7 +7,6 @@ The rounds of one cell are one result: the estimate of times (`times`), the medi
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
 from runner.results.times import PhaseTime
@@ -27,7 +26,6 @@ from runner.schema import (
     ProfileCell,
     ProfileRow,
     StepCell,
-    TraceOrigin,
 )
 
 
@@ -83,7 +81,6 @@ class AttentionResult(TimedResult):
     peak_allocated_bytes: int | None = None
     predicted_saved_bytes: int | None = None
     predicted_peak_bytes: int | None = None
-    tensor_bytes: int | None = None
     asked_bytes: int | None = None
     in_use_bytes: int | None = None
     device_bytes: int | None = None
@@ -158,18 +155,6 @@ class PrecisionResult:
     machine: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExploredCell(Result):
-    """One measure of a cell. `value` is in the measure's unit, None for every `status` but ok."""
-
-    cell: Any
-    source: str | None
-    rounds: int
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-
-
 #: Words for the classes, in the order of stacking.
 CLASS_WORDS: Mapping[KernelClass, str] = {
     "matmul": "matrix products",
@@ -186,33 +171,15 @@ CLASS_WORDS: Mapping[KernelClass, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelTrace:
-    """One profiled cell, or one imported trace (`cell` is None, and so is whatever only a profiled pass knows)."""
+class KernelTrace(Result):
+    """One profiled cell."""
 
-    cell_id: UUID
-    run_id: UUID
-    machine: str
-    device: str | None
-    label: str | None
-    origin: TraceOrigin | None
-    title: str | None
-    kernel_ms: float | None
-    steps: int | None
-    cell: ProfileCell | None = None
-    status: str = "ok"
-    failed_phase: str | None = None
-    message: str | None = None
+    cell: ProfileCell
     unprofiled_step_ms: float | None = None
-    profiled_step_ms: float | None = None
-    profiled_steps: int | None = None
     overhead_share: float | None = None
-    busy_ms: float | None = None
     busy_share: float | None = None
     host_bound_share: float | None = None
     attributed_share: float | None = None
-    kernel_calls: int | None = None
-    graph_breaks: int | None = None
-    recompiles: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,7 +258,6 @@ class SavedOperation:
     module: str | None
     shapes: str
     tensors: int
-    kept_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,7 +293,6 @@ class Timeline:
     lost_events: int
     device_bytes: int | None
     baseline_allocations: int | None = None
-    baseline_block_bytes: int | None = None
     peak_block_bytes: int | None = None
     cell: MemoryCell | None = None
 

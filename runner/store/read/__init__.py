@@ -71,36 +71,13 @@ def _load_audited(path: Path, of: Selection) -> Sequence[AuditedRow]:
     return load_audit(path, of).rows
 
 
-_OWN = (
-    "failed_phase", "message", "unprofiled_step_ms", "profiled_step_ms", "overhead_share", "busy_ms", "busy_share",
-    "host_bound_share", "attributed_share", "kernel_calls", "graph_breaks", "recompiles",
-)  # fmt: skip
-
-_MEASURED = f"""
-    SELECT c.cell_id, c.run_id, c.machine, r.device, r.label, t.origin, t.title, t.kernel_ms, t.steps, c.status,
-        {", ".join(f"c.{name}" for name in (*_OWN, *TABLES["profiles"].key))}, c.steps AS profiled_steps
-    FROM chosen c LEFT JOIN runs r USING (run_id) LEFT JOIN traces t ON t.cell_id = c.cell_id
+_OWN = ("unprofiled_step_ms", "overhead_share", "busy_share", "host_bound_share", "attributed_share")
+_TRACES = f"""
+    SELECT cell_id, machine, status, failed_phase, message, {", ".join((*_OWN, *TABLES["profiles"].key))}
+    FROM chosen
     ORDER BY d_model * d_model * layers, d_model, layers, context, precision <> 'fp32', precision, backend <> 'eager',
         backend, attention <> 'naive', attention, list_position(['inference', 'forward', 'backward', 'train'], mode),
-        c.cell_id"""
-
-_IMPORTED = """
-    SELECT t.cell_id, t.run_id, coalesce(r.device_name, r.device, 'unknown device') AS machine, r.device, r.label,
-        t.origin, t.title, t.kernel_ms, t.steps
-    FROM traces t JOIN runs r USING (run_id) WHERE r.source <> 'measured' AND coalesce(t.run_id = ?, true)
-    ORDER BY t.run_id, t.cell_id"""
-
-
-def load_traces(path: Path, of: Selection) -> list[KernelTrace]:
-    """Returns the profiled cells that count, also failed ones, smallest model first; then the imported traces of all
-    machines, or of the selected run. Times and calls are per step, but sums over the whole recording in a trace without
-    steps. The first ok round of a cell counts, because a profile explains a time and does not measure one."""
-    with open_reader(path) as reader:
-        choose(reader, "profiles", of, (*_OWN, "steps"))
-        measured = fetch(reader, _MEASURED, kind=KernelTrace)
-        return measured + fetch(reader, _IMPORTED, [of.run], kind=KernelTrace)
-
-
+        cell_id"""
 _PARTS = """
     SELECT cell_id, phase, {scope} AS scope, kernel_class, sum(calls) AS calls, sum(device_ms) AS device_ms,
         TRY_CAST(sum(flops) AS BIGINT) AS flops
@@ -115,8 +92,11 @@ _KERNELS = """
 
 
 def load_traced(path: Path, of: Selection) -> list[Traced]:
-    """Returns the profiled cells that count, smallest model first, with their kernels."""
+    """Returns the profiled cells that count, also failed ones, smallest model first, with their kernels, per step. The
+    first ok round of a cell counts, because a profile explains a time and does not measure one."""
     with open_reader(path) as reader:
+        choose(reader, "profiles", of, ("failed_phase", "message", *_OWN))
+        traces = fetch(reader, _TRACES, kind=KernelTrace)
         kernels: dict[UUID, list[Kernel]] = fetch_by(reader, _KERNELS, kind=Kernel, by=("cell_id",))
         parts, ranges = (
             fetch_by(reader, _PARTS.format(scope=scope), kind=KernelPart, by=("cell_id",)) for scope in ("''", "scope")
@@ -128,8 +108,7 @@ def load_traced(path: Path, of: Selection) -> list[Traced]:
             kernels=tuple(kernels.get(one.cell_id, ())),
             ranges=tuple(ranges.get(one.cell_id, ())),
         )
-        for one in load_traces(path, of)
-        if one.cell is not None
+        for one in traces
     ]
 
 
@@ -189,5 +168,5 @@ def read(path: Path, of: Selection, needs: Iterable[str], *, load: Load | None =
 
 
 def _passes(of: Selection, one: Any) -> bool:
-    cell = one.trace.cell if isinstance(one, Traced) else getattr(one, "cell", None)
+    cell = getattr(one.trace if isinstance(one, Traced) else one, "cell", None)
     return cell is None or of.holds(cell)

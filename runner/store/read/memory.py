@@ -94,9 +94,9 @@ def load_phase_peaks(path: Path, cell_id: UUID) -> list[PhasePeak]:
 
 _KEPT = """
     SELECT operation, module, string_agg(DISTINCT shape || ' ' || dtype, ', ' ORDER BY shape || ' ' || dtype) AS shapes,
-        count(*) AS tensors, sum(storage_bytes)::BIGINT AS kept_bytes
+        count(*) AS tensors
     FROM saved_tensors WHERE cell_id = ? AND storage_bytes > 0
-    GROUP BY operation, module ORDER BY kept_bytes DESC, min(position)"""
+    GROUP BY operation, module ORDER BY sum(storage_bytes) DESC, min(position)"""
 
 
 _SAVED = f"""
@@ -121,7 +121,7 @@ _TIMELINES = f"""
     SELECT t.cell_id, t.run_id, t.title,
         words || CASE WHEN count(*) OVER (PARTITION BY words) > 1 THEN ' · ' || machine ELSE '' END AS label,
         machine, origin, t.allocations, duration_us, baseline_bytes, t.peak_bytes, peak_at_us, lost_events,
-        device_bytes, baseline_allocations, baseline_block_bytes, peak_block_bytes,
+        device_bytes, baseline_allocations, peak_block_bytes,
         {select(MemoryCell, "m.")}
     FROM recorded t LEFT JOIN memory m USING (cell_id)
     ORDER BY machine IS DISTINCT FROM $first, t.cell_id DESC"""
