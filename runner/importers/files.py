@@ -115,7 +115,8 @@ def _holds_trace(path: Path) -> bool:
 
 def _read_beginning(path: Path) -> bytes:
     try:
-        if why := explain_place(path):
+        # A file of the system such as /proc/kmsg says that it is empty, and is waited for.
+        if why := explain_place(path) or ("" if path.stat().st_size else "it is empty"):
             raise UsageError(f"{path} cannot be read: {why}.", do="Name a file to import.")
         with path.open("rb") as file:
             return file.read(_BEGINNING_BYTES)

@@ -81,6 +81,12 @@ def test_no_command_opens_what_is_no_file(tmp_path: Path, stored: Path, make: Ca
     assert path.is_symlink() or path.is_fifo(), "it is left as it is"
 
 
+def test_a_file_that_says_that_it_is_empty_is_not_waited_for(tmp_path: Path, stored: Path) -> None:
+    (tmp_path / "empty.md").touch()
+    for path in (tmp_path / "empty.md", *filter(Path.exists, [Path("/proc/kmsg")])):
+        refused("import", str(path), db=stored, said=f"{path} cannot be read: it is empty")
+
+
 @kinds
 def test_a_table_a_mapping_and_a_configuration_are_files(
     tmp_path: Path, stored: Path, make: Callable[[Path], None]
