@@ -17,8 +17,8 @@ from pages.plot.parts import AXIS, color_of, legend
 from runner.answers.answer import Choice, choose
 from runner.schema import TABLES, Column, Status, Table
 from runner.store.database import look_through
+from runner.store.packing import is_reference
 from runner.store.read.tables import MAX_ROWS, Window, count_rows, load_page
-from runner.store.reference import is_reference
 
 PAGE_ROWS = 200
 ALL, NO_COLOR = "any status", "one"

@@ -22,9 +22,8 @@ from runner.answers.answer import Answer, Choice, View
 from runner.formats import format_count
 from runner.plan.commands import sweep_commands
 from runner.render import json as as_json
-from runner.render.document import Document, order_questions, write_document
+from runner.render.document import HTML, LATEX, MARKDOWN, Document, Form, order_questions, write_document
 from runner.render.grid import scale_of
-from runner.render.markdown import HTML, LATEX, MARKDOWN, Form
 from runner.results.findings import SEVERITIES
 from runner.schema.sizes import title
 from runner.store.read.runs import Contents

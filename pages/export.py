@@ -18,17 +18,16 @@ from plotly.offline import get_plotlyjs
 
 from pages.draw import describe_runs
 from pages.plot import figure
-from pages.plot.colors import PALETTE
-from pages.plot.ink import ink_rules
+from pages.plot.colors import PALETTE, ink_rules
 from runner.answers import QUESTIONS, ask
 from runner.answers.answer import Answer, View
 from runner.errors import StepscopeError, UsageError
 from runner.places import write_text
-from runner.render.markdown import HTML, write_sentence, write_view
+from runner.render.document import HTML, write_sentence, write_view
+from runner.store.packing import choose_file, find_file
 from runner.store.read import Load, load_once, read
 from runner.store.read.runs import Contents, load_contents
 from runner.store.read.selection import Selection
-from runner.store.reference import choose_file, find_file
 
 _FOLDER = Path(__file__).parent
 

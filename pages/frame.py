@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from runner.answers import QUESTIONS
+from runner.answers import QUESTIONS, find_doubts
 from runner.answers import ask as ask_question
 from runner.answers.answer import Answer
-from runner.answers.doubts import find_doubts
 from runner.store.read import read
 from runner.store.read.runs import Contents
 from runner.store.read.selection import Selection

@@ -14,15 +14,15 @@ from pages.draw import draw_answer, draw_report
 from pages.frame import ALL_RUNS, MACHINE, RUN, Frame, cached
 from pages.list import MOVED, PAGES, TABS, Page
 from pages.markdown import literal, restrict
-from pages.plot.ink import ink_rules
+from pages.plot.colors import ink_rules
 from runner.answers import QUESTIONS
 from runner.answers.answer import Choice, choose
 from runner.errors import DatabaseBusy, DatabaseDamaged, StoreError
 from runner.places import default_path
 from runner.store.database import fingerprint, look_through
+from runner.store.packing import MEASURE, choose_file, describe_reference, is_reference
 from runner.store.read.runs import Contents, load_contents
 from runner.store.read.selection import Selection
-from runner.store.reference import MEASURE, choose_file, describe_reference, is_reference
 
 _FOLDER = Path(__file__).parent
 ICON, LOGO = str(_FOLDER / "icon.svg"), str(_FOLDER / "logo.svg")

@@ -11,7 +11,7 @@ import streamlit as st
 from pages.markdown import literal, quoted, restrict
 from runner.errors import DatabaseBusy, DatabaseDamaged, DatabaseForeign, DatabaseMissing, StoreError
 from runner.store.contract import Survey
-from runner.store.reference import find_stand_in
+from runner.store.packing import find_stand_in
 
 _TITLES: dict[type[StoreError], str] = {
     DatabaseMissing: "Nothing has been measured yet",

@@ -51,11 +51,11 @@ from runner.render.json import dump
 from runner.schema import TABLES, Status
 from runner.store.database import fingerprint, look_through, plan_fingerprint
 from runner.store.fleet import list_files
+from runner.store.packing import choose_file, is_reference
 from runner.store.read import read
 from runner.store.read.runs import Contents, load_contents
 from runner.store.read.selection import REPEATABLE
 from runner.store.read.tables import MAX_ROWS, Window, list_filters, load_health, load_rows
-from runner.store.reference import choose_file, is_reference
 
 #: The number of answers made at once, of requests that wait for one, and the longest wait (s).
 AT_ONCE, MAX_WAITING, PATIENCE_S = 4, 256, 30.0

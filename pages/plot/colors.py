@@ -1,10 +1,12 @@
 """One color for each entity, everywhere: phases, precisions, backends, grades, statuses, memory categories.
 
     color_of("backward"), color_of("bf16"), color_of("oom")
+    document.style = ink_rules()          # CSS: text drawn in a color of the palette gets its ink
 
 `PALETTE` is also `theme.chartCategoricalColors` of `.streamlit/config.toml` (a test compares them). The colors of one
 family stay apart for readers with a red- or green-blind eye and have 3:1 contrast on the light and the dark page.
-Baselines (fp32, eager) are slate, so that color means "different from the baseline".
+Baselines (fp32, eager) are slate, so that color means "different from the baseline". For text no gray has 4.5:1 on both
+pages, and Plotly takes one color, so CSS gives each color its ink by the reader's color scheme.
 """
 
 from collections.abc import Mapping
@@ -15,7 +17,7 @@ PALETTE = (BLUE, ORANGE, GREEN, GOLD, PURPLE, CYAN, SLATE, PINK, RED, BROWN)
 
 #: For guides and cells without a row.
 FAINT = "rgba(128, 138, 150, 0.35)"
-#: For marks and text beside the data; `pages.plot.ink` makes such text readable on the light and the dark page.
+#: For marks and text beside the data; `pages.plot.colors` makes such text readable on the light and the dark page.
 QUIET = "#7B8794"
 #: For text on a tint; its ink is the page's own text color.
 STRONG = "#26313D"
@@ -85,3 +87,51 @@ def color_of(entity: str) -> str:
     """Returns the color of a phase, precision, backend, memory category, kernel class, implementation, grade or
     status."""
     return next(family[entity] for family in FAMILIES.values() if entity in family)
+
+
+LIGHT, DARK = "#FFFFFF", "#10151C"
+#: WCAG 2.2, 1.4.3 asks for 4.5; tints behind the text need some more.
+MIN_CONTRAST = 4.8
+#: The inks of `QUIET` and `STRONG` on the light page and on the dark.
+_QUIET_INKS, _STRONG_INKS = ("#5A6675", "#A7B2BF"), ("#1B2430", "#E4E9EF")
+#: Colors of axes and headings in Streamlit's theme, on the light page and on the dark.
+_THEME = ("#808495", "#E6EAF1")
+
+
+def contrast(color: str, page: str) -> float:
+    """Returns the contrast ratio of two colors, from 1 to 21 (WCAG 2.2)."""
+    low, high = sorted(map(_compute_luminance, (color, page)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def ink(color: str, *, page: str) -> str:
+    """Returns the color, made darker or lighter until text in it is readable on this page."""
+    end = 0 if page == LIGHT else 255
+    for step in range(21):
+        mixed = "#" + "".join(f"{round(part + (end - part) * step / 20):02X}" for part in _parse(color))
+        if contrast(mixed, page) >= MIN_CONTRAST:
+            return mixed
+    return mixed
+
+
+def ink_rules() -> str:
+    """Returns a CSS rule for each color, for every Plotly chart on a page that sets `color-scheme`."""
+    inks = {color: (ink(color, page=LIGHT), ink(color, page=DARK)) for color in PALETTE}
+    inks |= dict.fromkeys((QUIET, *_THEME), _QUIET_INKS) | {STRONG: _STRONG_INKS}
+    return "\n".join(
+        f'.js-plotly-plot tspan[style*="fill:{color}"], '
+        f'.js-plotly-plot text[style*="fill: rgb({red}, {green}, {blue})"] '
+        f"{{ fill: light-dark({on_light}, {on_dark}) !important; }}"
+        for color, (red, green, blue), (on_light, on_dark) in ((c, _parse(c), both) for c, both in inks.items())
+    )
+
+
+def _parse(color: str) -> tuple[int, int, int]:
+    red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
+    return red, green, blue
+
+
+def _compute_luminance(color: str) -> float:
+    parts = (part / 255 for part in _parse(color))
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -3,15 +3,17 @@
 Every file of this folder that has a QUESTION is a question.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pkgutil import iter_modules
 from types import MappingProxyType
+from uuid import UUID
 
-from runner.answers.answer import Answer, Asked, Question
-from runner.answers.doubts import find_doubts
+from runner.analysis.audit.findings import REMEDIES
+from runner.answers.answer import Answer, Asked, Doubt, Question
 from runner.errors import UsageError
+from runner.results.findings import SEVERITIES, AuditedRow, Finding
 from runner.results.rows import Rows
 
 _FILES = [import_module(f"{__name__}.{file.name}") for file in iter_modules(__path__)]
@@ -37,3 +39,29 @@ def check_chosen(answer: Answer, asked: Asked) -> None:
             raise UsageError(f"“{answer.question}” has no choice “{name}”.", expected=expected)
         if value not in options[name]:
             raise UsageError(f"{name}={value}.", expected=", ".join(options[name]))
+
+
+def find_doubts(answer: Answer, audited: Sequence[AuditedRow]) -> tuple[Doubt, ...]:
+    """Returns the findings about cells that the views show, one a code, the most severe and then the most frequent
+    first."""
+    shown = {cell for view in answer.views for row in view.rows for cell in row.cells}
+    rounds: dict[tuple[UUID, str], set[UUID]] = {}
+    for one in audited:
+        rounds.setdefault((one.row.run_id, one.row.cell_key), set()).add(one.cell_id)
+    groups: dict[str, tuple[Finding, set[UUID]]] = {}
+    for one in audited:
+        for finding in one.findings:
+            cells = rounds[one.row.run_id, one.row.cell_key] & shown
+            if finding.severity != "note" and cells:
+                groups.setdefault(finding.code, (finding, set()))[1].update(cells)
+    doubts = [
+        Doubt(
+            code=code,
+            severity=first.severity,
+            words=first.sentence,
+            remedy=REMEDIES[code],
+            cells=frozenset(cells),
+        )
+        for code, (first, cells) in groups.items()
+    ]
+    return tuple(sorted(doubts, key=lambda one: ([*SEVERITIES].index(one.severity), -len(one.cells), one.code)))

@@ -26,8 +26,7 @@ from runner.answers.answer import (
     choose,
     verbatim,
 )
-from runner.answers.keys import make_keys
-from runner.answers.shared import LEVEL, PHASES, about, cells_of, ended, name_levels, say_ratio, sizes_of
+from runner.answers.shared import LEVEL, PHASES, about, cells_of, ended, make_keys, name_levels, say_ratio, sizes_of
 from runner.formats import format_count, format_number
 from runner.results import AttentionResult, Clock, Peak, StepResult
 from runner.results.rows import Rows, RunSteps

@@ -3,7 +3,7 @@
 from typing import Any
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
-from runner.answers.keys import format_value
+from runner.answers.shared import format_value
 from runner.formats import format_bytes, format_number, join_parts
 from runner.results import Frontier
 from runner.results.rows import Rows

@@ -1,4 +1,8 @@
-"""What several questions say alike: sizes, what rows share, intervals, power laws.
+"""What several questions say alike: sizes, the fields in which cells differ, what rows share, intervals, power laws.
+
+    keys = make_keys(cells)
+    keys.headings, keys.values(cells[0])      # ('Size', 'Context (tokens)'), ('small', '512')
+    keys.shared                               # 'train, fp32, eager, naive attention, batch 4'
 
 Every number of a sentence is read from the rows of a view by these functions, never worked out a second time.
 """
@@ -6,21 +10,107 @@ Every number of a sentence is read from the rows of a view by these functions, n
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import linear_regression
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from runner.analysis.pair import CLOCKS as CLOCKS
+from runner.analysis.pair import describe_unusual_effort
 from runner.analysis.statistics import Ratio, student_quantile
 from runner.answers.answer import Asked, Choice, Field, Missing, Power, Row, View, choose
-from runner.answers.keys import make_keys
 from runner.experiments.experiment import Grid
 from runner.formats import format_bytes, format_count, format_number, format_tokens, join_parts
 from runner.results import Result, RunSummary, TimedResult
-from runner.schema import Cell, Model, NumericsCell, Phase, table_of
+from runner.schema import Cell, Column, Model, NumericsCell, Phase, table_of
 from runner.schema.axes import MODEL
+from runner.schema.own import is_unread
 from runner.schema.sizes import WORDS, describe_status, model_name, name_models
+
+#: What is not known or does not apply.
+NONE = "–"
+#: The order of columns; others follow.
+_KEY_ORDER = ("d_head", "seq_len", "context", "batch", "mode", "precision", "implementation", "backend", "attention")
+#: The fields that a caption states although they have the default.
+_SAID = ("mode", "precision", "implementation", "backend", "attention", "batch", "context", "seq_len", "d_head")
+#: The fields whose values need no label.
+_PLAIN = ("mode", "precision", "implementation", "backend")
+_MEASURED = "How measured"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """The columns in which cells differ, and in words the values that all of them share."""
+
+    names: tuple[str, ...]
+    headings: tuple[str, ...]
+    shared: str
+    sizes: dict[Model, str]
+
+    def values(self, cell: Cell) -> tuple[str, ...]:
+        """Returns the cell's values, one a heading."""
+        return tuple(self._value(cell, name) for name in self.names)
+
+    def _value(self, cell: Cell, name: str) -> str:
+        if name == "size":
+            assert isinstance(cell, Model)
+            return self.sizes[Model.of(cell)]
+        if name == "effort":
+            return describe_unusual_effort(cell) or "as usual"
+        value = getattr(cell, name)
+        return NONE if is_unread(name, value) else format_value(value)
+
+
+def format_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return NONE if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def make_keys(cells: Sequence[Cell], *, without: Sequence[str] = ()) -> Keys:
+    """Returns the columns for cells of one table; `without` are fields that another column shows."""
+    table = table_of(cells[0])
+    fields = sorted(
+        (name for name in table.question if name not in (*MODEL, *without)),
+        key=lambda name: _KEY_ORDER.index(name) if name in _KEY_ORDER else len(_KEY_ORDER),
+    )
+    varied = [name for name in fields if len({getattr(cell, name) for cell in cells}) > 1]
+    shared = [name for name in fields if name not in varied]
+    shapes = [Model.of(cell) for cell in cells if isinstance(cell, Model)]
+    headings = {name: table.column(name).title for name in varied}
+    names = [*(["size"] if shapes else []), *varied]
+    efforts = {describe_unusual_effort(cell) for cell in cells}
+    if len(efforts) > 1:
+        names.append("effort")
+    said = [_describe_shared(table.column(name), getattr(cells[0], name)) for name in sorted(shared, key=_rank)]
+    words = [*(word for word in said if word), *(efforts if len(efforts) == 1 else ())]
+    return Keys(
+        names=tuple(names),
+        headings=tuple({"size": "Size", "effort": _MEASURED}.get(name) or headings[name] for name in names),
+        shared=", ".join(word for word in words if word),
+        sizes=name_models(shapes),
+    )
+
+
+def _rank(name: str) -> int:
+    return _SAID.index(name) if name in _SAID else len(_SAID)
+
+
+def _describe_shared(column: Column, value: Any) -> str:
+    """Returns a shared value in words; empty for a default that needs no mention and for a field that an own model does
+    not have."""
+    if is_unread(column.name, value):
+        return ""
+    if column.name in _PLAIN:
+        return str(value)
+    if column.name == "attention":
+        return f"{value} attention"
+    if value is True or value is False:
+        return column.label.lower() if value else f"not {column.label.lower()}"
+    if value is None or (value == column.absent and column.name not in _SAID):
+        return ""
+    return f"{column.label.lower()} {format_value(value)}"
+
 
 _TIMED: tuple[Phase, ...] = ("step", "forward", "backward", "optimizer")
 PHASES: dict[str, Phase] = {WORDS[name]: name for name in _TIMED}

@@ -20,7 +20,7 @@ from runner.answers.shared import PHASES
 from runner.cli.options import SPECS
 from runner.cli.terminal import Terminal
 from runner.errors import UsageError
-from runner.render.markdown import MARKDOWN, write
+from runner.render.document import MARKDOWN, write
 from runner.render.text import print_answer
 from runner.results.rows import Rows
 from runner.schema import Phase, table_of

@@ -216,7 +216,7 @@ def show_command(
     path = Path() if what in NAMES else check_results(db)
     from runner.answers import QUESTIONS
     from runner.cli import findings, show
-    from runner.store.reference import find_file
+    from runner.store.packing import find_file
 
     if with_findings or strict:
         if what in QUESTIONS or what in NAMES or context.args:
@@ -259,7 +259,7 @@ def report_command(
     if out is not None:
         check_room(out / "report" if os.path.isdir(out) else out)
     from runner.cli import report
-    from runner.store.reference import find_file
+    from runner.store.packing import find_file
 
     is_brief = sys.stdout.isatty() and out is None and question is None if brief is None else brief
     options = report.ReportOptions(
@@ -294,7 +294,7 @@ def compare_command(
     """
     path = check_results(db)
     from runner.cli import compare
-    from runner.store.reference import find_file
+    from runner.store.packing import find_file
 
     limit = compare.percent(threshold)
     options = compare.CompareOptions(
@@ -405,8 +405,7 @@ def export_command(
     """
     path = check_results(db)
     check_room(out / "runs.parquet" if parquet else out)
-    from runner.store.packing import copy_file, pack
-    from runner.store.reference import find_file
+    from runner.store.packing import copy_file, find_file, pack
 
     if parquet:
         sizes = pack(find_file(path), out)
@@ -501,7 +500,7 @@ def doctor_command(
     path = check_results(db) if db is not None or repair or check else None
     from runner.cli import doctor
     from runner.engines.local import LocalEngine
-    from runner.store.reference import find_file
+    from runner.store.packing import find_file
 
     if path is not None:
         raise typer.Exit(doctor.check_results(console, find_file(path), repair=repair, as_json=as_json))

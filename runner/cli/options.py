@@ -132,8 +132,7 @@ def _annotate(column: Any, choices: Sequence[str]) -> Any:
 def sweep_options() -> dict[str, Any]:
     """Returns the annotations of `sweep`'s options by name: those of the schema between those of a sweep itself."""
     from runner.engines.engine import ENGINES
-    from runner.plan.planning import PRESETS, QUESTIONS
-    from runner.plan.repeats import ON_CPU, USUAL
+    from runner.plan.planning import ON_CPU, PRESETS, QUESTIONS, USUAL
     from runner.sweep.request import CHOICES, FLAGS
 
     own: dict[str, dict[str, Any]] = {"axis": {}, "limit": {}, "switch": {}}

@@ -13,8 +13,7 @@ from rich.text import Text
 from runner.cli.terminal import Terminal, new_grid
 from runner.experiments import kind_of
 from runner.formats import format_bytes, format_duration, format_quantity
-from runner.plan.planning import QUESTIONS
-from runner.plan.repeats import USUAL
+from runner.plan.planning import QUESTIONS, USUAL
 from runner.render.json import to_text
 from runner.schema import DONE, Row, TimingRow
 from runner.schema.sizes import title

@@ -18,17 +18,16 @@ from runner.errors import UsageError
 from runner.experiments.models import EDITIONS
 from runner.formats import format_bytes, format_count
 from runner.places import check_room, write_text
-from runner.render.document import BRIEF_FACTS, Document, order_questions, write_document
+from runner.render.document import BRIEF_FACTS, HTML, LATEX, MARKDOWN, Document, Form, order_questions, write_document
 from runner.render.json import as_json, to_text
-from runner.render.markdown import HTML, LATEX, MARKDOWN, Form
 from runner.render.text import print_answer
 from runner.results import RunSummary
 from runner.results.findings import GRADE_WORDS, Grade
 from runner.schema.sizes import size_named
+from runner.store.packing import MEASURE, describe_reference, is_reference
 from runner.store.read import Load, load_once, read
 from runner.store.read.runs import Contents, find_run, load_contents, load_run_details
 from runner.store.read.selection import Model, Selection
-from runner.store.reference import MEASURE, describe_reference, is_reference
 
 Edition = Literal["2025", "2026"]
 #: The formats, with the ending of each file.

@@ -30,8 +30,7 @@ from runner.importers.nsys import load_processes, open_export
 from runner.importers.nsys_stats import TOTAL, is_stats, load_stats
 from runner.importers.profiler import is_trace, load_trace
 from runner.importers.published import describe_table, import_folder, import_tables
-from runner.importers.recordings import Launched, LaunchPlace, TracedProcess
-from runner.importers.runs import INGEST_SECONDS, new_run, write_run
+from runner.importers.recordings import INGEST_SECONDS, Launched, LaunchPlace, TracedProcess, new_run, write_run
 from runner.places import explain_place
 from runner.published.tables import ENDINGS, OTHERS
 from runner.schema import TABLES, AllocationRow, KernelRow, RunRow, TimelineRow, TraceOrigin, TraceRow, new_id

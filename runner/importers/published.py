@@ -21,7 +21,7 @@ from uuid import UUID
 
 from runner.errors import UsageError
 from runner.importers.nsys_stats import is_stats
-from runner.importers.runs import INGEST_SECONDS, new_run, write_run
+from runner.importers.recordings import INGEST_SECONDS, new_run, write_run
 from runner.published.reading import (
     OUT_OF_MEMORY,
     PROVENANCE,

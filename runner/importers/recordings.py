@@ -1,18 +1,27 @@
-"""What a recording holds: what ran on the device, and in which phase and named range of a thread it was launched.
+"""What a recording holds: what ran on the device, and in which phase and named range of a thread it was launched. The
+run of an import.
 
     ranges = ThreadRanges([(0, 900, "forward"), (100, 300, "computing softmax")])
     ranges.at(150)         # LaunchPlace(phase="forward", scope="computing softmax")
 
 Names are free: `PHASES` and `STEP` match those of a phase or a whole step; every other name is a range of its own.
 Limits: only ranges that were pushed and popped, which nest on their thread; not those that were started and ended by
-number, which need not nest. Standard library only.
+number, which need not nest.
 """
 
+import hashlib
 import re
+import shlex
+import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
+
+from runner.schema import RunRow, new_id, utc_now
+from runner.store.spool import Spool, to_document
+from runner.store.views import check_document
 
 _TAIL = r"([ _-]?(pass|step|phase))?([ _:#-]*\d+)?"
 #: The names of ranges that are phases, in lower case.
@@ -143,3 +152,30 @@ def _inside(outer: LaunchPlace, name: str) -> LaunchPlace:
 def clean_name(name: str) -> str:
     """Returns at most 4,000 characters of a name, with spaces in place of control characters."""
     return "".join(letter if letter.isprintable() else " " for letter in name[:NAME_LENGTH]).strip()
+
+
+#: The longest that the rows wait for readers of the results file (s); after it they stay in the spool for the next
+#: command.
+INGEST_SECONDS = 5.0
+
+
+def new_run(path: Path, label: str | None) -> RunRow:
+    """Returns the row of a run that imports the file `path`; importing a file twice makes two runs."""
+    run_id = new_id()
+    return RunRow(
+        run_id=run_id,
+        sweep_key=hashlib.sha256(str(run_id).encode()).hexdigest()[:16],
+        source="imported",
+        label=label or path.name,
+        argv=shlex.join(["python", "-m", "runner", *sys.argv[1:]]),
+        started_at=utc_now(),
+        device="cuda",
+    )
+
+
+def write_run(rows: Mapping[str, Sequence[object]], *, run: RunRow, db: Path, where: Path) -> None:
+    """Writes rows by table to the spool of `db`. Raises RowsRefused, naming the file `where`, for rows that break the
+    contract; then nothing was written."""
+    document = to_document(rows)
+    check_document(document, where=where)
+    Spool(db).write_document(document, name=f"import-{run.run_id}")

@@ -37,8 +37,7 @@ from runner.errors import BadModel
 from runner.experiments import kind_of
 from runner.experiments.experiment import On, Prediction
 from runner.job import OwnModelJob
-from runner.plan.planning import Planned, Request, plan
-from runner.plan.repeats import add_repeats
+from runner.plan.planning import Planned, Request, add_repeats, plan
 from runner.schema import Cell, MemoryCell, Model, NumericsCell, ProfileCell, RunRow, StepCell, table_of, utc_now
 from runner.schema.own import OwnModel, PassFlops
 from runner.store import history

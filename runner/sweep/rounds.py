@@ -23,15 +23,16 @@ from dataclasses import dataclass, replace
 
 from runner.analysis.noise import MAX_NOISE_DOF, MIN_CELLS, estimate_noise
 from runner.analysis.statistics import estimate
-from runner.plan.planning import Planned, shuffle
-from runner.plan.repeats import (
+from runner.plan.planning import (
     CANARY_SECONDS,
     MAX_CANARY,
     MAX_CELL_SECONDS,
     ON_CPU,
     USUAL,
     Goal,
+    Planned,
     repeatable_keys,
+    shuffle,
     spread,
 )
 from runner.results.times import Noise, RoundTime, pool_bounds

@@ -20,7 +20,7 @@ from typing import TypeVar
 from playwright.sync_api import Browser, Page
 
 from pages.list import PAGES
-from runner.store.reference import find_file
+from runner.store.packing import find_file
 from tests.bench import readers
 from tests.bench.grid import fill
 from tests.bench.result import Result

@@ -32,8 +32,7 @@ from runner.cli.progress import PlainLines
 from runner.cli.terminal import Terminal
 from runner.engines.local import LocalEngine
 from runner.formats import format_number
-from runner.plan.planning import Request
-from runner.plan.repeats import ROUNDS
+from runner.plan.planning import ROUNDS, Request
 from runner.results.times import Clock
 from runner.schema import Attention, AttentionCell, Cell, StepCell
 from runner.schema.sizes import size_named

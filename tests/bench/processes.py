@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runner.analysis.statistics import estimate, ratio
-from runner.plan.repeats import ROUNDS
+from runner.plan.planning import ROUNDS
 from runner.results.times import Clock, Noise, RoundId, RoundTime, find_bound, pool_bounds
 from runner.schema import Bound
 from runner.store.database import open_reader

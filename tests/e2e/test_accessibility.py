@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
-from pages.plot.ink import DARK, LIGHT, contrast
+from pages.plot.colors import DARK, LIGHT, contrast
 from tests.browser import at_widths, fits_sideways, opened, settled
 from tests.e2e.test_app import ADDRESSES
 

@@ -11,8 +11,7 @@ import duckdb
 import pytest
 from playwright.sync_api import Browser, Page, TimeoutError, expect
 
-from pages.examples import EXAMPLES, Example
-from pages.sql import columns_of
+from pages.sql import EXAMPLES, Example, columns_of
 from runner.errors import UsageError
 from runner.store.console import BESIDE_A_SWEEP_S, QueryAnswer, run_query
 from runner.store.database import ingest

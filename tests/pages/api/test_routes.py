@@ -30,11 +30,11 @@ from runner.render.grid import interval_of, scale_of
 from runner.render.json import dump
 from runner.schema import TABLES
 from runner.store.database import fingerprint, plan_fingerprint
+from runner.store.packing import find_file
 from runner.store.read import read
 from runner.store.read.runs import load_contents
 from runner.store.read.selection import Selection
 from runner.store.read.tables import TablePage
-from runner.store.reference import find_file
 from tests import command
 from tests.browser import Site, served
 from tests.runner.analysis.test_pair import scale

@@ -23,9 +23,9 @@ from runner.answers.answer import View
 from runner.results import Clock, Estimate, PhaseTime, RoundTime, StepResult
 from runner.results.times import RoundId
 from runner.schema import Bound, Phase
+from runner.store.packing import find_file
 from runner.store.read import read
 from runner.store.read.selection import Selection
-from runner.store.reference import find_file
 from tests.command import ROOT, tiny
 
 TWICE = ROOT / "tests/cases/h100-twice"

@@ -5,9 +5,9 @@ from typing import Any
 
 from runner.results.rows import Rows
 from runner.store.database import open_reader
+from runner.store.packing import find_file
 from runner.store.read import read
 from runner.store.read.selection import Selection
-from runner.store.reference import find_file
 from tests.command import ROOT
 
 FOLDER = ROOT / "data/reference/h200"

@@ -13,7 +13,7 @@ from pages.plot import figure
 from runner.answers import QUESTIONS, ask
 from runner.answers.answer import Answer, choose
 from runner.cli.terminal import Terminal
-from runner.render import json, markdown, text
+from runner.render import document, json, text
 from runner.render.grid import scale_of
 from tests.runner.answers.shipped import shipped
 
@@ -48,9 +48,9 @@ def check_numbers(answer: Answer, lines: Sequence[str]) -> None:
     terminal (where none is cut), in Markdown, HTML and LaTeX, as often as rows have them."""
     forms = {
         "text": "\n".join(lines),
-        "markdown": markdown.write(answer, markdown.MARKDOWN).replace("\\", ""),
-        "html": re.sub(r"<[^>]*>", " ", markdown.write(answer, markdown.HTML)),
-        "latex": re.sub(r"\\textsuperscript\{.\}", "", markdown.write(answer, markdown.LATEX)).replace("\\", ""),
+        "markdown": document.write(answer, document.MARKDOWN).replace("\\", ""),
+        "html": re.sub(r"<[^>]*>", " ", document.write(answer, document.HTML)),
+        "latex": re.sub(r"\\textsuperscript\{.\}", "", document.write(answer, document.LATEX)).replace("\\", ""),
     }
     expected = Counter[str]()
     for view in answer.views:

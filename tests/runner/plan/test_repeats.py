@@ -4,8 +4,7 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
-from runner.plan.planning import Planned
-from runner.plan.repeats import add_repeats, choose_repeated, repeatable_keys
+from runner.plan.planning import Planned, add_repeats, choose_repeated, repeatable_keys
 from runner.schema import AttentionCell, Cell, MemoryCell
 from tests.command import planned, tiny
 

@@ -11,16 +11,16 @@ import pytest
 from runner.store.checking import check_file
 from runner.store.database import open_reader
 from runner.store.fleet import list_files
-from runner.store.packing import unpack
-from runner.store.read.runs import load_contents
-from runner.store.reference import (
+from runner.store.packing import (
     choose_file,
     describe_reference,
     find_file,
     find_reference,
     is_reference,
+    unpack,
     with_article,
 )
+from runner.store.read.runs import load_contents
 from tests.command import run
 from tests.synthetic import rows
 from tests.synthetic.reference import DEVICE, pack_reference
@@ -94,7 +94,7 @@ def test_the_reference_is_built_once_for_each_content(
     packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two processes build it at once. They and this one read the same file, and no other file is left."""
-    script = "from runner.store.reference import choose_file; print(choose_file())"
+    script = "from runner.store.packing import choose_file; print(choose_file())"
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     both = [subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, text=True) for _ in "ab"]
     said = {process.communicate()[0].strip() for process in both}
@@ -120,7 +120,7 @@ def test_without_a_cache_folder_the_reference_is_kept_for_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    script = "from runner.store.reference import choose_file as choose; print(choose(), choose().exists())"
+    script = "from runner.store.packing import choose_file as choose; print(choose(), choose().exists())"
     env = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
     path, was_there = done.stdout.split()

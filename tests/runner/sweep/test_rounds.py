@@ -9,8 +9,7 @@ import pytest
 
 from runner.analysis.noise import MAX_NOISE_DOF
 from runner.experiments.experiment import Prediction
-from runner.plan.planning import Planned
-from runner.plan.repeats import ON_CPU
+from runner.plan.planning import ON_CPU, Planned
 from runner.results.times import Noise, RoundTime
 from runner.schema import Bound, StepCell
 from runner.store.history import MeasuredRound
