@@ -184,9 +184,11 @@ def _draw_share(frame: Frame, answer: Answer, view: View, *, is_table: bool) -> 
         return
     name = f"stepscope-{view.name}-{frame.contents.edition}"
     with box, st.container(horizontal=True, gap="xsmall"):
+        whole = as_json.as_json(answer)
+        views = [one for one in whole["views"] if one["name"] == view.name]
         files = {
             "CSV": (write_csv(view, source(frame, view)), "text/csv"),
-            "JSON": (write_json(answer, view, source(frame, view)), "application/json"),
+            "JSON": (as_json.to_text({**whole, "views": views, "source": source(frame, view)}), "application/json"),
         }
         for kind, (content, mime) in files.items():
             file = f"{name}.{kind.lower()}"
@@ -323,10 +325,3 @@ def write_csv(view: View, source: str) -> str:
     lines.writerows([harmless(value) for value in row.values] for row in view.rows)
     lines.writerow([harmless(f"# {view.title} · {source}")])
     return out.getvalue()
-
-
-def write_json(answer: Answer, view: View, source: str) -> str:
-    """Returns the answer with this view alone, and where its rows come from."""
-    whole = as_json.as_json(answer)
-    views = [one for one in whole["views"] if one["name"] == view.name]
-    return as_json.to_text({**whole, "views": views, "source": source})

@@ -1,4 +1,5 @@
-"""Numbers, bytes, times and rates as a person reads them, the same in the terminal and on the pages.
+"""Numbers, bytes, times and rates as a person reads them, the same in the terminal and on the pages; and untrusted text
+made harmless: characters that move a cursor, name a window or reverse a line become visible.
 
 >>> format_bytes(1.5 * 2**30), format_duration(200), format_quantity(1.24e12, "FLOP"), format_number(1234.5)
 ('1.50 GiB', '3 min', '1.24 TFLOP', '1,230')
@@ -8,6 +9,7 @@ Standard library only.
 
 import math
 import re
+import unicodedata
 from collections.abc import Sequence
 
 #: The prefixes of large numbers, the largest first.
@@ -108,3 +110,21 @@ def within_block(path: str | None) -> str:
     """Returns the path of a module within its repeated block: `attention.query` for `blocks.0.attention.query`."""
     found = re.search(r"(?:^|\.)\d+\.(.*)", path or "")
     return found[1] if found else ""
+
+
+#: Joiners belong to words and emoji, and do no harm.
+_JOINERS = ("\u200c", "\u200d")
+
+
+def visible(text: str) -> str:
+    """Returns the text on one line, with as many characters as before."""
+    return text if text.isascii() and text.isprintable() else "".join(map(_replace, text))
+
+
+def _replace(character: str) -> str:
+    if character < " ":
+        return chr(0x2400 + ord(character))
+    if character == "\x7f":
+        return "␡"
+    hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") and character not in _JOINERS
+    return "�" if hidden else character

@@ -22,14 +22,13 @@ OUTSIDE = {"torch", "duckdb", "einops", "numpy", "typer", "rich", "psutil", "pyn
 #: The folders and files of `runner`, each with those that it may import. `cli` may import everything.
 RUNNER_MAY = {
     "errors": set[str](),
-    "visible": set(),
     "allowance": set(),
     "temporary": {"errors"},
     "formats": set(),
     "places": {"errors"},
     "schema": {"errors"},
     "results": {"schema"},
-    "published": {"errors", "places", "results", "schema", "visible"},
+    "published": {"errors", "places", "formats", "results", "schema"},
     "job": {"errors", "schema"},
     "analysis": {"errors", "formats", "results", "schema"},
     "models": {"analysis", "errors", "places", "schema"},
@@ -48,9 +47,9 @@ RUNNER_MAY = {
         "schema",
         "temporary",
     },
-    "importers": {"analysis", "errors", "formats", "published", "results", "places", "schema", "store", "visible"},
+    "importers": {"analysis", "errors", "formats", "published", "results", "places", "schema", "store"},
     "answers": {"analysis", "errors", "experiments", "formats", "plan", "results", "schema"},
-    "render": {"answers", "formats", "plan", "schema", "visible"},
+    "render": {"answers", "formats", "plan", "schema"},
     "sweep": {
         "allowance",
         "analysis",
@@ -81,7 +80,6 @@ PAGES_MAY = {
     "results",
     "schema",
     "store",
-    "visible",
 }
 
 
@@ -121,7 +119,7 @@ def test_imports_of_the_runner(path: Path) -> None:
         assert rooms(path, "runner") <= {room, *RUNNER_MAY.get(room, ())}
     if room not in WITH_TORCH:
         assert not named(path, "torch")
-    if room in ("schema", "results", "experiments", "plan", "errors", "formats", "visible", "job"):
+    if room in ("schema", "results", "experiments", "plan", "errors", "formats", "job"):
         assert not foreign
     if room == "published":
         assert foreign <= {"markdown_it"}

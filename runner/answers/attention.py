@@ -1,7 +1,6 @@
 """At which sequence length does attention run out, of time and of memory, and how do they grow?"""
 
 from collections.abc import Sequence
-from uuid import UUID
 
 from runner.analysis.costs.activations import Device
 from runner.analysis.costs.attention import peak_breakdown
@@ -163,7 +162,10 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             Field(name="end", label="To", unit="tokens", role="note"),
         ),
         rows=tuple(
-            Row(values=(what, name, fit.exponent, fit.low, fit.high, fit.start, fit.end), cells=_of(key, name))
+            Row(
+                values=(what, name, fit.exponent, fit.low, fit.high, fit.start, fit.end),
+                cells=tuple(cell_id for cell_id, (way, _) in key.items() if way == name),
+            )
             for what, found in (("time", fits), (f"memory {counted.chosen}", memory_fits))
             for name, fit in found.items()
             if fit
@@ -228,10 +230,6 @@ def _fit(rows: tuple[Row, ...], way: str) -> Power | None:
 
 def _guides(fits: dict[str, Power | None]) -> tuple[Guide, ...]:
     return tuple(Guide(words=power_words(fit), power=fit, series=name) for name, fit in fits.items() if fit)
-
-
-def _of(key: dict[UUID, tuple[str, int]], way: str) -> tuple[UUID, ...]:
-    return tuple(cell_id for cell_id, (name, _) in key.items() if name == way)
 
 
 def _why(one: AttentionResult) -> str:

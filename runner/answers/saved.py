@@ -55,7 +55,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         draw=Draw(kind="matrix", value="block_saved_bytes", down=("size",), across="context", log="x"),
         note="Storages that autograd keeps from forward to backward, each counted once; the block is the first.",
     )
-    one, more_choices = _choose_one(shown, asked)
+    (one, *_), more_choices = narrow(shown, asked, drawn=())
     saved = next((cell for cell in rows.saved if cell.cell_id == one.cell_id), None)
     views = [view]
     if saved:
@@ -83,12 +83,6 @@ def block_gradient_bytes(cell: MemoryCell) -> int | None:
         return None
     outside = parameter_count(replace(cell, layers=0))
     return (parameter_count(cell) - outside) // cell.shape.layers * weight_bytes(cell)
-
-
-def _choose_one(shown: Sequence[Peak], asked: Asked) -> tuple[Peak, list[Any]]:
-    """Returns the cell whose contributors are listed, and the choices that lead to it."""
-    found, choices = narrow(shown, asked, drawn=())
-    return found[0], choices
 
 
 def _draw_contributors(saved: SavedCell, words: str, peaks: Sequence[Peak]) -> View:

@@ -31,7 +31,23 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     name = choose(asked, "finding", "Finding", list(groups))
     group = groups.get(name.chosen)
     shown = group.by_title if group else []
-    grades = _draw_grades(rows.audited)
+    cells: dict[tuple[str, str], list[UUID]] = {}
+    for row in rows.audited:
+        cells.setdefault((row.table, row.grade or NO_GRADE), []).append(row.cell_id)
+    grades = View(
+        name="grades",
+        title="Rows by grade",
+        about=_about(rows.audited),
+        fields=(TABLE, GRADE, ROWS),
+        rows=tuple(
+            Row(values=(table, grade, len(cells[table, grade])), cells=tuple(cells[table, grade]))
+            for table in dict.fromkeys(table for table, _ in cells)
+            for grade in (*GRADES, NO_GRADE)
+            if (table, grade) in cells
+        ),
+        draw=Draw(kind="bars", value="rows", down=("table",), series="grade"),
+        note=GRADE_WORDS,
+    )
     findings = View(
         name="findings",
         title="Rows by finding",
@@ -64,26 +80,6 @@ def _about(rows: Sequence[AuditedRow]) -> str:
 def _cell(row: AuditedRow) -> Any:
     kind = row.row.asked()
     return kind(**{name: getattr(row.row, name) for name in kind.names()})
-
-
-def _draw_grades(rows: Sequence[AuditedRow]) -> View:
-    cells: dict[tuple[str, str], list[UUID]] = {}
-    for row in rows:
-        cells.setdefault((row.table, row.grade or NO_GRADE), []).append(row.cell_id)
-    return View(
-        name="grades",
-        title="Rows by grade",
-        about=_about(rows),
-        fields=(TABLE, GRADE, ROWS),
-        rows=tuple(
-            Row(values=(table, grade, len(cells[table, grade])), cells=tuple(cells[table, grade]))
-            for table in dict.fromkeys(table for table, _ in cells)
-            for grade in (*GRADES, NO_GRADE)
-            if (table, grade) in cells
-        ),
-        draw=Draw(kind="bars", value="rows", down=("table",), series="grade"),
-        note=GRADE_WORDS,
-    )
 
 
 def _draw_rows(shown: Sequence[tuple[AuditedRow, Finding]], name: str) -> View:

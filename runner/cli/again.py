@@ -16,7 +16,7 @@ from runner.analysis.statistics import next_process_interval
 from runner.cli.progress import PlainLines
 from runner.cli.terminal import Terminal
 from runner.errors import UsageError
-from runner.formats import format_count, format_ms, format_number
+from runner.formats import format_count, format_ms, format_number, visible
 from runner.plan.commands import cell_of
 from runner.plan.planning import Request
 from runner.results import Estimate
@@ -27,7 +27,6 @@ from runner.store.read.timed import find_timed
 from runner.sweep.prepare import Prepared, new_run
 from runner.sweep.request import Settings
 from runner.sweep.start import sweep
-from runner.visible import visible
 
 #: The columns that can explain a difference of times, the strongest reasons first.
 _ENVIRONMENT = (

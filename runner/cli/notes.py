@@ -11,13 +11,13 @@ from uuid import UUID
 
 from runner.cli.terminal import Terminal, new_grid
 from runner.errors import UsageError
+from runner.formats import visible
 from runner.render.json import to_text
 from runner.results.runs import Note
 from runner.schema import NoteKind, NoteRow, new_id, utc_now
 from runner.store.database import ingest
 from runner.store.read.runs import Subject, find_subject, load_notes
 from runner.store.spool import Spool
-from runner.visible import visible
 
 #: The longest note, and the longest name or tag, in letters.
 MAX_NOTE, MAX_NAME = 2_000, 60

@@ -5,7 +5,7 @@ plain text.
     console.say(f"Measured by {label}")
     console.print(new_grid("size", "parameters", rows=[("small", "128,625,408")]))
 
-Markup, emoji codes and highlighting are off, and control characters are made visible (`runner.visible`). Only rich's
+Markup, emoji codes and highlighting are off, and control characters are made visible (`runner.formats`). Only rich's
 own `Text` has color.
 """
 
@@ -17,7 +17,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from runner.visible import visible
+from runner.formats import visible
 
 
 class Terminal(Console):

@@ -36,7 +36,7 @@ from runner.published.reading import (
 )
 from runner.published.tables import ENDINGS, OTHERS
 from runner.results import PublishedTable
-from runner.schema import PublishedFigureRow, PublishedLineRow, PublishedTableRow, RunRow
+from runner.schema import PublishedFigureRow, PublishedLineRow, PublishedTableRow
 from runner.store.database import ingest
 from runner.store.read.published import is_counted
 
@@ -117,7 +117,19 @@ def _add(path: Path, *, db: Path, label: str | None, mapping: TableMapping) -> I
     """Adds the tables of a file that are not in `db` yet."""
     file = read_file(path, mapping=mapping)
     tables = tuple(file.tables)
-    run = _make_run(path, tables, label=label, mapping=mapping)
+    digest = content_digest(read_content(path))
+    hashed = int.from_bytes(hashlib.sha256(f"{digest}:{mapping.digest}".encode()).digest()[:10])
+    # A UUIDv8 whose first 48 bits, the time in other ids, are 0: published runs come before every measured one.
+    run_id = UUID(int=0x8 << 76 | 0b10 << 62 | (hashed >> 62 & 0xFFF) << 64 | hashed & (1 << 62) - 1)
+    machines = {table.machine for table in tables}
+    run = replace(
+        new_run(path, label or (tables[0].title if len(tables) == 1 else None)),
+        run_id=run_id,
+        sweep_key=hashlib.sha256(digest.encode()).hexdigest()[:16],
+        source="published",
+        device=None,
+        device_name=machines.pop() if len(machines) == 1 else None,
+    )
     known = is_counted(db, run.run_id)
     if known is not None:
         again = "" if known else " A later import of it with another mapping counts."
@@ -176,23 +188,6 @@ def _summarize(path: Path, tables: Sequence[PublishedTable]) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def _make_run(path: Path, tables: Sequence[PublishedTable], *, label: str | None, mapping: TableMapping) -> RunRow:
-    """Returns the run of an import. Its id is a UUIDv8 whose first 48 bits, the time in other ids, are 0, so that
-    published runs come before every measured one."""
-    digest = content_digest(read_content(path))
-    hashed = int.from_bytes(hashlib.sha256(f"{digest}:{mapping.digest}".encode()).digest()[:10])
-    run_id = UUID(int=0x8 << 76 | 0b10 << 62 | (hashed >> 62 & 0xFFF) << 64 | hashed & (1 << 62) - 1)
-    machines = {table.machine for table in tables}
-    return replace(
-        new_run(path, label or (tables[0].title if len(tables) == 1 else None)),
-        run_id=run_id,
-        sweep_key=hashlib.sha256(digest.encode()).hexdigest()[:16],
-        source="published",
-        device=None,
-        device_name=machines.pop() if len(machines) == 1 else None,
-    )
 
 
 def _make_rows(run_id: UUID, tables: Sequence[PublishedTable]) -> Mapping[str, Sequence[object]]:

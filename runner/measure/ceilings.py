@@ -61,7 +61,11 @@ def measure_ceilings(job: CeilingJob) -> Ceilings:
         except RuntimeError as error:
             missing[f"matmul {name}"] = _reason(error)
     try:
-        rows.append(_row(job, _measure_copy(COPIED_BYTES[device.type], device)))
+        size = COPIED_BYTES[device.type]
+        source = torch.ones(size // 4, device=device.torch)
+        target = torch.zeros_like(source)
+        samples = _timed(lambda: target.copy_(source), device, ends=time.perf_counter() + SECONDS[device.type])
+        rows.append(_row(job, _rate(2 * size, samples, size=size)))
     except RuntimeError as error:
         missing["copy"] = _reason(error)
     return Ceilings(rows=tuple(rows), missing=missing)
@@ -85,14 +89,6 @@ def _measure_product(dtype: torch.dtype, device: Device) -> CeilingRate:
         if time.perf_counter() + next_seconds > ends:
             break
     return max(rates, key=lambda rate: rate.per_s)
-
-
-def _measure_copy(size: int, device: Device) -> CeilingRate:
-    """Returns the rate of copying `size` bytes to another buffer of the device: bytes read and written per second."""
-    source = torch.ones(size // 4, device=device.torch)
-    target = torch.zeros_like(source)
-    samples = _timed(lambda: target.copy_(source), device, ends=time.perf_counter() + SECONDS[device.type])
-    return _rate(2 * size, samples, size=size)
 
 
 def _rate(work: int, samples: Sequence[float], *, size: int) -> CeilingRate:

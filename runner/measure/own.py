@@ -39,7 +39,9 @@ def _describe_at(loaded: Loaded, spec: OwnSpec, *, batch: int, context: int, dev
     try:
         built = _build(loaded, spec, batch, context, torch.device("meta"))
         workload = built.workload
-        output = _describe_output(workload)
+        with torch.no_grad():
+            logits = first_tensor(workload.run())
+        output = "its loss alone" if logits is None else describe_tensor(logits)
         counted = count_passes(workload)
     except Exception as error:
         # A model that cannot be built or run without data may be all right with it, which the real device tells.
@@ -75,12 +77,6 @@ def _build(loaded: Loaded, spec: OwnSpec, batch: int, context: int, device: torc
             _options=spec.options,
         )
     )
-
-
-def _describe_output(workload: Workload) -> str:
-    with torch.no_grad():
-        logits = first_tensor(workload.run())
-    return "its loss alone" if logits is None else describe_tensor(logits)
 
 
 def describe_tensor(tensor: Tensor) -> str:

@@ -101,7 +101,14 @@ def load(spec: OwnSpec) -> Loaded:
             expected=SIGNATURE,
             do=f"It has {', '.join(known[:8]) or 'none'}.",
         )
-    return Loaded(key=hash_sources(spec, root), build=lambda want: _call(function, spec, want))
+    digest = hashlib.sha256(repr((spec.function, sorted(spec.options.items()))).encode())
+    packages = ("site-packages", "dist-packages")
+    files = (getattr(module, "__file__", None) for module in [*sys.modules.values()])
+    for path in sorted({Path(file) for file in files if file}):
+        is_own = path.is_relative_to(root) and not any(part in packages for part in path.relative_to(root).parts)
+        if is_own and path.suffix == ".py" and not _is_ours(path):
+            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return Loaded(key=digest.hexdigest()[:16], build=lambda want: _call(function, spec, want))
 
 
 def _call(function: Callable[[Wanted], Any], spec: OwnSpec, want: Wanted) -> Built:
@@ -223,19 +230,6 @@ def as_a_program(spec: OwnSpec) -> Iterator[None]:
         sys.argv = before
         if os.getpid() != process:  # the user's code has forked, and this is the child
             os._exit(0)
-
-
-def hash_sources(spec: OwnSpec, root: Path) -> str:
-    """Returns 16 hex digits of the sources that were imported from the model's folder, of the function and the options.
-    Installed packages are no part of it, unless the model is in one."""
-    digest = hashlib.sha256(repr((spec.function, sorted(spec.options.items()))).encode())
-    packages = ("site-packages", "dist-packages")
-    files = (getattr(module, "__file__", None) for module in [*sys.modules.values()])
-    for path in sorted({Path(file) for file in files if file}):
-        is_own = path.is_relative_to(root) and not any(part in packages for part in path.relative_to(root).parts)
-        if is_own and path.suffix == ".py" and not _is_ours(path):
-            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
 
 
 def _is_ours(path: Path) -> bool:

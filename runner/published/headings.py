@@ -189,7 +189,9 @@ def parse_heading(heading: str) -> Meaning:
         return Meaning(role="quantity")
     if phrase == "value":
         return Meaning(role="value")
-    meaning = _parse_setting(words) or parse_figure(heading)
+    name = SETTING_WORDS.get(" ".join(word for word in words if word != "logged"))
+    unit = "M" if phrase == "params m" else None
+    meaning = Meaning(role="setting", setting=name, unit=unit) if name else parse_figure(heading)
     if meaning is None and "." in heading and " " not in heading:
         within = parse_heading(heading.rpartition(".")[2])  # "config.model", of an object within another
         meaning = within if within.role in ("setting", "status", "oom", "kept") else None
@@ -215,12 +217,6 @@ def parse_pass(text: str) -> Quantity | None:
     """Returns the phase that a text such as "fwd + bwd", "forward only" or "foward + backward" names."""
     words = [{"foward": "forward"}.get(word, word) for word in split_words(text[:200])]
     return _join_phases({PASSES[word] for word in words if word in PASSES})
-
-
-def _parse_setting(words: list[str]) -> Meaning | None:
-    phrase = " ".join(word for word in words if word != "logged")
-    name = SETTING_WORDS.get(phrase)
-    return Meaning(role="setting", setting=name, unit="M" if phrase == "params m" else None) if name else None
 
 
 def parse_figure(heading: str) -> Meaning | None:

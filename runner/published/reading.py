@@ -23,6 +23,7 @@ from typing import Any, cast, get_args
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from runner.errors import UsageError
+from runner.formats import visible
 from runner.places import explain_place
 from runner.published.headings import (
     TIME,
@@ -40,7 +41,6 @@ from runner.published.tables import FILE_BYTES, FORMATS, GROUP, TableRefused, Te
 from runner.published.values import UNITS, Commas, is_decimal_comma, is_oom, normalize_unit, parse_cell, spell_unit
 from runner.results import PublishedFigure, PublishedRow, PublishedTable, Quantity, Setting, Statistic
 from runner.schema import Status
-from runner.visible import visible
 
 #: Rises when the same file would be read differently, so that an import adds it again.
 READER = 3

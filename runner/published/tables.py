@@ -20,8 +20,8 @@ from itertools import pairwise
 from typing import Any
 
 from runner.errors import UsageError
+from runner.formats import visible
 from runner.published.values import is_oom, parse_cell, strip_markup
-from runner.visible import visible
 
 FILE_BYTES = 4 * 2**20
 COLUMNS, CELLS, CELL_CHARACTERS, TABLES = 500, 500_000, 10_000, 1_000
@@ -225,7 +225,8 @@ def _parse_markdown(text: str) -> list[TextTable]:
     for place, token in enumerate(tokens):
         begin = token.map[0] if token.map else 0
         if token.type == "inline" and tokens[place - 1].type in ("heading_open", "paragraph_open"):
-            words = " ".join(_read_inline(token).split())
+            marks = {"softbreak": " ", "hardbreak": " ", "html_inline": ""}
+            words = " ".join("".join(marks.get(child.type, child.content) for child in token.children or ()).split())
             if tokens[place - 1].type == "heading_open":
                 heading, above = words, None
             else:
@@ -246,15 +247,6 @@ def _parse_markdown(text: str) -> list[TextTable]:
                 parsed = [one for one in _parse_delimited(content, None) if len(one.headings) > 1 and not one.lost]
                 fences += [_shift(replace(one, title=one.title or above or heading), begin + 1) for one in parsed]
     return tables or fences
-
-
-def _read_inline(token: Any) -> str:
-    """Returns the text of an inline token without marks."""
-    words = {"softbreak": " ", "hardbreak": " "}
-    parts = [
-        words.get(child.type) or ("" if child.type == "html_inline" else child.content) for child in token.children
-    ]
-    return "".join(parts)
 
 
 def _shift(table: TextTable, lines: int) -> TextTable:

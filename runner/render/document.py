@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from runner.answers import QUESTIONS
 from runner.answers.answer import Answer, Doubt, View, split_bold
+from runner.formats import visible
 from runner.plan.commands import sweep_commands
 from runner.render.grid import MARKS, Entry, TextGrid, list_footnotes, make_grid
-from runner.visible import visible
 
 _SPECIAL = re.compile(r"[\\`*_{}\[\]<>#~$|!&@]")
 _LATEX = {

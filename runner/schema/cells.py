@@ -31,20 +31,16 @@ def utc_now() -> datetime:
 _latest = 0
 
 
-def _next_millisecond(milliseconds: int) -> int:
-    global _latest
-    _latest = milliseconds if milliseconds >= _latest else _latest + 1
-    return _latest
-
-
 def new_id() -> UUID:
     """Returns a UUIDv7, which sorts by the millisecond of its making (RFC 9562, section 5.7), and after all that this
     process made before, even where the clock was set back meanwhile."""
-    milliseconds = _next_millisecond(time.time_ns() // 1_000_000)
+    global _latest
+    milliseconds = time.time_ns() // 1_000_000
+    _latest = milliseconds if milliseconds >= _latest else _latest + 1
     random = int.from_bytes(os.urandom(10), "big")
     version, variant = 0x7 << 76, 0b10 << 62
     high, low = random >> 62 & 0xFFF, random & (1 << 62) - 1
-    return UUID(int=(milliseconds << 80) | version | (high << 64) | variant | low)
+    return UUID(int=(_latest << 80) | version | (high << 64) | variant | low)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -297,8 +297,10 @@ def _examine(
                 if name in damaged:
                     continue
                 if name == "runs":
-                    published = _select_published(con, stored[name])
-                    runs = frozenset(str(run) for (run,) in con.execute("SELECT run_id FROM file.main.runs").fetchall())
+                    source = "source" if "source" in stored[name] else "NULL"
+                    listed = con.execute(f"SELECT run_id::VARCHAR, {source} FROM file.main.runs").fetchall()
+                    published = select_runs([run for run, kind in listed if kind == "published"])
+                    runs = frozenset(run for run, _ in listed)
                 # All columns are read, so that damage shows.
                 new = f"({select_stored_rows(TABLES[name], stored[name])} WHERE rowid >= {start.get(name, 0)})"
                 invalid = count_invalid(con, TABLES[name], new, published=published)
@@ -319,13 +321,6 @@ def _examine(
         runs=runs,
         origin=before.origin if has_grown else "",
     )
-
-
-def _select_published(con: DuckDBPyConnection, columns: frozenset[str]) -> str:
-    if "source" not in columns:
-        return NO_RUNS
-    runs = con.execute("SELECT run_id FROM file.main.runs WHERE source = 'published'").fetchall()
-    return select_runs([str(run_id) for (run_id,) in runs])
 
 
 def select_runs(ids: Sequence[str]) -> str:

@@ -155,7 +155,13 @@ def open_writer(path: Path, *, patience_s: float, folder: Path | None = None) ->
             with _take(path, folder=folder) as taken:
                 con = taken.con
                 if not path.exists():
-                    _create(con, path, spool)
+                    half = spool.half  # under another name first, so that a kill never leaves half a file
+                    for leftover in (half, half.with_name(half.name + ".wal")):
+                        leftover.unlink(missing_ok=True)
+                    with attach(con, half, access="STORAGE_VERSION 'v1.2.0'", deadline=0.0):
+                        _upgrade(con, half)
+                    half.rename(path)
+                    sync_folder(path.parent)
                 with attach(con, path, access="READ_WRITE", deadline=deadline):
                     _upgrade(con, path)
                     yield con
@@ -167,17 +173,6 @@ def open_writer(path: Path, *, patience_s: float, folder: Path | None = None) ->
             expected="a file that is whole, room on the disk and the right to write there",
             do=f"Nothing is lost: the measured cells wait in {spool.folder}.",
         ) from error
-
-
-def _create(con: DuckDBPyConnection, path: Path, spool: Spool) -> None:
-    """Makes the file under another name first, so that a kill never leaves half a file. Needs the spool's lock."""
-    half = spool.half
-    for leftover in (half, half.with_name(half.name + ".wal")):
-        leftover.unlink(missing_ok=True)
-    with attach(con, half, access="STORAGE_VERSION 'v1.2.0'", deadline=0.0):
-        _upgrade(con, half)
-    half.rename(path)
-    sync_folder(path.parent)
 
 
 def _upgrade(con: DuckDBPyConnection, path: Path) -> None:

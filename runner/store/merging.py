@@ -188,7 +188,20 @@ def answer(source: Path, folder: Path) -> dict[str, Any]:
     try:
         (spool := Spool(source)).check_readable()
         _check_spool(spool)
-        return {"tables": _write_tables(source, folder)}
+        with open_reader(source, folder=folder, limits=(MEMORY,)) as con:
+            _refuse_newer(con, source)
+            if source.exists():
+                _check_file(con, source)
+            stored = [name for name, table in TABLES.items() if table.stored]
+            counts = {name: fetch_count(con, f"SELECT count(*) FROM {name}") for name in stored}
+            if sum(counts.values()) > MAX_ROWS:
+                raise foreign_error(source, f"it has {sum(counts.values()):,} rows, more than {MAX_ROWS:,}")
+            names = [name for name, rows in counts.items() if rows]
+            _refuse_without_run(con, source, names)
+            for name in names:
+                check_unique(con, TABLES[name], name, where=source)
+                con.execute(f"COPY {name} TO {quote(str(folder / name) + '.parquet')} (FORMAT parquet)")
+        return {"tables": names}
     except StepscopeError as error:
         do = error.do if isinstance(error, DatabaseBusy | UsageError) else _DO
         return {"refused": [type(error).__name__, error.got, error.expected, do]}
@@ -215,24 +228,6 @@ def limit() -> None:
     ):
         with contextlib.suppress(ValueError, OSError):  # macOS; or a lower limit is set already
             resource.setrlimit(kind, (value, value))
-
-
-def _write_tables(source: Path, folder: Path) -> list[str]:
-    """Writes the rows that a reader of the file sees, and refuses a file of which a reader would leave some out."""
-    with open_reader(source, folder=folder, limits=(MEMORY,)) as con:
-        _refuse_newer(con, source)
-        if source.exists():
-            _check_file(con, source)
-        stored = [name for name, table in TABLES.items() if table.stored]
-        counts = {name: fetch_count(con, f"SELECT count(*) FROM {name}") for name in stored}
-        if sum(counts.values()) > MAX_ROWS:
-            raise foreign_error(source, f"it has {sum(counts.values()):,} rows, more than {MAX_ROWS:,}")
-        names = [name for name, rows in counts.items() if rows]
-        _refuse_without_run(con, source, names)
-        for name in names:
-            check_unique(con, TABLES[name], name, where=source)
-            con.execute(f"COPY {name} TO {quote(str(folder / name) + '.parquet')} (FORMAT parquet)")
-    return names
 
 
 def _refuse_without_run(con: DuckDBPyConnection, source: Path, names: Sequence[str]) -> None:

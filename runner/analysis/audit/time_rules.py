@@ -324,7 +324,8 @@ def judge_canary(cells: Sequence[RepeatedCell]) -> Canary | None:
         return None
     cell = min(dated, key=lambda cell: (-len(cell.rounds), cell.started[0]))
     others = [one for one in cells if one is not cell and (one.table, one.bound) == (cell.table, cell.bound)]
-    noise = estimate_noise([(len(one.rounds), _compute_variance(one)) for one in others], max_dof=MAX_DOF)
+    logs = [[math.log(each.time.median_ms) for each in one.rounds] for one in others]
+    noise = estimate_noise([(len(own), statistics.variance(own)) for own in logs], max_dof=MAX_DOF)
     if noise is None or len(cell.rounds) < MIN_ROUNDS:
         return Canary(cell=cell, drifts=None)
     times = [one.time for one in cell.rounds]
@@ -355,7 +356,3 @@ def _differ(first: Moment, last: Moment, *, level: float) -> bool:
 def _holds(outer: tuple[Moment, Moment], inner: tuple[Moment, Moment]) -> bool:
     """Returns whether the inner change lies within the outer one."""
     return outer[0].at <= inner[0].at and inner[1].at <= outer[1].at
-
-
-def _compute_variance(cell: RepeatedCell) -> float:
-    return statistics.variance(math.log(one.time.median_ms) for one in cell.rounds)

@@ -88,22 +88,17 @@ def flops(call: Arguments) -> int | None:
     if name in _SOFTMAX:
         return _SOFTMAX[name] * _count_elements(call.shapes[0])
     if name.startswith(_ATTENTION):
-        return _attention_flops(call)
+        is_backward = call.name.endswith("_backward")
+        places = CAUSAL.get(call.name.removesuffix("_backward"))
+        is_causal = call.values[places[is_backward]] if places else None
+        if not isinstance(is_causal, bool):
+            return None
+        query, key = call.shapes[is_backward : is_backward + 2]
+        forward = 4 * _count_elements(query) * int(key[-2]) // (2 if is_causal else 1)
+        return forward * 5 // 2 if is_backward else forward
     if re.fullmatch(_COUNTED, name) and call.dtypes[0] in _BYTES:
         return _count_elements(_broadcast(call))
     return None
-
-
-def _attention_flops(call: Arguments) -> int | None:
-    """Returns the FLOPs of fused attention. Queries and keys are (batch, heads, sequence, head width)."""
-    is_backward = call.name.endswith("_backward")
-    places = CAUSAL.get(call.name.removesuffix("_backward"))
-    is_causal = call.values[places[is_backward]] if places else None
-    if not isinstance(is_causal, bool):
-        return None
-    query, key = call.shapes[is_backward : is_backward + 2]
-    forward = 4 * _count_elements(query) * int(key[-2]) // (2 if is_causal else 1)
-    return forward * 5 // 2 if is_backward else forward
 
 
 def moved_bytes(call: Arguments) -> int | None:

@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import duckdb
-
 from runner.analysis.audit.findings import RowContext
 from runner.analysis.audit.judge import judge, judge_together
 from runner.analysis.audit.timeline_rules import RecordedBlock, RecordedTimeline, judge_timeline
@@ -62,7 +60,8 @@ def load_findings(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> 
         found = fetch_rows(reader, kind, f"{table} SEMI JOIN seen USING (cell_id)")
         timings = _group_by_cell(fetch_rows(reader, TimingRow, "timings SEMI JOIN seen USING (cell_id)"))
         runs = {row.run_id: row for row in fetch_rows(reader, RunRow, "runs SEMI JOIN seen USING (run_id)")}
-        telemetry, steps = _load_measured(reader)
+        telemetry = _group_by_cell(fetch_rows(reader, TelemetryRow, "telemetry SEMI JOIN chosen USING (cell_id)"))
+        steps: dict[UUID, list[float]] = dict(reader.execute(_STEPS).fetchall())
     drifts = load_drifts(path, runs)
     known = [
         (row, RowContext(
@@ -78,12 +77,6 @@ def load_findings(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> 
         if row.cell_id in chosen
     }
     return {cell: said[cell] for cell in cells if cell in said}
-
-
-def _load_measured(reader: duckdb.DuckDBPyConnection) -> tuple[dict[UUID, list[TelemetryRow]], dict[UUID, list[float]]]:
-    """Returns the telemetry of the chosen cells while they were measured, and every step's time in ms."""
-    telemetry = _group_by_cell(fetch_rows(reader, TelemetryRow, "telemetry SEMI JOIN chosen USING (cell_id)"))
-    return telemetry, dict(reader.execute(_STEPS).fetchall())
 
 
 def _group_by_cell(rows: list[Any]) -> dict[UUID, list[Any]]:

@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 from uuid import UUID
 
-import duckdb
-
 from runner.results import (
     AccumulationResult,
     LiveAllocation,
@@ -162,21 +160,16 @@ def load_columns(path: Path, cell_id: UUID) -> Columns:
         FROM allocations WHERE cell_id = ? ORDER BY born_us, allocation"""
     with open_reader(path) as reader:
         arrays = reader.execute(query, [list(CATEGORIES), cell_id]).fetchnumpy()
-        names = {name: _load_names(reader, name, cell_id) for name in _NAMED}
+        distinct = "SELECT DISTINCT {0} FROM allocations WHERE cell_id = ? AND {0} IS NOT NULL ORDER BY 1"
+        found = {name: reader.execute(distinct.format(name), [cell_id]).fetchall() for name in _NAMED}
         stacks = dict(reader.execute("SELECT stack, frames FROM stacks WHERE cell_id = ?", [cell_id]).fetchall())
         marks = reader.execute("SELECT at_us, name FROM marks WHERE cell_id = ? ORDER BY at_us", [cell_id]).fetchall()
     return Columns(
         arrays={name: array.filled() if hasattr(array, "filled") else array for name, array in arrays.items()},
-        names=names,
+        names={name: tuple(value for (value,) in values) for name, values in found.items()},
         stacks=tuple(stacks.get(number, "") for number in range(max(stacks, default=-1) + 1)),
         marks=tuple(marks),
     )
-
-
-def _load_names(reader: duckdb.DuckDBPyConnection, name: str, cell_id: UUID) -> tuple[str, ...]:
-    """Returns the names that a column's numbers stand for, in the order of `dense_rank`."""
-    query = f"SELECT DISTINCT {name} FROM allocations WHERE cell_id = ? AND {name} IS NOT NULL ORDER BY 1"
-    return tuple(value for (value,) in reader.execute(query, [cell_id]).fetchall())
 
 
 def load_marks(path: Path, cell_id: UUID) -> list[tuple[int, str]]:

@@ -17,9 +17,9 @@ from runner.cli.doctor import print_report
 from runner.cli.main import app
 from runner.cli.progress import PlainLines, TerminalBar
 from runner.cli.terminal import Terminal
+from runner.formats import visible
 from runner.schema import TABLES, new_id, utc_now
 from runner.sweep.prepare import Prepared
-from runner.visible import visible
 from tests.command import ROOT, tiny
 from tests.synthetic import memory_rows, roofline_rows, rows, traces
 from tests.synthetic.everything import store as store_everything
