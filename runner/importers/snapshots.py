@@ -32,16 +32,9 @@ MAX_ROWS, MAX_STACK_CHARACTERS = 400_000, 64 * 2**20
 
 #: Raised for bytes that are a truncated pickle or none. Any other error ends the process.
 _BROKEN = (
-    pickle.UnpicklingError,
-    EOFError,
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-    BufferError,
-)
+    pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError, AttributeError, OverflowError,
+    RecursionError, BufferError,
+)  # fmt: skip
 
 
 class PlainUnpickler(pickle.Unpickler):

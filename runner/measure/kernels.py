@@ -72,16 +72,9 @@ _NODE = "autograd::engine::evaluate_function: "
 #: What CUPTI calls its own work, which it reports among the host's calls (the kinds of CUpti_ActivityOverheadKind, in
 #: PyTorch's spelling). Their correlation ids are those of operators that have nothing to do with them.
 _OVERHEADS = {
-    "Activity Buffer Request",
-    "Buffer Flush",
-    "Command Buffer Full",
-    "Driver Compiler",
-    "Instrumentation",
-    "Lazy Function Loading",
-    "Resource",
-    "Runtime Triggered Module Loading",
-    "UVM Activity Init",
-}
+    "Activity Buffer Request", "Buffer Flush", "Command Buffer Full", "Driver Compiler", "Instrumentation",
+    "Lazy Function Loading", "Resource", "Runtime Triggered Module Loading", "UVM Activity Init",
+}  # fmt: skip
 _LAUNCHERS = ("cuda", "cu")  # of CUDA's runtime and driver: cudaLaunchKernel, cuLaunchKernelEx
 
 

@@ -15,19 +15,9 @@ import torch
 
 #: The ranges within the model.
 MODEL_RANGES = (
-    "embedding",
-    "normalisation",
-    "attention projections",
-    "rope",
-    "attention",
-    "attention scores",
-    "attention mask",
-    "attention softmax",
-    "attention product",
-    "feed-forward",
-    "output head",
-    "loss",
-)
+    "embedding", "normalisation", "attention projections", "rope", "attention", "attention scores",
+    "attention mask", "attention softmax", "attention product", "feed-forward", "output head", "loss",
+)  # fmt: skip
 #: The beginning of the range of an own model's module; the rest is its path, with a star for numbers.
 MODULE_RANGE = "module "
 #: The phases of a step are ranges too.

@@ -43,14 +43,9 @@ Document = Mapping[str, Sequence[Mapping[str, Any]]]
 
 #: Raised for a file that is truncated, has a type or value that the schema does not allow, or lacks an id.
 UNREADABLE = (
-    ValueError,
-    OverflowError,
-    RowsRefused,
-    duckdb.InvalidInputException,
-    duckdb.DataError,
-    duckdb.IntegrityError,
-    duckdb.NotSupportedError,
-)
+    ValueError, OverflowError, RowsRefused, duckdb.InvalidInputException, duckdb.DataError,
+    duckdb.IntegrityError, duckdb.NotSupportedError,
+)  # fmt: skip
 #: The largest spool file that is read.
 MAX_FILE_BYTES = 2**31
 

@@ -108,16 +108,9 @@ def leaks_memory(row: StepRow, seen: RowContext) -> Finding | None:
 
 
 STEP_RULES: tuple[StepRule, ...] = (
-    phases_do_not_add,
-    busy_machine,
-    recompiled,
-    compiler_fallback,
-    wrong_result,
-    above_peak,
-    no_effect,
-    leaks_memory,
-    tf32_as_fp32,
-)
+    phases_do_not_add, busy_machine, recompiled, compiler_fallback, wrong_result, above_peak, no_effect,
+    leaks_memory, tf32_as_fp32,
+)  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------------ attention

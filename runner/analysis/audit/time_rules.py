@@ -268,19 +268,9 @@ def _find_waiting(row: Timed, step: TimingRow | None) -> Finding | None:
 
 
 TIME_RULES: tuple[TimeRule, ...] = (
-    too_few_samples,
-    wide_interval,
-    cold_step,
-    drifting,
-    machine_drift,
-    page_faults,
-    throttled,
-    other_speed,
-    shared_gpu,
-    impossible_ratio,
-    spilled,
-    launch_bound,
-)
+    too_few_samples, wide_interval, cold_step, drifting, machine_drift, page_faults, throttled, other_speed,
+    shared_gpu, impossible_ratio, spilled, launch_bound,
+)  # fmt: skip
 
 
 #: The fewest rounds of a canary.

@@ -156,12 +156,8 @@ def _are_copies(held: Counter[int], copies: dict[int, int], beside: int) -> bool
 
 
 TIMELINE_RULES: tuple[TimelineRule, ...] = (
-    no_optimizer_state,
-    first_step_recorded,
-    kept_graph,
-    half_precision_copies,
-    no_history,
-)
+    no_optimizer_state, first_step_recorded, kept_graph, half_precision_copies, no_history,
+)  # fmt: skip
 
 #: What to do about each finding.
 TIMELINE_REMEDIES = {
