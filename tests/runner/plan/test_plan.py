@@ -1,5 +1,7 @@
-"""The cells that a sweep plans: presets checked by hand, axes, keys, and the command that plans them again."""
+"""The cells that a sweep plans: presets checked by hand, axes, keys, sizes, their order, and the command that
+plans them again."""
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import field, fields, make_dataclass, replace
@@ -11,11 +13,13 @@ from runner.analysis.costs import steps as costs
 from runner.errors import UsageError
 from runner.experiments import EXPERIMENTS, KINDS, kind_of
 from runner.experiments.experiment import Grid
-from runner.plan.planning import PRESETS, QUESTIONS, Request, plan, preset_for
+from runner.plan.planning import PRESETS, QUESTIONS, Planned, Request, plan, preset_for, size_of
 from runner.schema import TABLES, AttentionCell, Cell, MemoryCell, StepCell, table_of
+from runner.schema.axes import Model
 from runner.schema.columns import column
-from runner.schema.sizes import SIZES, parse_shape, size_named, title
+from runner.schema.sizes import SIZES, name_models, parse_shape, size_named, title
 from tests.command import planned, tiny
+from tests.synthetic import rows
 
 GIB = 2**30
 #: The fields that distinguish the cells of a preset: width, context, mode, precision, backend, warm-up, exactly ten
@@ -272,3 +276,46 @@ def test_registries_agree() -> None:
     assert {table_of(kind.cell).name for kind in KINDS} == {name for name, table in TABLES.items() if table.key} - {
         "frontier"
     }
+
+
+def test_each_round_has_every_cell_once_in_its_own_order() -> None:
+    def asked(seed: str) -> list[Planned]:
+        steps = ("benchmark", "mixed-precision")
+        return plan(Request(experiments=steps, rounds=3), device="cpu", device_memory_bytes=None, seed=seed)
+
+    cells = asked("host")
+    rounds = [[item.cell.key for item in cells if item.round == number] for number in range(3)]
+    assert [item.round for item in cells] == [0] * 22 + [1] * 22 + [2] * 22
+    assert all(sorted(keys) == sorted(rounds[0]) for keys in rounds)
+    assert len({tuple(keys) for keys in rounds}) == 3, "every round is shuffled again"
+    assert asked("host") == cells, "an interrupted sweep must get the same order again"
+    assert asked("another") != cells
+    assert rounds[0] != [item.cell.key for item in asked("another")[:22]]
+
+
+def test_cells_that_are_compared_are_measured_one_after_the_other() -> None:
+    cells = plan(Request(rounds=6), device="cpu", device_memory_bytes=None, seed="host")
+    blocks = [(item.round, type(item.cell), getattr(item.cell, "mode", ""), size_of(item.cell)) for item in cells]
+    in_order = [block for block, _ in itertools.groupby(blocks)]
+    assert len(in_order) == len(set(in_order)), "a block is never taken up again in its round"
+    assert len({tuple(block[1:] for block in in_order if block[0] == number) for number in range(6)}) == 6
+    steps = [item.cell for item in cells if isinstance(item.cell, StepCell)]
+    both = [cell.precision for cell in steps if (cell.d_model, cell.context, cell.mode) == (64, 128, "train")]
+    pairs = {tuple(both[first : first + 2]) for first in range(0, len(both), 2)}
+    assert pairs == {("bf16", "fp32"), ("fp32", "bf16")}, "neither always comes first"
+
+
+def test_a_model_added_by_a_running_sweep_has_a_name() -> None:
+    """A page may read the sizes of a file shortly before it reads the cells."""
+    names = name_models([Model.of(rows.asked("toy-64"))])
+    assert names[Model.of(rows.asked("toy-128"))] == "toy-128"
+    assert names[Model.of(rows.asked("toy-64"))] == "toy-64"
+    assert len(names) == 1
+
+
+def test_two_models_of_one_name_get_different_names_whenever_they_are_added() -> None:
+    one, other = (Model.of(rows.asked("toy-64", vocabulary=vocabulary)) for vocabulary in (4096, 8192))
+    both = name_models([one, other])
+    assert both[one] != both[other]
+    later = name_models([one])
+    assert later[other] != later[one]

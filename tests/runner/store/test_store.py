@@ -1,10 +1,12 @@
-"""Rows pass through the store unchanged, and each is read exactly once from the spool, the file or both."""
+"""Rows pass through the store unchanged, and each is read exactly once from the spool, the file or both; a file is
+examined and read within little memory."""
 
 import math
 import os
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import MISSING, asdict, fields, replace
 from datetime import datetime
 from pathlib import Path
@@ -16,8 +18,11 @@ import pytest
 
 from runner.places import default_path
 from runner.schema import TABLES, Column, PlanRow, Table, new_id, utc_now
-from runner.store.database import fingerprint, ingest, open_reader, plan_fingerprint
+from runner.store import contract, shared
+from runner.store.attached import CONFIG, connect
+from runner.store.database import fingerprint, ingest, look_through, open_reader, plan_fingerprint
 from runner.store.spool import Spool
+from tests.synthetic import rows
 from tests.synthetic.stored import RUN, counts, read, write_cell
 
 
@@ -230,3 +235,41 @@ def test_a_text_that_is_too_long_is_cut_like_a_message(db: Path) -> None:
     assert ingest(db) == 1
     ((label,),) = read(db, f"SELECT label FROM runs WHERE run_id = '{run.run_id}'")
     assert label == "é" * 498 + "…"
+
+
+def test_a_long_text_is_examined_with_more_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A label of 8 MB, which breaks the contract, is read within 128 MB a thread and not within 1 MB."""
+    file = rows.store(tmp_path / "results.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])
+    with duckdb.connect(str(file)) as con:
+        con.execute("UPDATE runs SET label = repeat('x', 8_000_000)")
+    used: list[Sequence[str]] = []
+
+    def recorded(*files: Path, limits: Sequence[str]) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        used.append(limits)
+        return connect(*files, limits=limits)
+
+    monkeypatch.setattr(contract, "connect", recorded)
+    for memory, attempts in ((128, 1), (1, 2)):
+        contract._known.clear()
+        used.clear()
+        monkeypatch.setattr(shared, "THREAD_MB", memory)
+        assert look_through(file).left_out == {"runs": 1}
+        assert [len(limits) for limits in used] == [2, 0][:attempts]
+
+
+def test_a_query_beyond_a_readers_memory_continues_in_a_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two million texts of 32 bytes are sorted within 32 MB a thread, and nothing is left of it."""
+    (folder := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    monkeypatch.setattr(shared, "THREAD_MB", 32)
+    monkeypatch.setitem(CONFIG, "threads", 2)
+    taken = shared.Taken(files=())
+    with taken.opened:
+        taken.con.execute(
+            "CREATE TEMP TABLE texts AS SELECT md5(i::VARCHAR) AS text FROM range(2_000_000) t(i) ORDER BY 1"
+        )
+        assert taken.con.execute("SELECT count(*) FROM texts").fetchone() == (2_000_000,)
+        assert [path.is_dir() for path in folder.iterdir()] == [True]
+    assert list(folder.iterdir()) == []
