@@ -15,6 +15,7 @@ import streamlit as st
 from pages.frame import ASKED
 from pages.markdown import literal, restrict
 from runner.answers.answer import Choice
+from runner.schema import TABLES
 
 #: Names of choices in links of before.
 RENAMED: Mapping[str, str] = {
@@ -32,6 +33,8 @@ REWORDED: Mapping[tuple[str, str], str] = {
     ("clock", "in a loop"): "throughput",
     ("clock", "device time"): "GPU time",
 }
+#: The axes of the earlier Explore and what they are called in the chart of a table: `steps-x=Context` is `x=context`.
+AXES: Mapping[str, str] = {"x": "x", "y": "measure", "color": "color"}
 #: The edition of the data that a link was made from.
 DATA = "data"
 _LINKED = "linked"
@@ -41,12 +44,24 @@ def begin() -> dict[str, str]:
     """Returns the session's choices. Those of the address count once, when the session begins."""
     if ASKED not in st.session_state:
         given = {RENAMED.get(name, name): values[-1] for name in st.query_params if (values := _values(name))}
-        st.session_state[ASKED] = {name: REWORDED.get((name, value), value) for name, value in given.items()}
+        given = {name: REWORDED.get((name, value), value) for name, value in given.items()}
+        st.session_state[ASKED] = _translate_axes(given)
         st.session_state[_LINKED] = dict(st.session_state[ASKED])
     asked: dict[str, str] = st.session_state[ASKED]
     if dict(st.query_params) != asked:
         st.query_params.from_dict(asked)
     return asked
+
+
+def _translate_axes(given: dict[str, str]) -> dict[str, str]:
+    """Returns the choices with the table and the columns of a link to the earlier Explore, which named the table by its
+    words and columns by their labels, for each table apart."""
+    words = given.get("of", TABLES["steps"].words)
+    table = next((table for table in TABLES.values() if table.words and table.words == words), TABLES["steps"])
+    axes = {now: given[old] for name, now in AXES.items() if (old := f"{table.name}-{name}") in given}
+    columns = {label: column.name for column in table.columns for label in (column.label, column.title)}
+    known = {name: columns[label] for name, label in axes.items() if label in columns}
+    return {**given, "table": table.name, **known} if axes else given
 
 
 def _values(name: str) -> list[str]:

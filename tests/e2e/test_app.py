@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -201,8 +201,12 @@ def test_the_report_is_made_on_request(browser: Browser, address: str) -> None:
 
 
 def test_any_column_is_drawn_against_any_other(browser: Browser, address: str) -> None:
-    with opened(browser, f"{address}/data?show=rows&measure=parameters&x=d_model&color=mode") as visit:
+    """By a link to the earlier Explore, which named columns by their labels."""
+    old = urlencode({"steps-x": "Model width", "steps-y": "Parameters", "steps-color": "Mode"})
+    with opened(browser, f"{address}/explore?{old}") as visit:
         settled(visit.page)
+        asked = parse_qs(urlsplit(visit.page.url).query)
+        assert [asked[name] for name in ("x", "measure", "color")] == [["d_model"], ["parameters"], ["mode"]]
         chart = visit.page.locator(".st-key-chart-fold .js-plotly-plot")
         counts = chart.evaluate("chart => chart.data.map(trace => [trace.name, trace.x.length])")
         assert {name for name, _ in counts} <= {"train", "inference", "forward", "backward"}

@@ -213,6 +213,7 @@ WAITS_FOR_NOTHING = {
     "show --db /dev/zero": (*HEAVY, "runner.schema"),
     "compare a b --db /dev/zero": (*HEAVY, "runner.schema"),
     "note a b --db /dev/zero": (*HEAVY, "runner.schema"),
+    "app --db /dev/zero": (*HEAVY, "runner.schema"),
     "doctor --db /dev/zero": (*HEAVY, "runner.schema"),
     "report --out /dev/full": (*HEAVY, "runner.schema"),
     "export /dev/full/copy": (*HEAVY, "runner.schema"),
@@ -230,7 +231,7 @@ WAITS_FOR_NOTHING = {
 }
 
 
-@pytest.mark.parametrize("line", WAITS_FOR_NOTHING)
+@pytest.mark.parametrize("line", some(WAITS_FOR_NOTHING))
 def test_a_place_is_looked_at_before_anything_is_imported_or_computed(stored: Path, line: str) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "runner", *line.split()]
     environment = {**os.environ, "COLUMNS": "300", "STEPSCOPE_DB": str(stored)}
