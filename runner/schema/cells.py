@@ -137,8 +137,8 @@ class Detail:
 class Table:
     """A table of the file. `unique` are the columns that identify a row; `stored` is False for a table of the spool.
 
-    The rest is for tables of cells. `words` is what Explore calls the rows; it is empty where Explore does not show
-    them. `numbers` names the columns that answers rest on, by default all numbers. `timed` tables have rows in
+    The rest is for tables of cells. `words` is what links to the earlier Explore call the rows, empty where it did not
+    show them. `numbers` names the columns that answers rest on, by default all numbers. `timed` tables have rows in
     `timings`, where the phase `whole` stands for a whole cell. `first` is an order in SQL where only the first of the
     rows with equal config fields counts, instead of every round. `named` are the cells that a flag sets by name. The
     rows of a `published` table were measured by others, and no filter of a page applies to them."""
