@@ -24,6 +24,8 @@ DOCUMENTS = (
     ROOT / "CONTRIBUTING.md",
     *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name != "h200-report.md"),
 )
+#: Documents whose commands together take a few seconds; `make soak` runs those of the others.
+QUICK = ("README.md", "continuous-integration.md", "method.md", "import.md")
 #: Files that the documents name and a sweep makes.
 MADE = ("data/results.duckdb", "data/results.duckdb.spool/")
 #: Commands that need an hour, a server, a cluster or a repository: their options are parsed, and others test them.
@@ -108,7 +110,11 @@ def run_of(path: Path) -> Iterator[list[str]]:
             yield [*words, "--dry-run"] if words[0] == "sweep" and "--dry-run" not in words else words
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path",
+    [path if path.name in QUICK else pytest.param(path, marks=pytest.mark.soak) for path in DOCUMENTS],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
 def test_the_commands_of_the_documents_run(path: Path, folder: Path) -> None:
     for words in run_of(path):
         if path.name == "README.md" and words[0] in ("show", "compare"):

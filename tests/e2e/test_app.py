@@ -19,6 +19,7 @@ from runner.answers import QUESTIONS, ask
 from runner.formats import format_number
 from tests.browser import ROOT, fits_sideways, opened, said, settled
 from tests.runner.answers.shipped import shipped
+from tests.some import some
 from tests.synthetic import rows
 
 ADDRESSES = ["" if page is PAGES[0] else page.address for page in PAGES]
@@ -60,7 +61,7 @@ def test_every_page(browser: Browser, address: str, path: str) -> None:
             assert re.search(r"\d", words) or "Missing:" in words
 
 
-@pytest.mark.parametrize("old", [*MOVED, "overview"])
+@pytest.mark.parametrize("old", some([*MOVED, "overview"]))
 def test_addresses_of_before_lead_to_the_same_thing(browser: Browser, address: str, old: str) -> None:
     target, part = MOVED.get(old, ("", ""))
     with opened(browser, f"{address}/{old}?precision=bf16") as visit:
@@ -155,6 +156,7 @@ def test_a_click_opens_what_is_behind_a_number(browser: Browser, address: str) -
             settled(visit.page)
 
 
+@pytest.mark.soak
 def test_keys_lead_to_what_is_behind_a_mark(browser: Browser, address: str) -> None:
     """Focus is seen on a chart; arrows go from mark to mark and say each, Enter opens its panel."""
     with opened(browser, f"{address}/training-step") as visit:
@@ -170,6 +172,7 @@ def test_keys_lead_to_what_is_behind_a_mark(browser: Browser, address: str) -> N
         expect(visit.page.get_by_role("dialog")).to_contain_text("Measure it again")
 
 
+@pytest.mark.soak
 def test_another_run_is_shown_at_once(browser: Browser, tmp_path: Path) -> None:
     """A choice draws its part of the page again with the rows of the run, not with those from before."""
     from tests.browser import served
@@ -188,6 +191,7 @@ def test_another_run_is_shown_at_once(browser: Browser, tmp_path: Path) -> None:
         expect(visit.page).to_have_url(re.compile("run=.*first"))
 
 
+@pytest.mark.soak
 def test_the_report_is_made_on_request(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/training-step") as visit:
         settled(visit.page)
@@ -223,6 +227,7 @@ def test_findings_are_listed_on_request(browser: Browser, address: str) -> None:
         expect(fold).to_contain_text(re.compile("Nothing was found|For one:"))
 
 
+@pytest.mark.soak
 def test_a_view_can_be_downloaded_with_its_source(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/training-step") as visit:
         settled(visit.page)

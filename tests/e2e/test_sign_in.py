@@ -114,6 +114,7 @@ def address(tmp_path_factory: pytest.TempPathFactory, provider: Provider) -> Ite
         yield found
 
 
+@pytest.mark.soak
 def test_nobody_sees_anything_before_signing_in(browser: Browser, address: str) -> None:
     """Neither a page nor the API reveals anything, whatever the address."""
     frames: list[str | bytes] = []

@@ -88,6 +88,7 @@ def test_busy_file(browser: Browser, address: str, file: Path) -> None:
             expect(visit.page.get_by_role("heading", level=1)).to_have_text("The results file is empty")
 
 
+@pytest.mark.soak
 def test_an_idle_page_runs_nothing(browser: Browser, address: str, file: Path) -> None:
     """It requests the state of the file every two seconds, and sends the server nothing until that changes."""
     of = rows.run()

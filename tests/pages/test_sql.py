@@ -80,6 +80,7 @@ def test_attacks_are_refused(db: Path, query: str, said: str) -> None:
     assert (db.read_bytes(), sorted(db.parent.iterdir())) == before
 
 
+@pytest.mark.soak
 def test_expensive_queries_end_in_time(db: Path) -> None:
     """Neither endless recursion nor a huge cross join exceeds its time or its memory."""
     begun = time.monotonic()
@@ -122,12 +123,14 @@ def test_answers_equal_duckdbs(db: Path) -> None:
     assert not answer.cut
 
 
+@pytest.mark.soak
 def test_rows_beyond_the_limit_are_mentioned(db: Path) -> None:
     exact, more = (ask(db, f"FROM range({count})", most_rows=5) for count in (5, 6))
     assert (len(exact.rows), exact.cut) == (5, False)
     assert (len(more.rows), more.cut) == (5, True)
 
 
+@pytest.mark.soak
 def test_rows_in_the_spool_are_seen_and_a_sweep_is_not_delayed(db: Path, tmp_path: Path) -> None:
     """Cells in the spool count. During a live sweep a query ends after the time that any reader may wait."""
     db = Path(shutil.copy(db, tmp_path))

@@ -89,6 +89,7 @@ def test_what_runs_out_is_accounted_tensor_by_tensor() -> None:
     assert holds < 144 * 2**30
 
 
+@pytest.mark.soak
 def test_what_is_predicted_to_fit_is_what_ran() -> None:
     """Every training step of the shipped rows that asks for what the calculator offers."""
     rows = shipped("peaks")

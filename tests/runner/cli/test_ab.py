@@ -107,12 +107,12 @@ def test_a_slower_commit_is_found_and_the_tree_stays_as_it_was(repository: Path)
     ("words", "code", "said"),
     [
         (("main", "equal", "--model", "net.py:build"), 0, "have the same source: there is nothing to measure"),
-        (("main", "broken", "--model", "net.py:build"), 2, "no weights"),
+        pytest.param(("main", "broken", "--model", "net.py:build"), 2, "no weights", marks=pytest.mark.soak),
         (("main", "nowhere", "--model", "net.py:build"), 2, "'nowhere'"),
         (("main", "main", "--model", "net.py:build"), 2, "main and main are both commit"),
         (("main", "slow", "--model", "other.py:build"), 2, "main has no file other.py"),
         (("main", "slow"), 2, "--model was given 0 times"),
-        (("main", "late", "--model", "net.py:build"), 2, "error in forward"),
+        pytest.param(("main", "late", "--model", "net.py:build"), 2, "error in forward", marks=pytest.mark.soak),
         (("--model", "net.py:build"), 2, "ab was given no two refs"),
         (("main", "slow", "--model", "net.py:build", "--against", "net.py:build"), 2, "--against was given with two"),
     ],
@@ -125,6 +125,7 @@ def test_what_is_not_measured(repository: Path, words: tuple[str, ...], code: in
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 
+@pytest.mark.soak
 def test_two_files_are_compared_without_a_repository(tmp_path: Path) -> None:
     folder = tmp_path / "here"
     folder.mkdir()
@@ -139,6 +140,7 @@ def test_two_files_are_compared_without_a_repository(tmp_path: Path) -> None:
     assert ratio > 1.5
 
 
+@pytest.mark.soak
 def test_two_values_of_an_option_are_compared(tmp_path: Path) -> None:
     words = ("--attention", "naive", "--against", "sdpa", "--sizes", "toy-64", "--contexts", "16")
     done = run_ab(tmp_path, *words, "--json")
@@ -152,6 +154,7 @@ def test_two_values_of_an_option_are_compared(tmp_path: Path) -> None:
     assert "A and B are both naive" in refused.stderr
 
 
+@pytest.mark.soak
 def test_interrupted_it_keeps_its_rows_and_removes_the_worktrees(repository: Path) -> None:
     db = repository.parent / "ab.duckdb"
     words = ["ab", "main", "slow", "--model", "net.py:build", *QUICK[:-2], "--db", str(db)]

@@ -53,6 +53,7 @@ def logs_of(path: Path, mode: str) -> list[float]:
     return [math.log(row["median_ms"]) for row in found]
 
 
+@pytest.mark.soak
 def test_the_new_row_is_one_more_round_of_the_run_it_was_compared_with(db: Path) -> None:
     before = stored(db, "FROM steps WHERE mode = 'train' ORDER BY round")
     logs, others = logs_of(db, "train"), logs_of(db, "inference")
@@ -156,6 +157,7 @@ def test_the_exit_code_is_the_verdict_and_another_machine_is_named(
     assert own["sweep_key"] != synthetic_run["sweep_key"]
 
 
+@pytest.mark.soak
 def test_an_attention_cell_is_compared_by_the_time_of_both_passes(tmp_path: Path) -> None:
     path = tmp_path / "r.duckdb"
     words = "--experiment attention --attention naive --seq-lens 32 --d-heads 16 --batch 1 --precisions fp32 --steps 5"

@@ -165,6 +165,7 @@ def test_show_has_a_line_for_each_cell_with_its_medians_or_its_error(filled: Pat
     assert "odd [/name]" in text
 
 
+@pytest.mark.soak
 def test_the_rows_of_a_shipped_run_fit_80_columns() -> None:
     """What has no room is named, and step, certainty and grade of steps always have it."""
     runs = [str(run_id) for (run_id,) in query("SELECT run_id FROM runs WHERE run_id IN (SELECT run_id FROM steps)")]
@@ -269,6 +270,7 @@ def test_an_impossible_shape_is_refused_before_anything_is_measured(tmp_path: Pa
     assert "an even head width" in done.stdout
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("interrupt", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_a_terminal_shows_a_bar_and_gets_its_cursor_back(tmp_path: Path, interrupt: bool) -> None:
     ours, theirs = pty.openpty()

@@ -60,6 +60,7 @@ def test_a_character_that_the_encoding_lacks_is_replaced(encoding: str, tmp_path
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.soak
 def test_a_sweep_keeps_its_rows_when_its_reader_ends(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     words = shlex.join((*TINY, "--contexts", "16,32", "--no-ceilings", "--db", str(db)))

@@ -100,6 +100,7 @@ def run_here(*words: str, file: Path, code: int = 0) -> str:
     return harmless(done.output)
 
 
+@pytest.mark.soak
 def test_lists_and_the_tables_of_every_run(file: Path) -> None:
     assert "[red]bold[/]" in run_here("show", "runs", file=file)
     found = [run_here("show", run_id, file=file) for run_id in run_ids(file)]

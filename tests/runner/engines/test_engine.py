@@ -261,10 +261,12 @@ def run_program(text: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
+@pytest.mark.soak
 def test_the_compiler_is_imported_once_for_a_sweep_that_compiles() -> None:
     assert run_program(PRELOADING) == "True"
 
 
+@pytest.mark.soak
 def test_processes_are_spawned_where_forked_ones_cannot_use_cuda() -> None:
     assert run_program(POISONED) == "cpu True"
 

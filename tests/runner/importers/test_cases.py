@@ -158,6 +158,7 @@ def test_a_cpu_that_computes_is_not_launch_bound() -> None:
     assert "launch_bound" not in said
 
 
+@pytest.mark.soak
 def test_own_models_are_told_apart_and_say_what_is_trained() -> None:
     files = ("unused_head.py", "tiny/model.py", "big/model.py")
     said = [_run("model", "check", f"{file}:build", "--device", "cpu", where="own_models") for file in files]

@@ -39,6 +39,7 @@ def found(db: Path) -> list[dict[str, Any]]:
     return rows(db, "FROM ceilings ORDER BY moment DESC, name")
 
 
+@pytest.mark.soak
 def test_ceilings_are_measured_at_the_start_and_the_end(swept: Path) -> None:
     assert [(row["moment"], row["name"]) for row in found(swept)] == [
         (moment, name) for moment in ("start", "end") for name in ALL

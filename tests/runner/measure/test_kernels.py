@@ -177,6 +177,7 @@ def test_flops_of_products_equal_torchs_count() -> None:
     assert attention["aten::_scaled_dot_product_flash_attention_for_cpu_backward"] == forward * 5 // 2
 
 
+@pytest.mark.soak
 def test_range_names_neither_break_a_graph_nor_recompile_it() -> None:
     torch._dynamo.reset()
     counters.clear()

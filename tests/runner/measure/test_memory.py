@@ -129,6 +129,7 @@ def test_autocast_copies_every_matrix_once_in_half_precision(engine: LocalEngine
     assert measured(engine, make_cell(mode="forward"))[0]["autocast_copies_bytes"] == 0
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "changes", some([WIDE, {}, {"precision": "bf16"}, {"checkpoint_blocks": 1}, {"mode": "inference"}])
 )

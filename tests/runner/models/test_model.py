@@ -180,6 +180,7 @@ def test_the_whole_model_compiles_without_a_graph_break(attention: str, checkpoi
         assert error < (1e-5 if precision == "fp32" else 0.05), name  # bfloat16 keeps 8 bits
 
 
+@pytest.mark.soak
 # PyTorch hides this warning itself, but not if warnings are errors.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 def test_blocks_compile_one_by_one() -> None:

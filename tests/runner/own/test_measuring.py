@@ -59,6 +59,7 @@ def test_our_model_through_build_takes_the_same_bytes(tmp_path: Path, mode: Any,
     assert theirs["residual_stream_bytes"] == 2 * 16 * 32 * 4
 
 
+@pytest.mark.soak
 def test_our_model_through_build_has_the_same_loss_and_operations(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"attention": "naive", "context": 16, "batch": 2, "mode": "train", "precision": "fp32"}
     theirs = measured(measure_step, own_step(own_file(tmp_path, OURS), **asked))
@@ -94,6 +95,7 @@ def test_operations_of_a_decoder_by_hand_with_attention_and_recomputation() -> N
     assert again.forward + again.backward == 3 * forward + repeated
 
 
+@pytest.mark.soak
 def test_a_mixture_of_experts_is_counted_with_its_data() -> None:
     """Each token uses two of eight experts with 3·d·f weights each; the router has 8·d and attention 3·d², in two
     blocks."""
@@ -150,6 +152,7 @@ def test_the_path_of_equal_blocks_has_asterisks() -> None:
     assert star_numbers("layer4.2") == "layer4.*"
 
 
+@pytest.mark.soak
 def test_numerics_computes_the_reference_in_float64_throughout(tmp_path: Path) -> None:
     """The model itself casts to float32, which would round the reference to seven digits."""
     spec = own_file(

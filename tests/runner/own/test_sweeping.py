@@ -70,6 +70,7 @@ def test_a_model_that_is_never_built_is_stopped(tmp_path: Path, body: str) -> No
     assert "Traceback" not in done.output
 
 
+@pytest.mark.soak
 def test_a_configuration_without_end_is_stopped(tmp_path: Path) -> None:
     fields = {"model_type": "gpt2", "n_layer": 10**9, "n_embd": 64, "n_head": 4, "vocab_size": 100}
     (tmp_path / "config.json").write_text(json.dumps(fields))
@@ -158,6 +159,7 @@ def test_a_model_that_depends_on_its_data_is_planned_at_every_context(tmp_path: 
     assert re.findall(r"mine@\w+ · (\d+) · train", done.stdout) == ["8", "16", "32"], done.stdout
 
 
+@pytest.mark.soak
 def test_every_experiment_measures_an_own_model_only_once(tmp_path: Path) -> None:
     """The pages get rows of every kind. A second sweep measures nothing; a new version of the file is measured
     again."""

@@ -67,6 +67,7 @@ class Listener:
     def ended(self, *, statuses: Mapping[str, int], out_of_budget: int, spent: Spent) -> None: ...
 
 
+@pytest.mark.soak
 def test_page_and_terminal_agree_and_the_next_forecast_uses_the_rows(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     request, settings = parsed(*TINY, "--contexts", "8,16,24", "--db", str(db), "--fresh")

@@ -84,6 +84,7 @@ def test_an_edition_leaves_its_sizes_and_contexts(tmp_path: Path) -> None:
     assert "xl@2026" not in done.stdout.split("Measure these rows")[0].replace("2.7B", "")
 
 
+@pytest.mark.soak
 def test_questions_of_the_handout_come_first_and_open_ones_are_listed(file: Path) -> None:
     order = order_questions()
     assert set(order) == set(QUESTIONS)
@@ -137,6 +138,7 @@ def test_the_shipped_report_is_short_and_names_no_path_of_a_machine() -> None:
     assert all(one in handout for one in COURSE), "each of its questions is answered or said not to be"
 
 
+@pytest.mark.soak
 def test_latex_has_no_letter_that_pdflatex_lacks() -> None:
     done = run("report", "--format", "latex", db=FOLDER)
     assert done.returncode == 0

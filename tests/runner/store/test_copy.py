@@ -57,6 +57,7 @@ while True:
 """
 
 
+@pytest.mark.soak
 def test_copies_of_a_file_in_use_are_whole(tmp_path: Path) -> None:
     """A process writes and ingests one cell after the other, and pauses for the copy whenever more than five cells
     wait. A copy has at least the cells that were written before it was made."""

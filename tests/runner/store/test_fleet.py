@@ -113,6 +113,7 @@ def test_a_fleet_grows_with_its_files(folder: Path) -> None:
         assert con.execute("SELECT count(*) FROM plan").fetchone() == (2,)
 
 
+@pytest.mark.soak
 def test_a_run_in_several_files_is_read_once(folder: Path, merged: Path) -> None:
     """With a merged file and an old copy in one folder, each run is read from the file that has most of it."""
     shutil.copy(folder / "node2.duckdb", folder / "copy.duckdb")
@@ -139,6 +140,7 @@ def _replace(path: Path, statement: str) -> None:
         con.execute(statement)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=[pytest.mark.soak] if kind != "cut short" else []) for kind in BROKEN]
 )

@@ -167,6 +167,7 @@ def changed_files(draw: st.DrawFn, text: str, cell_id: str) -> Files:
     return files
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.timeout(0)
 def test_spool_files_with_changed_values(tmp_path: Path, examples: int) -> None:

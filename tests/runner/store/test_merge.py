@@ -49,6 +49,7 @@ def test_two_machines_become_one_file(tmp_path: Path) -> None:
     assert len(waiting) == 1
 
 
+@pytest.mark.soak
 def test_a_file_that_has_grown_is_merged_again(tmp_path: Path) -> None:
     """The run's own row exists once; only the new cell is added."""
     of, db = rows.run(**THERE), tmp_path / "here.duckdb"
@@ -62,6 +63,7 @@ def test_a_file_that_has_grown_is_merged_again(tmp_path: Path) -> None:
     assert len(content(db, "runs")) == 1
 
 
+@pytest.mark.soak
 def test_rows_from_before_an_axis_get_its_default(tmp_path: Path) -> None:
     other = store(tmp_path / "there.duckdb", rows.run(), "toy-64")
     with duckdb.connect(str(other)) as con:
@@ -71,6 +73,7 @@ def test_rows_from_before_an_axis_get_its_default(tmp_path: Path) -> None:
         assert con.execute("SELECT compile_cache FROM steps").fetchall() == [("shared",)]
 
 
+@pytest.mark.soak
 def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     other, db = (
         store(tmp_path / "there.duckdb", rows.run(), "toy-64"),
@@ -83,6 +86,7 @@ def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     assert len(content(db, "runs")) == 1
 
 
+@pytest.mark.soak
 def test_the_command_reports_what_was_merged_and_what_was_refused(tmp_path: Path) -> None:
     db, other = tmp_path / "here.duckdb", store(tmp_path / "there.duckdb", rows.run(**THERE), "toy-64", "toy-128")
     done = run("import", str(other), db=db)

@@ -174,6 +174,7 @@ def limited(size: int, code: str, *arguments: object) -> subprocess.CompletedPro
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, preexec_fn=limit)
 
 
+@pytest.mark.soak
 def test_an_earlier_report_survives_a_full_disk(tmp_path: Path, stored: Path) -> None:
     out = tmp_path / "report.md"
     assert run("report", "--out", str(out), db=stored).returncode == 0
@@ -375,6 +376,7 @@ def ask_server(path: Path) -> tuple[dict[str, int], list[str], str]:
     return statuses, exceptions, " ".join(warnings)
 
 
+@pytest.mark.soak
 @as_root
 def test_the_server_of_another_user_names_what_it_leaves_out_or_says_503(shared: Path) -> None:
     of = rows.run()

@@ -37,6 +37,7 @@ def measured(db: Path) -> list[tuple[int, int]]:
     return [(row["context"], row["round"]) for row in rows(db, "SELECT context, round FROM steps ORDER BY cell_id")]
 
 
+@pytest.mark.soak
 def test_undecided_cells_get_further_rounds_between_those_of_the_canary(db: Path) -> None:
     found = measured(db)
     assert (found[0], found[4]) == ((8, 0), (8, 2)), "the canary is first and last in the plan"

@@ -276,6 +276,7 @@ def test_a_cell_that_times_out_is_exit_1_and_tried_again(tmp_path: Path) -> None
     assert rows(db, "SELECT count(*) AS n FROM runs") == [{"n": 1}]
 
 
+@pytest.mark.soak
 def test_skipped_and_out_of_memory_cells_are_done(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     words = (*TINY, "--precisions", "tf32,fp32", "--contexts", "300000")
