@@ -25,7 +25,7 @@ DOCUMENTS = (
     *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name != "h200-report.md"),
 )
 #: Documents whose commands together take a few seconds; `make soak` runs those of the others.
-QUICK = ("README.md", "continuous-integration.md", "method.md", "import.md")
+QUICK = ("README.md", "continuous-integration.md", "method.md")
 #: Files that the documents name and a sweep makes.
 MADE = ("data/results.duckdb", "data/results.duckdb.spool/")
 #: Commands that need an hour, a server, a cluster or a repository: their options are parsed, and others test them.

@@ -36,6 +36,7 @@ def test_duckdbs_progress_bar_is_not_taken_for_an_answer() -> None:
             assert reader.ask(b"%d\n" % rows).stdout == b"%d\n" % rows
 
 
+@pytest.mark.soak
 def test_an_interrupted_request_leaves_no_answer_behind() -> None:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise Interrupted

@@ -88,6 +88,7 @@ def test_choices_live_in_the_address_and_are_kept(browser: Browser, address: str
         expect(page).to_have_url(re.compile("precision=bf16"))
 
 
+@pytest.mark.soak
 def test_copy_link_writes_every_choice(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/training-step?precision=bf16") as visit:
         settled(visit.page)
@@ -218,6 +219,7 @@ def test_any_column_is_drawn_against_any_other(browser: Browser, address: str) -
         expect(visit.page.locator(".st-key-chart-fold")).to_contain_text("rows that have both numbers")
 
 
+@pytest.mark.soak
 def test_findings_are_listed_on_request(browser: Browser, address: str) -> None:
     """A cell whose first step was cold is in doubt; the page says so, and what helps."""
     with opened(browser, f"{address}/training-step") as visit:

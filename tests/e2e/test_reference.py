@@ -81,6 +81,7 @@ def test_a_link_to_reference_rows(browser: Browser, address: str) -> None:
         assert "Not here" not in words
 
 
+@pytest.mark.soak
 def test_the_api_says_that_rows_are_reference_rows(address: str) -> None:
     rows_of, header = fetch(f"{address}/api/v1/rows.json?table=steps")
     assert (rows_of["reference"], rows_of["total"], header) == (True, 9, "true")

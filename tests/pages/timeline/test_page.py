@@ -82,6 +82,7 @@ def test_search_finds_and_hostile_names_stay_text(browser: Browser, address: str
         assert "owned" not in visitor.page.title()
 
 
+@pytest.mark.soak
 def test_keys_and_wheel_change_the_window_and_the_peak_stays(browser: Browser, address: str) -> None:
     with opened(browser, address) as visitor:
         found = _shown(visitor.page)

@@ -281,6 +281,7 @@ def test_the_distribution_of_variances_is_found(true: float) -> None:
     assert noise.std == pytest.approx(0.01, rel=0.1)
 
 
+@pytest.mark.soak
 def test_a_cell_that_is_noisier_than_the_others_is_rarely_called_different() -> None:
     """Twelve cells, whose variances are as unequal as those of an H200 (one degree of freedom), are known by five
     rounds each. Another two, equal ones of a kind that differs as much, are measured once. With their

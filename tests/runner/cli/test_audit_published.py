@@ -19,6 +19,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return db
 
 
+@pytest.mark.soak
 def test_findings_of_a_published_file(imported: Path) -> None:
     done = run("show", COMPILED, "--strict", db=imported)
     assert done.returncode == 1, "one row is graded D"

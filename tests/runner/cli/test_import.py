@@ -24,6 +24,7 @@ def theirs(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.soak
 def test_the_shipped_tables(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     assert "stepscope import data/reference" in (ROOT / "docs/import.md").read_text(encoding="utf-8")

@@ -71,6 +71,7 @@ def test_a_sweep_keeps_its_rows_when_its_reader_ends(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.soak
 def test_app_serves_from_any_folder_and_ends_with_an_interrupt(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("localhost", 0))

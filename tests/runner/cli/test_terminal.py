@@ -108,7 +108,7 @@ def test_lists_and_the_tables_of_every_run(file: Path) -> None:
         assert any(words in text for text in found), words
 
 
-@pytest.mark.parametrize("form", ["text", "markdown"])
+@pytest.mark.parametrize("form", ["text", pytest.param("markdown", marks=pytest.mark.soak)])
 def test_comparisons_and_their_errors(file: Path, form: str) -> None:
     one, other = run_ids(file)[-2:]
     text = run_here("compare", f"run:{one}", f"run:{other}", "--format", form, file=file, code=0)

@@ -49,6 +49,7 @@ def test_tables_are_stored_as_they_were_read(reference: Path) -> None:
     assert load_published(reference) == read
 
 
+@pytest.mark.soak
 def test_a_file_is_stored_once(reference: Path, tmp_path: Path) -> None:
     before = count(reference)
     assert before["runs"] == before["published_tables"] == 31

@@ -125,6 +125,7 @@ def test_a_step_is_reset_to_where_it_began() -> None:
     assert {state["step"].item() for state in step.optimizer.state.values()} == {1.0}
 
 
+@pytest.mark.soak
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # the compiler's own
 def test_graph_breaks_and_recompiles_are_counted() -> None:
     torch._dynamo.reset()

@@ -230,6 +230,7 @@ def test_streams_of_the_first_and_the_last_block() -> None:
 # ------------------------------------------------------------------------------------------------------- a whole sweep
 
 
+@pytest.mark.soak
 def test_a_sweep_and_the_output_of_show(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     shape = ",".join(f"{name}={TINY[name]}" for name in ("d_model", "d_ff", "layers", "heads", "vocabulary"))

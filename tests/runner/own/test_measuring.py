@@ -48,6 +48,7 @@ def measured(measure: Any, cell: Cell) -> Measurement:
     return result
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("mode", "precision"), [("train", "fp32"), ("train", "bf16"), ("forward", "fp32")])
 def test_our_model_through_build_takes_the_same_bytes(tmp_path: Path, mode: Any, precision: Any) -> None:
     asked = {"mode": mode, "precision": precision, "attention": "naive", "context": 16, "batch": 2}
@@ -207,6 +208,7 @@ def test_compiled_gradients_of_a_model_with_dropout_are_not_compared(tmp_path: P
     assert take_gradients(step.model).keys() == first.keys()
 
 
+@pytest.mark.soak
 def test_a_step_that_leaks_memory_is_found(tmp_path: Path) -> None:
     spec = own_file(
         tmp_path,

@@ -54,6 +54,7 @@ def test_a_parameter_without_a_gradient_is_not_trained(tmp_path: Path) -> None:
     assert re.search(r"parameters\W+60, 20 of them trained", said), said
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "body",
     ["def build(want):\n    while True: print('x' * 1_000_000)\n", "def build(want):\n    while True: pass\n"],

@@ -26,6 +26,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return rows.store(path, of, rows.laptop(of))
 
 
+@pytest.mark.soak
 def test_every_form_has_the_numbers_of_the_answers() -> None:
     """All steps of the shipped rows: each number of `ask` is in the Markdown, the HTML and the LaTeX."""
     view = ask("step", shipped("steps")).views[0]

@@ -176,6 +176,7 @@ def _age(path: Path) -> None:
     os.utime(path, times=(0, time.time() - 2 * LEFTOVER_AGE_S))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("words", LEFT)
 def test_files_left_over_in_the_spool_are_reported(file: Path, words: str, recwarn: pytest.WarningsRecorder) -> None:
     spool, of = Spool(file), rows.run()

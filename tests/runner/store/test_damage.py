@@ -54,7 +54,7 @@ def readable(file: Path) -> Mapping[str, bool]:
     return found
 
 
-@pytest.mark.parametrize("table", ["samples", "steps"])
+@pytest.mark.parametrize("table", ["steps", pytest.param("samples", marks=pytest.mark.soak)])
 def test_only_queries_of_the_damaged_table_fail(file: Path, tmp_path: Path, table: str) -> None:
     assert all(readable(file).values())
     damaged = set(look_through(damage(file, table)).damaged)

@@ -176,6 +176,7 @@ def test_where_nothing_can_be_read_the_reason_is_raised(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.soak
 def test_nothing_is_added_to_a_fleet(folder: Path, merged: Path) -> None:
     before = sorted(os.listdir(folder.parent))
     for words in (

@@ -30,6 +30,7 @@ def content(path: Path, table: str) -> list[tuple[Any, ...]]:
         return con.execute(f"SELECT {', '.join(names)} FROM {table} ORDER BY ALL").fetchall()
 
 
+@pytest.mark.soak
 def test_two_machines_become_one_file(tmp_path: Path) -> None:
     """The other file has two cells, one of them still in its spool, and this one has one. The other file and its spool
     stay."""

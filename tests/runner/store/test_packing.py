@@ -62,6 +62,7 @@ def test_equal_rows_give_equal_and_smaller_files(file: Path, tmp_path: Path) -> 
     assert sum(sizes.values()) < file.stat().st_size / 10
 
 
+@pytest.mark.soak
 def test_packing_again_replaces_the_folder(file: Path, tmp_path: Path) -> None:
     pack(file, tmp_path / "packed")
     of = rows.run()
@@ -95,6 +96,7 @@ def test_commands_that_read_accept_the_folder(file: Path, tmp_path: Path, monkey
     assert str(tmp_path / "cache") not in of_folder.stdout, "no command may write measurements into it"
 
 
+@pytest.mark.soak
 def test_rows_that_break_the_contract_are_refused(file: Path, tmp_path: Path) -> None:
     pack(file, tmp_path / "packed")
     steps = tmp_path / "packed/steps.parquet"

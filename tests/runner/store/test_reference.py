@@ -67,6 +67,7 @@ def test_a_named_file_is_read_instead_of_the_reference(tmp_path: Path, monkeypat
     assert not (tmp_path / "cache").exists(), "nothing may be built"
 
 
+@pytest.mark.soak
 def test_own_rows_are_compared_with_packed_ones(packed: Path) -> None:
     """A packed folder may stand in a list of files, so that a command compares two machines."""
     rows.store(OWN, of := rows.run(), [rows.ok(of, rows.asked())])
@@ -90,6 +91,7 @@ def test_an_unreadable_file_is_not_replaced_by_the_reference() -> None:
     assert choose_file() == OWN
 
 
+@pytest.mark.soak
 def test_the_reference_is_built_once_for_each_content(
     packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ def test_noise_is_loaded_for_the_requested_machines(tmp_path: Path) -> None:
     assert first == {kind: noise for kind, noise in both.items() if kind.device == names[0]}
 
 
+@pytest.mark.soak
 def test_two_gpus_of_one_host_have_each_their_noise_from_all_their_runs(tmp_path: Path) -> None:
     """GPU-a measures one cell in each of two runs, whose rounds differ by 1%; GPU-b one, by 10%."""
     path = tmp_path / "r.duckdb"
