@@ -1,4 +1,4 @@
-"""The exceptions. The library raises them; `runner/cli` and `pages/ui/states.py` show them.
+"""The exceptions. The library raises them; `runner/cli` and `pages/states.py` show them.
 
     StepscopeError                exit code 2 unless stated
     ├── UsageError                a value, name or combination that cannot be asked for

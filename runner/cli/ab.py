@@ -16,9 +16,10 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import chdir, closing, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from runner.answers import ask
@@ -30,10 +31,12 @@ from runner.cli.terminal import Terminal
 from runner.engines.engine import open_engine
 from runner.errors import INTERRUPTED_CODE, BadModel, UsageError
 from runner.plan.planning import Request
+from runner.results import StepResult
 from runner.results.rows import Rows, RunSteps
 from runner.schema import table_of
 from runner.schema.axes import MODEL
 from runner.schema.own import OwnSpec, parse_spec
+from runner.schema.sizes import title
 from runner.store.database import check_writable
 from runner.store.read import read
 from runner.store.read.selection import Selection
@@ -128,7 +131,8 @@ def _compare(
     rounds, answer, rows = 0, None, None
     failed: list[str] = []
     opened = open_engine("local", on=(), compiles=request.may_compile)
-    with opened as (engine,), lock_machine(progress.say), closing(PlainLines(progress, db=settings.db)) as watcher:
+    lines = PlainLines(progress, db=settings.db, fresh=True)
+    with opened as (engine,), lock_machine(progress.say), closing(lines) as watcher:
         try:
             while answer is None or (rounds < MAX_ROUNDS and _list_undecided(answer, options.threshold)):
                 left_s = ends_at - time.monotonic() if ends_at else None
@@ -146,21 +150,19 @@ def _compare(
                 rounds += int(request.rounds)
                 request, settings = replace(request, rounds=MORE_ROUNDS), replace(settings, joins=sweep.run_id)
                 answer, rows = _ask(settings, sides, options)
-                if failed := _list_failed(rows.by_run[0], sides):
+                if failed := _list_failed(rows.by_run, sides):
                     break
         except KeyboardInterrupt:
             progress.say("Interrupted. Finished cells are kept.")
             return INTERRUPTED_CODE
-    assert answer is not None
-    assert rows is not None
-    if not answer.views:
+    if answer is None or rows is None or not answer.views:
         raise UsageError("No cell was measured from both versions.", expected="a longer --budget", do=_join(failed))
     compare = CompareOptions(
         a=sides.a, b=sides.b, form=options.form, threshold=options.threshold, as_json=options.as_json
     )
     code = print_comparison(console, answer, rows, compare)
     if failed:
-        raise UsageError(f"Not measured in both versions: {_join(failed)}.", expected="cells that work in both")
+        raise UsageError(f"Not measured in both versions: {_join(failed)}.", expected="cells that both have in time")
     if undecided := _list_undecided(answer, options.threshold):
         progress.say(f"Undecided after {rounds} rounds: {_join(undecided)}.")
     return code
@@ -169,9 +171,8 @@ def _compare(
 def _ask(settings: Settings, sides: Sides, options: AbOptions) -> tuple[Answer, Rows]:
     """Returns the comparison of both sides in the run that was measured, and its rows."""
     rows = read(settings.db, Selection(), ("by_run",))
-    run = next(one for one in rows.by_run if one.run.run_id == settings.joins)
     asked = {"by": sides.by, "a": sides.a, "b": sides.b, "clock": CLOCK_WORDS[options.clock]}
-    rows = replace(rows, by_run=(run,))
+    rows = replace(rows, by_run=tuple(one for one in rows.by_run if one.run.run_id == settings.joins))
     return ask("compare", rows, asked), rows
 
 
@@ -189,22 +190,19 @@ def _list_undecided(answer: Answer, threshold: float) -> list[str]:
     return names
 
 
-def _list_failed(run: RunSteps, sides: Sides) -> list[str]:
+def _list_failed(runs: Iterable[RunSteps], sides: Sides) -> list[str]:
     """Returns the cells that one version lacks or that failed in it, by name."""
-    found: Mapping[str, dict[tuple[object, ...], str]] = {sides.a: {}, sides.b: {}}
+    found: Mapping[str, dict[tuple[object, ...], StepResult]] = {sides.a: {}, sides.b: {}}
     left_out = MODEL if sides.by == "model" else (sides.by,)
-    for one in run.steps:
+    for one in chain.from_iterable(run.steps for run in runs):
         key = tuple(getattr(one.cell, name) for name in table_of(one.cell).question if name not in left_out)
-        found[getattr(one.cell, sides.by) or ""][key] = one.status
+        found[getattr(one.cell, sides.by) or ""][key] = one
     failed = []
     for side, other in ((sides.a, sides.b), (sides.b, sides.a)):
-        failed += [f"{side} at {_describe(key)}: {status}" for key, status in found[side].items() if status != "ok"]
-        failed += [f"{side} at {_describe(key)}: missing" for key in found[other].keys() - found[side].keys()]
+        failed += [f"{title(one.cell)} from {side}: {one.status}" for one in found[side].values() if one.status != "ok"]
+        lacking = found[other].keys() - found[side].keys()
+        failed += [f"{title(found[other][key].cell)} from {other} only" for key in lacking]
     return failed
-
-
-def _describe(key: tuple[object, ...]) -> str:
-    return " · ".join(str(value) for value in key if value is not None and not isinstance(value, bool))
 
 
 def _join(names: list[str]) -> str:

@@ -188,7 +188,8 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, as_json: bool | 
 
         print_plan(console, prepare(request, settings, LocalEngine()), as_json=bool(as_json))
         return
-    with closing((TerminalBar if console.is_terminal else PlainLines)(console, db=settings.db)) as watcher:
+    lines = TerminalBar if console.is_terminal else PlainLines
+    with closing(lines(console, db=settings.db, fresh=settings.fresh)) as watcher:
         raise typer.Exit(sweep(request, settings, watcher=watcher))
 
 

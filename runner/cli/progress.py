@@ -29,8 +29,8 @@ STATUS_STYLES = {"ok": "green", "skipped": "yellow", "oom": "magenta"} | dict.fr
 class PlainLines:
     """One line a cell: for logs, pipes and CI."""
 
-    def __init__(self, console: Terminal, *, db: Path) -> None:
-        self.console, self._say, self.db = console, console.say, db
+    def __init__(self, console: Terminal, *, db: Path, fresh: bool = False) -> None:
+        self.console, self._say, self.db, self.fresh = console, console.say, db, fresh
         self.number = self.total = 0
         self.width = USUAL.width
 
@@ -72,7 +72,8 @@ class PlainLines:
         if statuses:
             self._say(f"The time went to: {spent.describe()}.")
         if out_of_budget:
-            self._say(f"The budget ran out with {out_of_budget} cells to go; the same command goes on with them.")
+            then = "a longer --budget reaches further" if self.fresh else "the same command goes on with them"
+            self._say(f"The budget ran out with {out_of_budget} cells to go; {then}.")
         elif set(statuses) - DONE:
             self._say("The same command tries the failed cells again; `python -m runner show` says why they failed.")
 
@@ -83,8 +84,8 @@ class PlainLines:
 class TerminalBar(PlainLines):
     """The same lines above a bar that shows the cell, its phase and the time left."""
 
-    def __init__(self, console: Terminal, *, db: Path) -> None:
-        super().__init__(console, db=db)
+    def __init__(self, console: Terminal, *, db: Path, fresh: bool = False) -> None:
+        super().__init__(console, db=db, fresh=fresh)
         self.bar = Progress(
             BarColumn(24),
             MofNCompleteColumn(),

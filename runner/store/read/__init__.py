@@ -2,7 +2,7 @@
 
     rows = read(path, Selection(mode="train"), needs=("every_step",))
 
-DuckDB → `runner.store.read` → `runner.results.Rows` → `runner.answers` → `runner.render`, `pages`.
+DuckDB → `runner.store.read` → `runner.results.rows.Rows` → `runner.answers` → `runner.render`, `pages`.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -72,7 +72,7 @@ def commit(folder: Path, text: str) -> None:
 
 def run_ab(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "runner", "ab", *words, *QUICK, "--db", str(folder.parent / "ab.duckdb")],
+        [sys.executable, "-m", "runner", "ab", *QUICK, *words, "--db", str(folder.parent / "ab.duckdb")],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "300"},
         capture_output=True,
@@ -152,6 +152,32 @@ def test_two_values_of_an_option_are_compared(tmp_path: Path) -> None:
     refused = run_ab(tmp_path, "--attention", "naive", "--against", "naive", "--sizes", "toy-64")
     assert refused.returncode == 2
     assert "A and B are both naive" in refused.stderr
+
+
+def test_cells_of_one_side_are_named_and_those_of_both_compared(tmp_path: Path) -> None:
+    """The other version raises at 32 tokens once it is measured. What both have is printed, and every row is kept."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    model = MODEL.replace("torch.randn(64, 256)", "torch.randn(want.context, 256)")
+    late = "lambda out: out.square().mean() if out.is_meta or want.context < 32 else out[99, 0]"
+    (folder / "old.py").write_text(model)
+    (folder / "new.py").write_text(model.replace("lambda out: out.square().mean()", late))
+    done = run_ab(folder, "--model", "old.py:build", "--against", "new.py:build", "--contexts", "16,32", "--json")
+    assert done.returncode == 2, done.stderr
+    found = json.loads(done.stdout)
+    assert [row["verdict"] for row in found["rows"] if row["cell"]["context"] == 16] != []
+    assert [cell["why"] for cell in found["left_out"]] == ["error in loss"]
+    assert "Not measured in both versions: new@" in done.stderr
+    assert "from new.py:build: error" in done.stderr
+    kept = rows(tmp_path / "ab.duckdb", "SELECT context, status FROM steps")
+    assert sorted({(one["context"], one["status"]) for one in kept}) == [(16, "ok"), (32, "error"), (32, "ok")]
+
+
+def test_a_budget_without_a_cell_is_refused_and_says_what_to_do(tmp_path: Path) -> None:
+    words = ("--attention", "naive", "--against", "sdpa", "--sizes", "toy-64", "--contexts", "16")
+    done = run_ab(tmp_path, *words, "--budget", "0.01s")
+    assert done.returncode == 2, done.stderr
+    assert "No cell was measured from both versions. Expected a longer --budget" in " ".join(done.stderr.split())
 
 
 @pytest.mark.soak

@@ -19,6 +19,7 @@ from runner.cli.progress import PlainLines, TerminalBar
 from runner.cli.terminal import Terminal
 from runner.formats import visible
 from runner.schema import TABLES, new_id, utc_now
+from runner.sweep.loop import Spent
 from runner.sweep.prepare import Prepared
 from tests.command import ROOT, tiny
 from tests.synthetic import memory_rows, roofline_rows, rows, traces
@@ -142,6 +143,15 @@ def test_doctor_and_the_lines_of_a_sweep() -> None:
     row = rows.failed(rows.run(), tiny(), message=ODD).step
     lines.finished(replace(row, started_at=utc_now()), [], left_s=1.0)
     assert harmless(printed(console)).count("[red]bold[/]") >= 5
+
+
+@pytest.mark.parametrize(
+    ("fresh", "then"), [(False, "the same command goes on with them"), (True, "a longer --budget reaches further")]
+)
+def test_the_end_of_a_budget_says_what_goes_on(fresh: bool, then: str) -> None:
+    console = Terminal(file=StringIO(), width=200)
+    PlainLines(console, db=Path("x"), fresh=fresh).ended(statuses={"ok": 2}, out_of_budget=3, spent=Spent())
+    assert f"The budget ran out with 3 cells to go; {then}." in printed(console)
 
 
 def test_only_the_progress_bar_moves_the_cursor() -> None:
