@@ -208,9 +208,8 @@ def shuffle(cells: Sequence[Planned], order: random.Random) -> list[Planned]:
     those of one kind, size and mode. What slows a machine down for some seconds then slows both sides.
 
     By how much a step was off its own median correlated with the next step at 0.43, with those two to eight steps later
-    at 0.20, so that the variance of a ratio of neighbors was 0.52 to 0.89 of that of others (`python -m tests.bench
-    noise`, six recordings on CPUs with busy neighbors). Such blocks are R. A. Fisher's (The Design of Experiments,
-    1935)."""
+    at 0.20, so that the variance of a ratio of neighbors was 0.52 to 0.89 of that of others (six recordings on
+    CPUs with busy neighbors). Such blocks are R. A. Fisher's (The Design of Experiments, 1935)."""
     blocks: dict[tuple[object, ...], list[Planned]] = {}
     for item in order.sample(cells, len(cells)):
         key = (type(item.cell), getattr(item.cell, "mode", None), size_of(item.cell))

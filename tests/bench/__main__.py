@@ -1,7 +1,7 @@
 """What Stepscope itself costs and how often it is wrong: runs every bench in turn and prints one table of results.
 
     python -m tests.bench            # or: make bench
-    python -m tests.bench models     # only these
+    python -m tests.bench step       # only these
     python -m tests.bench noise --seconds 600 --db noise.duckdb
 
 A bench is not a test: it exits with 0 whatever the results are. Run it on an otherwise idle machine.
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 #: The bench modules in this folder. Each is imported only when it runs, because half of them need a browser.
-BENCHES = ("step", "models", "cell", "store", "fleet", "app", "snapshot", "timeline", "published", "noise")
+BENCHES = ("step", "cell", "store", "fleet", "app", "snapshot", "timeline", "published", "noise")
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """How long a reader waits for each page, compared with a one-chart Streamlit page in the same browser.
 
-    python -m tests.bench.app
+    python -m tests.bench app
 
 Measures every page over the shipped rows, in turns with the one-chart page: the time from opening it as a new visitor
 to its first chart, warm and beside two busy processes; from changing a filter to the redrawn chart; and, with an empty
@@ -159,8 +159,3 @@ def _compare(what: str, times: Times, *, most: tuple[float, float | None]) -> li
     met = median(ratios.values()) <= middle and (highest is None or ratios[worst] <= highest)
     figure = f"median {median(ratios.values()):.2f}, worst {ratios[worst]:.2f} ({worst}); one chart {plain:,.3g}"
     return [Result(name=what, figure=figure, goal=goal, met=met)]
-
-
-if __name__ == "__main__":
-    for result in run():
-        print(result, flush=True)

@@ -80,8 +80,3 @@ def _worked_s() -> float:
     """Returns the processor time of this process and its children in seconds."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
-
-
-if __name__ == "__main__":
-    for result in run():
-        print(result)

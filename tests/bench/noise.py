@@ -38,7 +38,6 @@ from runner.schema import Attention, AttentionCell, Cell, StepCell
 from runner.schema.sizes import size_named
 from runner.sweep.request import Settings
 from runner.sweep.start import sweep
-from tests.bench.neighbors import judge_neighbors
 from tests.bench.power import MAX_FALSE, REPETITIONS, judge_power, judge_twins
 from tests.bench.processes import (
     CLOCKS,
@@ -223,5 +222,4 @@ def run(seconds: float = SECONDS, db: Path | None = None) -> list[Result]:
         *(result for clock in CLOCKS for result in judge_equal(kinds, clock)),
         *(result for planned in plans for result in judge_twins(kinds, planned.equal)),
         *(result for pair in wider for clock in CLOCKS for result in judge_power(kinds, pair, clock)),
-        *judge_neighbors(path),
     ]

@@ -1,6 +1,6 @@
 """How long does it take to import a snapshot of 100,000 events, and how much smaller is it stored than as a pickle?
 
-    python -m tests.bench.snapshot
+    python -m tests.bench snapshot
     snapshot of 100,000 events, import: 3.7 s (under 5 s)
     snapshot, stored: 1.8 MB of 20.7 MB, 0.09 (at most 0.1 of the pickle)
 
@@ -84,8 +84,3 @@ def run(events: int = EVENTS) -> list[Result]:
             met=stored <= GOAL_SHARE * pickled,
         ),
     ]
-
-
-if __name__ == "__main__":
-    for result in run():
-        print(f"{result.name}: {result.figure} ({result.goal})")

@@ -1,13 +1,12 @@
 """Does the runner's step cost more than the step itself? Compares it with a bare loop, as anyone would write it.
 
-    python -m tests.bench.step
+    python -m tests.bench step
 
 The same model and cell are built twice in one process with a worker's settings and measured in ABBA order: the runner's
 step, the bare one, the bare one, the runner's. Then the instrumentation alone is measured, around a step that does
 nothing. Limits: runs on a CPU; on CUDA a mark is an event, which costs some microseconds more.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -15,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -35,17 +35,8 @@ GOAL_RATIO, GOAL_SHARE = 1.05, 0.01
 
 
 def cell() -> StepCell:
-    shape = SIZES["toy-128"]
-    return StepCell(
-        d_model=shape.d_model,
-        d_ff=shape.d_ff,
-        layers=shape.layers,
-        heads=shape.heads,
-        context=64,
-        vocabulary=shape.vocabulary,
-        mode="train",
-        precision="fp32",
-    )
+    shape: dict[str, Any] = SIZES["toy-128"].numbers
+    return StepCell(**shape, context=64, mode="train", precision="fp32")
 
 
 def bare_step(asked: StepCell) -> Callable[[], float]:
@@ -114,7 +105,7 @@ def measured() -> list[list[float]]:
 
 def run() -> list[Result]:
     """Runs the measurement in a process with a worker's environment, which must be set before torch is imported."""
-    command = [sys.executable, "-m", "tests.bench.step", "--inside"]
+    command = [sys.executable, "-m", "tests.bench.step"]
     done = subprocess.run(command, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, text=True, check=True)
     ours, bare, (alone,) = json.loads(done.stdout)
     a, b = summarize(ours), summarize(bare)
@@ -141,10 +132,4 @@ def run() -> list[Result]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="The runner's step against a bare loop.")
-    parser.add_argument("--inside", action="store_true", help="measure in this very process and print the times")
-    if parser.parse_args().inside:
-        print(json.dumps(measured()))
-    else:
-        for result in run():
-            print(result)
+    print(json.dumps(measured()))

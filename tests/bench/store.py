@@ -1,13 +1,12 @@
 """How long does a sweep wait for the store while others read the file continuously, and is any cell lost?
 
-    python -m tests.bench.store            # 200 cells that only sleep 100 ms, four readers
+    python -m tests.bench store            # 200 cells that only sleep 100 ms, four readers
     cells 200  added p50 61 ms  p99 98 ms  lost 0  reader errors 0  reads 2113
 
 The time added to a cell is the time from its last measurement until the next cell may start: writing the spool file and
 trying to ingest it. Limits: the readers compete with the sweep for the same cores, as they would on one machine.
 """
 
-import argparse
 import multiprocessing
 import tempfile
 import time
@@ -142,10 +141,3 @@ def run(*, cells: int = 200) -> list[Result]:
             met=found.percentile(99) <= GOAL_MS and not found.lost and not found.errors,
         )
     ]
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="What the store adds to a cell while others read.")
-    parser.add_argument("--cells", type=int, default=200)
-    for result in run(cells=parser.parse_args().cells):
-        print(result)

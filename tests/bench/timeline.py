@@ -1,6 +1,6 @@
 """How fast is a timeline of 100,000 allocations drawn, at first and when zooming, in headless Chromium?
 
-    python -m tests.bench.timeline
+    python -m tests.bench timeline
 
 First drawing: from the moment the component gets its data to the end of its first drawing. Zoom: from the event's own
 time stamp to the task after the frame that shows it, 100 times with the wheel and 100 times with keys, at changing
@@ -105,9 +105,3 @@ def _turn(page: Page, over: Locator) -> None:
 
 def _marks(found: Locator, name: str) -> list[float]:
     return [float(value) for value in (found.get_attribute(f"data-{name}-ms") or "").split(",")]
-
-
-if __name__ == "__main__":
-    for result in run():
-        goal = f" (goal: {result.goal}, {'met' if result.met else 'NOT MET'})" if result.goal else ""
-        print(f"{result.name}: {result.figure}{goal}")
