@@ -88,7 +88,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "theirs.toml").write_text("")
     (tmp_path / "results").mkdir()
     shutil.copy(tmp_path / "other.duckdb", tmp_path / "results/node1.duckdb")
-    (tmp_path / "train.py").write_text(TRAIN)
+    for name in ("train.py", "nano.py"):
+        (tmp_path / name).write_text(TRAIN)
     (tmp_path / "llama").mkdir()
     shutil.copy(ROOT / "tests/own/llama.json", tmp_path / "llama/config.json")
     monkeypatch.chdir(tmp_path)
@@ -122,6 +123,22 @@ def test_the_commands_of_the_documents_run(path: Path, folder: Path) -> None:
         done = run_line(*words)
         assert done.returncode in (0, 1), f"{words}: {done.stdout}"
         assert "rror" not in done.stdout[:5], f"{words}: {done.stdout}"
+
+
+def test_the_examples_of_every_help_run(folder: Path) -> None:
+    """Those that need a repository, a server or a foreign file are parsed."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    named = [*commands.items(), *(("model", one) for one in commands["model"].commands.values())]
+    examples = [(name, one) for name, one in named if one.epilog and not one.hidden]
+    assert len(examples) == 12
+    for name, command in examples:
+        words = shlex.split(command.epilog.partition("Example: stepscope ")[2])
+        assert words[0] == name
+        if name in ("app", "ab", "import"):
+            (make_command(name) if name == "ab" else command).make_context(name, words[1:])
+            continue
+        done = run_line(*words, *(["--dry-run"] if name == "sweep" else []))
+        assert done.returncode in (0, 1), f"{words}: {done.stdout}"
 
 
 def test_the_answers_of_the_readme_are_those_of_the_shipped_rows() -> None:

@@ -418,7 +418,7 @@ def export_command(
     console.say(f"{out}: {format_bytes(out.stat().st_size)}{f', {waiting} cells from the spool' if waiting else ''}.")
 
 
-@app.command(name="note", epilog="Example: stepscope note nightly 'the fan was broken'")
+@app.command(name="note", epilog="Example: stepscope note before 'the fan was broken'")
 def note_command(
     about: Annotated[
         str, typer.Argument(help="A run by id, label or name, or a cell by id.", metavar="[RUN|CELL]")
