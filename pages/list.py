@@ -63,7 +63,7 @@ PAGES = (
         title="Kernels",
         address="kernels",
         icon=":material/stacked_bar_chart:",
-        questions=("kernels", "kernel_classes", "inside_attention", "roofline"),
+        questions=("kernels", "kernel_classes", "inside_attention", "roofline", "traces"),
     ),
     Page(title="Compare", address="compare", icon=":material/balance:", questions=("compare", "published")),
     Page(

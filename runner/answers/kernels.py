@@ -5,12 +5,13 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, verbatim
 from runner.answers.shared import CONTEXT, SIZE, STATUS, about, lacks, narrow, sizes_of
 from runner.formats import at_tokens, format_calls, format_number, format_share
 from runner.results import StepResult
-from runner.results.cells import CLASS_WORDS, KernelTrace
+from runner.results.cells import CLASS_WORDS, Kernel, KernelTrace
 from runner.results.rows import Rows, Traced
 from runner.schema import TABLES, Model, ProfileCell
 from runner.schema.sizes import describe_status
@@ -58,7 +59,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     found, size_choice = narrow(shown, asked, drawn=())
     one = traced[found[0].cell_id]
     size, words = sizes[Model.of(one.trace.cell)], about([one.trace], more=["GPU time"])
-    phases, top = _draw_phases(one, f"{size}: kernels by phase", words), _draw_top(one, words)
+    phases = draw_phases(one.kernels, one.trace.cell_id, title=f"{size}: kernels by phase", words=words)
+    top = draw_top(one.kernels, one.trace.cell_id, words=words)
     leaders = _draw_leaders([traced[one.cell_id] for one in shown], sizes, about(shown, more=["GPU time"]))
     every = [one.trace for one in rows.traced if one.trace.status != "skipped"]
     timed, _ = narrow(every, asked, drawn=("size", "context"))
@@ -79,28 +81,20 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
 
 
-def _draw_phases(one: Traced, title: str, words: str) -> View:
+def draw_phases(kernels: Sequence[Kernel], trace: UUID, *, title: str, words: str) -> View:
+    """Draws the GPU time of each phase of one trace by kind of work."""
+    kinds: dict[str, dict[str, list[Kernel]]] = {}
+    for one in kernels:
+        if one.device_ms:
+            kinds.setdefault(one.phase, {}).setdefault(one.kernel_class, []).append(one)
     lines = []
-    for phase in _PHASES:
-        parts = {
-            name: part for part in one.parts if part.phase == phase for name in [part.kernel_class] if part.device_ms
-        }
-        whole = sum(part.device_ms for part in parts.values())
-        for name in (name for name in CLASS_WORDS if name in parts):
-            part = parts[name]
-            lines.append(
-                Row(
-                    values=(phase, CLASS_WORDS[name], part.device_ms, part.device_ms / whole, part.calls),
-                    cells=(one.trace.cell_id,),
-                )
-            )
-        if whole:
-            lines.append(
-                Row(
-                    values=(phase, TOTAL, whole, 1.0, sum(part.calls for part in parts.values())),
-                    cells=(one.trace.cell_id,),
-                )
-            )
+    for phase in sorted(kinds, key=lambda name: _PHASES.index(name) if name in _PHASES else len(_PHASES)):
+        whole = sum(one.device_ms for parts in kinds[phase].values() for one in parts)
+        for name in (name for name in CLASS_WORDS if name in kinds[phase]):
+            took, calls = (sum(getattr(one, key) for one in kinds[phase][name]) for key in ("device_ms", "calls"))
+            lines.append(Row(values=(phase, CLASS_WORDS[name], took, took / whole, calls), cells=(trace,)))
+        calls = sum(one.calls for parts in kinds[phase].values() for one in parts)
+        lines.append(Row(values=(phase, TOTAL, whole, 1.0, calls), cells=(trace,)))
     return View(
         name="kernels-by-phase",
         title=title,
@@ -112,30 +106,21 @@ def _draw_phases(one: Traced, title: str, words: str) -> View:
     )
 
 
-def _draw_top(one: Traced, words: str) -> View:
-    whole = sum(kernel.device_ms for kernel in one.kernels)
-    names = short_names([kernel.kernel for kernel in one.kernels])
+def draw_top(kernels: Sequence[Kernel], trace: UUID, *, words: str) -> View:
+    """Draws the table of the kernels of one trace, the longest first."""
+    whole, names = sum(one.device_ms for one in kernels), short_names([one.kernel for one in kernels])
+    rows = []
+    for place, one in enumerate(kernels, 1):
+        share = one.device_ms / whole if whole else None
+        kind = CLASS_WORDS[one.kernel_class]
+        values = (place, names[one.kernel], one.phase, kind, one.device_ms, share, one.calls, one.kernel)
+        rows.append(Row(values=values, cells=(trace,)))
     return View(
         name="kernels-top",
         title="Kernels by time",
         about=words,
         fields=(RANK, KERNEL, PHASE, CLASS, TIME, SHARE, CALLS, WHOLE),
-        rows=tuple(
-            Row(
-                values=(
-                    place,
-                    names[kernel.kernel],
-                    kernel.phase,
-                    CLASS_WORDS[kernel.kernel_class],
-                    kernel.device_ms,
-                    kernel.device_ms / whole,
-                    kernel.calls,
-                    kernel.kernel,
-                ),
-                cells=(one.trace.cell_id,),
-            )
-            for place, kernel in enumerate(one.kernels, 1)
-        ),
+        rows=tuple(rows),
         draw=Draw(kind="table", value="device_ms", down=("rank", "kernel", "phase", "kernel_class")),
     )
 

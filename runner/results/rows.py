@@ -44,6 +44,20 @@ class Traced:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ImportedTrace:
+    """One trace that somebody else recorded, with its kernels. Times are per step where `steps` is known, else of the
+    whole recording."""
+
+    cell_id: UUID
+    title: str
+    machine: str
+    steps: int | None
+    step_ms: float | None
+    busy_ms: float | None
+    kernels: tuple[Kernel, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class CellHistory:
     """The times of a whole step of one cell on one machine over its runs, the oldest first, by each clock."""
 
@@ -149,6 +163,7 @@ class Rows:
     history: tuple[CellHistory, ...] = ()
     saved: tuple[SavedCell, ...] = ()
     recorded: tuple[TimelineDetails, ...] = ()
+    imported: tuple[ImportedTrace, ...] = ()
     frontiers: tuple[Frontier, ...] = ()
     sums: tuple[AccumulationResult, ...] = ()
     precise: tuple[Precise, ...] = ()

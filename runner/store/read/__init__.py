@@ -15,7 +15,7 @@ from uuid import UUID
 from runner.results import Kernel, KernelPart, KernelTrace, RunSummary, StepResult
 from runner.results.findings import AuditedRow
 from runner.results.published import PublishedTable
-from runner.results.rows import Rows, RunSteps, Traced
+from runner.results.rows import ImportedTrace, Rows, RunSteps, Traced
 from runner.schema import TABLES, CeilingRow
 from runner.store.database import open_reader
 from runner.store.read.findings import load_audit
@@ -112,6 +112,21 @@ def load_traced(path: Path, of: Selection) -> list[Traced]:
     ]
 
 
+_IMPORTED = """
+    SELECT t.cell_id, t.title, coalesce(r.device_name, r.device, 'unknown device') AS machine, t.steps, t.step_ms,
+        t.busy_ms
+    FROM traces t JOIN runs r USING (run_id)
+    WHERE r.source <> 'measured' AND NOT list_contains(?, t.run_id) ORDER BY t.run_id DESC, t.cell_id"""
+
+
+def _load_imported(path: Path, of: Selection) -> list[ImportedTrace]:
+    """Returns the imported traces of all machines, the last imported first."""
+    with open_reader(path) as reader:
+        traces = fetch(reader, _IMPORTED, [list(of.hidden)], kind=ImportedTrace)
+        kernels: dict[UUID, list[Kernel]] = fetch_by(reader, _KERNELS, kind=Kernel, by=("cell_id",)) if traces else {}
+    return [replace(one, kernels=tuple(kernels.get(one.cell_id, ()))) for one in traces]
+
+
 def load_ceilings(path: Path, of: Selection) -> list[CeilingRow]:
     """Returns every ceiling of a machine or a run, the latest run first, and in a run those of its start first."""
     conditions, parameters = of.of_runs()
@@ -137,6 +152,7 @@ LOADERS: dict[str, Callable[[Path, Selection], Iterable[Any]]] = {
     "history": load_history,
     "saved": load_saved,
     "recorded": load_recorded,
+    "imported": _load_imported,
     "frontiers": load_frontiers,
     "sums": load_accumulations,
     "precise": load_precise,

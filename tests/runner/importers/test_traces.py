@@ -8,9 +8,14 @@ from typing import Any
 import pytest
 import torch
 
+from runner.answers import ask
 from runner.errors import UsageError
 from runner.importers.files import import_file
 from runner.store.database import open_reader
+from runner.store.read import read as read_rows
+from runner.store.read.selection import Selection
+
+CASES = Path(__file__).parents[2] / "cases" / "traces"
 
 GEMM, COPY, NCCL = "ampere_sgemm_128x64_tn", "Memcpy HtoD (Pinned -> Device)", "ncclDevKernel_AllReduce_Sum_f32"
 
@@ -55,6 +60,42 @@ def write(path: Path, events: list[dict[str, Any]]) -> Path:
 def read(db: Path, query: str) -> list[tuple[Any, ...]]:
     with open_reader(db) as reader:
         return reader.execute(query).fetchall()
+
+
+@pytest.mark.parametrize("name", ["eager", "compiled", "cuda-graph", "transformers"])
+def test_a_recorded_trace_has_the_times_that_torch_says(tmp_path: Path, name: str) -> None:
+    """Three training steps on an H100, beside the calls and times (µs) of `key_averages()`, which no file of ours made.
+    Without ranges of their own, the phases of a module's pass are those of autograd and the optimizer."""
+    db, averages = tmp_path / "own.duckdb", json.loads((CASES / "averages.json").read_text())[name]
+    import_file(CASES / f"{name}.json.gz", db=db)
+    assert read(db, "SELECT steps FROM traces") == [(3,)]
+    ran = read(db, "SELECT kernel, 3 * sum(calls), 3000 * sum(device_ms) FROM kernels GROUP BY kernel")
+    moved = [us for kernel, _, us in ran if kernel.startswith("[CUDA")]
+    assert sum(moved) == pytest.approx(sum(us for kernel, (_, us) in averages.items() if kernel.startswith("Mem")))
+    found = {kernel: (calls, us) for kernel, calls, us in ran if not kernel.startswith("[CUDA")}
+    ranges = ("forward", "loss", "backward", "optimizer", "Optimizer.step#AdamW.step", "ProfilerStep", "Mem")
+    assert found == {
+        kernel: (pytest.approx(calls), pytest.approx(us, rel=1e-3))
+        for kernel, (calls, us) in averages.items()
+        if not kernel.startswith(ranges)
+    }
+
+
+def test_two_traces_are_compared_by_kernel(tmp_path: Path) -> None:
+    db = tmp_path / "own.duckdb"
+    for name in ("eager", "compiled"):
+        import_file(CASES / f"{name}.json.gz", db=db)
+    answer = ask("traces", read_rows(db, Selection(), ("imported",)), {"against": "eager.json.gz"})
+    compared, phases, _ = answer.views
+    assert answer.sentence.startswith("A step of **compiled.json.gz** takes **0.567 ms** of GPU time")
+    assert [row.values[0] for row in phases.rows if row.values[1] == "total"] == [
+        "forward", "loss", "backward", "optimizer",
+    ]  # fmt: skip
+    averages = json.loads((CASES / "averages.json").read_text())
+    (fused,) = [row for row in compared.rows if "FusedAdamMath" in row.values[0]]
+    a, b = (averages[name][compared.get(fused, "whole_name")][1] for name in ("compiled", "eager"))
+    assert compared.get(fused, "ratio") == pytest.approx(a / b, rel=1e-3)
+    assert {compared.ended(row) for row in compared.rows} == {"", "only in A", "only in B"}
 
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
