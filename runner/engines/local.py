@@ -277,9 +277,13 @@ class LocalEngine:
         beat: Callable[[str], None] = lambda phase: None,
     ) -> tuple[_Message | None, str, str]:
         """Returns the worker's last message (None if it ran out of time), its phase, and the last line it printed."""
-        worker = self._take_next() or self._start()
+        if self.next and not self.next.process.is_alive():
+            self.end()
+        waiting, self.next = self.next, None
+        worker = waiting or self._start()
         try:
-            _give(worker, job)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its answer shows whether it has died
+                worker.pipe.send(job)
             message, phase = _listen(worker, ends=time.monotonic() + timeout_s, beat=beat)
             worker.take_output()
             if self.goes_on and isinstance(job, Job):
@@ -289,13 +293,6 @@ class LocalEngine:
         finally:
             worker.end()
         return message, phase, _last_line(worker.printed)
-
-    def _take_next(self) -> Worker | None:
-        """Returns the process that waits for a job, unless there is none or it has died."""
-        if self.next and not self.next.process.is_alive():
-            self.end()
-        waiting, self.next = self.next, None
-        return waiting
 
     def _start(self, *, device: str = "") -> Worker:
         """Starts a worker that waits for a job. It starts using the device at once, if one is named."""
@@ -353,12 +350,6 @@ def _work(pipe: Connection, prints: Connection, device: str) -> None:
     from runner.engines.worker import work
 
     work(pipe, prints, device)
-
-
-def _give(worker: Worker, job: AnyJob) -> None:
-    """Sends a job. That a worker has died before shows when its answer is awaited."""
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        worker.pipe.send(job)
 
 
 def _listen(worker: Worker, *, ends: float, beat: Callable[[str], None]) -> tuple[_Message | None, str]:

@@ -36,7 +36,12 @@ from runner.measure.own import describe_own
 def work(pipe: Connection, prints: Connection, device: str) -> None:
     """Does the one job that the pipe brings: measures it, or describes the machine where it is the name of a device.
     All output goes to `prints`. Until the job comes, gets ready for `device`, if it is a CUDA device."""
-    _isolate(prints)
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.dup2(prints.fileno(), sys.stdout.fileno())
+    os.dup2(prints.fileno(), sys.stderr.fileno())
+    prints.close()
+    threading.Thread(target=_end_with_the_sweep, daemon=True).start()
     gc.freeze()  # what was imported before is not walked by every collection: 0.1 s each, two or three in a cell
     if device.startswith("cuda"):
         with contextlib.suppress(RuntimeError):  # the job says so, if the device cannot be used
@@ -77,16 +82,6 @@ def _measure(pipe: Connection, job: Job) -> tuple[Any, ...]:
     except Exception as error:  # noqa: BLE001
         traceback.print_exc()
         return "failed", "oom" if is_out_of_memory(error) else "error", f"{type(error).__name__}: {error}", {}
-
-
-def _isolate(prints: Connection) -> None:
-    """Makes the process its own group, sends its output to `prints`, and ends it when the sweep ends."""
-    os.setsid()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.dup2(prints.fileno(), sys.stdout.fileno())
-    os.dup2(prints.fileno(), sys.stderr.fileno())
-    prints.close()
-    threading.Thread(target=_end_with_the_sweep, daemon=True).start()
 
 
 def _end_with_the_sweep() -> None:

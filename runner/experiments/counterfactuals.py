@@ -8,7 +8,6 @@ too.
 
 from runner.experiments.experiment import Experiment, Grid, Variants
 from runner.experiments.steps import EDITION_STEP, FITTING, STEPS, TOY_STEP
-from runner.schema import StepCell
 
 
 def _vary(grid: Grid, *more: Grid) -> tuple[Variants]:
@@ -24,12 +23,7 @@ def _vary(grid: Grid, *more: Grid) -> tuple[Variants]:
         half.change(attention=("sdpa",), optimizers=("fused",), weights=("fp32",)),
         *more,
     )
-    return (Variants(variants, holds=_can_hold_weights),)
-
-
-def _can_hold_weights(cell: StepCell) -> bool:
-    """Returns whether the cell's precision can run with weights of that dtype."""
-    return cell.weights_dtype == "fp32" or cell.precision == "bf16"
+    return (Variants(variants, holds=lambda cell: cell.weights_dtype == "fp32" or cell.precision == "bf16"),)
 
 
 _STANDARD = FITTING.change(contexts=(512,))

@@ -32,17 +32,9 @@ def _predict(cell: NumericsCell, on: On) -> Prediction:
     return replace(found, peak_bytes=None if found.peak_bytes is None else 3 * found.peak_bytes)
 
 
-def _predict_sum(cell: AccumulationCell, on: On) -> Prediction:
-    return Prediction(step_flops=0, peak_bytes=0, seconds=START_SECONDS[on.device])
-
-
 def _summarize(row: NumericsRow, timings: Mapping[str, TimingRow]) -> str:
     error = "" if row.gradient_error is None else f", gradients off by {row.gradient_error:.1e}"
     return f"loss {row.loss or float('nan'):.6g}{error} ({row.reference})"
-
-
-def _summarize_sum(row: AccumulationRow, timings: Mapping[str, TimingRow]) -> str:
-    return f"{row.total or float('nan'):.9g} for {row.exact or float('nan'):g}"
 
 
 def _format_line(shown: Shown) -> list[str]:
@@ -73,8 +65,8 @@ def _order_sums(row: AccumulationRow) -> tuple[object, ...]:
 SUMS = Kind(
     cell=AccumulationCell,
     measure="runner.measure.numerics:measure_accumulation",
-    predict=_predict_sum,
-    summarize=_summarize_sum,
+    predict=lambda cell, on: Prediction(step_flops=0, peak_bytes=0, seconds=START_SECONDS[on.device]),
+    summarize=lambda row, timings: f"{row.total or float('nan'):.9g} for {row.exact or float('nan'):g}",
     lines=Lines(
         headings=("sum", "error", "addend as held", "spacing there", "last increment", "slips at"),
         line=_format_sum,

@@ -212,7 +212,11 @@ def _load_ranges(export: Export, path: Path) -> dict[int, _Process]:
     if not export.has("NVTX_EVENTS", "start", "end", "globalTid"):
         return {}
     kind = f"WHERE eventType = {_PUSHED_AND_POPPED}" if export.has("NVTX_EVENTS", "eventType") else ""
-    query = f"SELECT n.globalTid, n.start, n.end, {_range_name(export)} FROM NVTX_EVENTS n {kind}"
+    names = ["n.text"] if export.has("NVTX_EVENTS", "text") else []  # a name is written out, or an id in StringIds
+    if export.has("NVTX_EVENTS", "textId"):
+        names.append("(SELECT value FROM StringIds WHERE id = n.textId)")
+    name = f"coalesce({', '.join([*names, 'NULL', 'NULL'])})"
+    query = f"SELECT n.globalTid, n.start, n.end, {name} FROM NVTX_EVENTS n {kind}"
     by_thread: dict[int, list[tuple[int, int | None, str]]] = {}
     count, characters = _Limit(path, RANGES, "NVTX ranges"), _Limit(path, RANGE_CHARACTERS, "characters in ranges")
     for row in export.connection.execute(query):
@@ -262,14 +266,6 @@ def _numbers(path: Path, table: str, names: Sequence[str], values: Sequence[obje
             raise refusal(path, f"{kind} in {table}.{name}", expected="whole numbers there, as nsys writes them")
         numbers.append(value)
     return numbers
-
-
-def _range_name(export: Export) -> str:
-    """Returns the SQL of a range's name, which is written out or an id in StringIds."""
-    parts = ["n.text"] if export.has("NVTX_EVENTS", "text") else []
-    if export.has("NVTX_EVENTS", "textId"):
-        parts.append("(SELECT value FROM StringIds WHERE id = n.textId)")
-    return f"coalesce({', '.join([*parts, 'NULL', 'NULL'])})"
 
 
 def _launches(export: Export, path: Path, table: str) -> Iterator[Sequence[Any]]:

@@ -75,25 +75,20 @@ def limit(device: str, limit_bytes: int | None) -> int | None:
     error in this process and not the end of another. Returns the bytes that it may still take; None where there is no
     limit (macOS; CUDA by default)."""
     if device == "cpu":
-        return _limit_data(limit_bytes)
+        used = _status_bytes("VmData")
+        if used is None or sys.platform == "darwin":
+            return None
+        free = usable_memory() if limit_bytes is None else limit_bytes
+        resource.setrlimit(resource.RLIMIT_DATA, (used + free, resource.RLIM_INFINITY))
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("1000")
+        return free
     if device.startswith("cuda") and limit_bytes is not None:
         card = Device(device).torch
         total = torch.cuda.get_device_properties(card).total_memory
         torch.cuda.set_per_process_memory_fraction(min(limit_bytes / total, 1.0), card)
         return limit_bytes
     return None
-
-
-def _limit_data(limit_bytes: int | None) -> int | None:
-    """Sets RLIMIT_DATA, which counts all private writable memory: getrlimit(2)."""
-    used = _status_bytes("VmData")
-    if used is None or sys.platform == "darwin":
-        return None
-    free = usable_memory() if limit_bytes is None else limit_bytes
-    resource.setrlimit(resource.RLIMIT_DATA, (used + free, resource.RLIM_INFINITY))
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
-    return free
 
 
 def free_at_once() -> None:

@@ -106,7 +106,7 @@ def load(spec: OwnSpec) -> Loaded:
     files = (getattr(module, "__file__", None) for module in [*sys.modules.values()])
     for path in sorted({Path(file) for file in files if file}):
         is_own = path.is_relative_to(root) and not any(part in packages for part in path.relative_to(root).parts)
-        if is_own and path.suffix == ".py" and not _is_ours(path):
+        if is_own and path.suffix == ".py" and not path.is_relative_to(Path(__file__).parents[1]):  # not ours
             digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return Loaded(key=digest.hexdigest()[:16], build=lambda want: _call(function, spec, want))
 
@@ -230,8 +230,3 @@ def as_a_program(spec: OwnSpec) -> Iterator[None]:
         sys.argv = before
         if os.getpid() != process:  # the user's code has forked, and this is the child
             os._exit(0)
-
-
-def _is_ours(path: Path) -> bool:
-    """Returns whether a file is part of Stepscope, which may lie in the model's folder."""
-    return path.is_relative_to(Path(__file__).parents[1])
