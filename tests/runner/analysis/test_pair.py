@@ -63,7 +63,7 @@ def test_equal_cells_are_called_different_by_no_clock(clock: str) -> None:
 
 
 def test_sweeps_of_one_machine_on_other_days_are_called_different_by_no_cell() -> None:
-    """The shipped rows hold four sweeps of equal cells, over three days; nothing that takes time differs."""
+    """The shipped rows hold four sweeps of equal cells, over three days, by different commits of Stepscope."""
     rows = read(find_file(FOLDER), Selection(), ("by_run",))
     sweeps = [one.run for one in rows.by_run if (one.run.label or "").startswith("standard") and len(one.steps) > 20]
     found: Counter[object] = Counter()
