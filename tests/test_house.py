@@ -13,6 +13,7 @@ from runner.experiments import EXPERIMENTS
 from runner.plan.planning import PRESETS, QUESTIONS
 from runner.schema import TABLES, Table
 from runner.schema.columns import SQL_TYPES
+from runner.store.read import LOADERS
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(path.relative_to(ROOT) for folder in ("runner", "pages") for path in (ROOT / folder).rglob("*.py"))
@@ -60,6 +61,13 @@ def _is_safe(text: ast.expr) -> bool:
 def _is_limit(part: ast.expr) -> bool:
     """Returns whether it is a limit such as `{MAX_ROWS:,}`."""
     return isinstance(part, ast.FormattedValue) and isinstance(part.value, ast.Name) and part.value.id.isupper()
+
+
+def test_every_loader_has_a_name_of_its_own() -> None:
+    """By its name a page remembers what it returned: two lambdas would be one."""
+    names = [f"{loader.__module__}.{loader.__qualname__}" for loader in LOADERS.values()]
+    assert len({*names}) == len(names)
+    assert not [name for name in names if "<lambda>" in name]
 
 
 def test_no_two_classes_share_a_name() -> None:

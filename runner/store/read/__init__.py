@@ -5,14 +5,16 @@
 DuckDB → `runner.store.read` → `runner.results.rows.Rows` → `runner.answers` → `runner.render`, `pages`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from runner.results import Kernel, KernelPart, KernelTrace
+from runner.results import Kernel, KernelPart, KernelTrace, RunSummary, StepResult
+from runner.results.findings import AuditedRow
+from runner.results.published import PublishedTable
 from runner.results.rows import ImportedTrace, Rows, RunSteps, Traced
 from runner.schema import TABLES, CeilingRow
 from runner.store.database import open_reader
@@ -50,6 +52,23 @@ def _load_latest(path: Path, of: Selection) -> list[RunSteps]:
         RunSteps(run=runs[run], steps=tuple(load_steps(path, replace(of, run=run, settled=False))))
         for run in find_latest(path, of)
     ]
+
+
+def _load_every_step(path: Path, of: Selection) -> list[StepResult]:
+    return load_steps(path, replace(of, settled=False))
+
+
+def _load_every_run(path: Path, of: Selection) -> list[RunSummary]:
+    return load_runs(path)
+
+
+def _load_published(path: Path, of: Selection) -> Sequence[PublishedTable]:
+    """Returns every table of the file. No filter applies to what others published."""
+    return load_published(path)
+
+
+def _load_audited(path: Path, of: Selection) -> Sequence[AuditedRow]:
+    return load_audit(path, of).rows
 
 
 _OWN = ("unprofiled_step_ms", "overhead_share", "busy_share", "host_bound_share", "attributed_share")
@@ -123,11 +142,11 @@ def load_ceilings(path: Path, of: Selection) -> list[CeilingRow]:
 #: remembers what they return.
 LOADERS: dict[str, Callable[[Path, Selection], Iterable[Any]]] = {
     "steps": load_steps,
-    "every_step": lambda path, of: load_steps(path, replace(of, settled=False)),
+    "every_step": _load_every_step,
     "attention": load_attention,
     "peaks": load_peaks,
     "traced": load_traced,
-    "runs": lambda path, of: load_runs(path),
+    "runs": _load_every_run,
     "by_run": _load_by_run,
     "latest": _load_latest,
     "history": load_history,
@@ -142,8 +161,8 @@ LOADERS: dict[str, Callable[[Path, Selection], Iterable[Any]]] = {
     "noise": load_machine_noise,
     "repeated": load_repeated,
     "ceilings": load_ceilings,
-    "audited": lambda path, of: load_audit(path, of).rows,
-    "published": lambda path, of: load_published(path),  # whole: no filter applies to what others published
+    "audited": _load_audited,
+    "published": _load_published,
 }
 
 
