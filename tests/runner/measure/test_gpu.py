@@ -264,28 +264,19 @@ def test_every_compile_mode_has_a_cold_and_a_warm_time(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:TensorFloat32 tensor cores")  # the compiler's own
 @pytest.mark.parametrize(("precision", "attention"), [("fp32", "naive"), ("bf16", "naive"), ("bf16", "sdpa")])
 def test_the_compiled_model_has_the_gradients_of_the_eager_one(precision: str, attention: str) -> None:
-    """Every parameter's gradient agrees. The logits are not padded, because a loss would copy padded ones. Eager
-    autocast rounds the gradients of the layers to bfloat16 and casts them back, so every number is representable in
-    bfloat16."""
+    """Every parameter's gradient agrees."""
     sizes = SIZES["toy-256"].numbers | {"vocabulary": 2000}
     cell = tiny(**sizes, context=128, precision=precision, attention=attention)
     torch.manual_seed(0)
     tokens = torch.randint(cell.shape.vocabulary, (4, cell.context), device="cuda")
-    shares, gradients = [], []
+    gradients = []
     model = Transformer(cell, device="cuda")
     for forward in (model, torch.compile(model)):
         with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
             logits = forward(tokens)
-        assert logits.is_contiguous()
         model.zero_grad()
         logits.float().square().mean().backward()
-        found = {name: parameter.grad for name, parameter in model.named_parameters()}
-        layers = [grad for name, grad in found.items() if name.endswith("weight") and name != "embedding.weight"]
-        gradients.append(found)
-        shares.append([(grad == grad.bfloat16()).float().mean().item() for grad in layers if grad is not None])
-    if precision == "bf16":
-        assert set(shares[0]) == {1.0}
-        assert max(shares[1]) < 0.1
+        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
     for name, eager in gradients[0].items():
         compiled = gradients[1][name]
         assert eager is not None

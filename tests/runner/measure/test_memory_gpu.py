@@ -37,7 +37,9 @@ WAYS = [("naive", "fp32"), ("naive", "bf16"), ("sdpa-math", "bf16"), ("sdpa-flas
 
 @pytest.mark.parametrize(("implementation", "precision"), WAYS)
 def test_the_bytes_of_attention_are_as_predicted(engine: LocalEngine, implementation: Any, precision: Any) -> None:
-    cell = AttentionCell(implementation=implementation, precision=precision, batch=8, seq_len=2048, d_head=64,
+    # Tensors under 10 MiB share segments of 20 MiB, which would decide what a fused kernel without squares reserves.
+    seq_len = 2048 if implementation in ("naive", "sdpa-math") else 16_384
+    cell = AttentionCell(implementation=implementation, precision=precision, batch=8, seq_len=seq_len, d_head=64,
                          warmup_steps=2, min_steps=3, max_steps=3)  # fmt: skip
     found = outcome(engine, "attention", cell).measurement
     gpu = torch.cuda.get_device_name()
