@@ -28,10 +28,7 @@ class Page:
 PAGES = (
     Page(title="Overview", address="overview", icon=":material/home:", questions=("overview",)),
     Page(
-        title="Step time",
-        address="training-step",
-        icon=":material/timer:",
-        questions=("step", "warmup", "variability"),
+        title="Step time", address="training-step", icon=":material/timer:", questions=("step", "warmup", "variability")
     ),
     Page(
         title="Mixed precision",

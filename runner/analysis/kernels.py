@@ -93,8 +93,7 @@ def kernel_class(name: str, *, phase: str = "") -> KernelClass:
 def _operator_class(operator: str) -> KernelClass:
     plain = operator.removesuffix("_")
     return next(
-        (found for found, pattern in _OPERATORS if re.fullmatch(pattern, plain)),
-        _match(_NAMED, operator) or "other",
+        (found for found, pattern in _OPERATORS if re.fullmatch(pattern, plain)), _match(_NAMED, operator) or "other"
     )
 
 

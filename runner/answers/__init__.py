@@ -55,13 +55,7 @@ def find_doubts(answer: Answer, audited: Sequence[AuditedRow]) -> tuple[Doubt, .
             if finding.severity != "note" and cells:
                 groups.setdefault(finding.code, (finding, set()))[1].update(cells)
     doubts = [
-        Doubt(
-            code=code,
-            severity=first.severity,
-            words=first.sentence,
-            remedy=REMEDIES[code],
-            cells=frozenset(cells),
-        )
+        Doubt(code=code, severity=first.severity, words=first.sentence, remedy=REMEDIES[code], cells=frozenset(cells))
         for code, (first, cells) in groups.items()
     ]
     return tuple(sorted(doubts, key=lambda one: ([*SEVERITIES].index(one.severity), -len(one.cells), one.code)))

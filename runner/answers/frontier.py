@@ -49,14 +49,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         fields=(WHERE, WAY, LARGEST, PREDICTED, FAILS, PEAK, TRIALS),
         rows=tuple(
             Row(
-                values=(
-                    *key,
-                    one.largest,
-                    one.predicted,
-                    one.smallest_failing,
-                    one.largest_peak_bytes,
-                    one.trials,
-                ),
+                values=(*key, one.largest, one.predicted, one.smallest_failing, one.largest_peak_bytes, one.trials),
                 cells=(one.cell_id,),
             )
             for key, one in shown.items()

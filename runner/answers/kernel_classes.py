@@ -32,8 +32,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     traced = {one.trace.cell_id: one for one in rows.traced if one.trace.status == "ok" and one.parts}
     if not traced:
         return Answer(
-            question="kernel_classes",
-            missing=lacks("no step was profiled", ProfileCell, "inference", "train"),
+            question="kernel_classes", missing=lacks("no step was profiled", ProfileCell, "inference", "train")
         )
     traces = sorted((one.trace for one in traced.values()), key=lambda one: _MODES.index(one.cell.mode))
     sizes = sizes_of([one.trace for one in traced.values()])

@@ -49,10 +49,7 @@ TOTAL = "total"
 def answer(rows: Rows, asked: Asked) -> Answer:
     traced = {one.trace.cell_id: one for one in rows.traced if one.trace.status == "ok" and one.kernels}
     if not traced:
-        return Answer(
-            question="kernels",
-            missing=lacks("no step was profiled", ProfileCell, "inference", "train"),
-        )
+        return Answer(question="kernels", missing=lacks("no step was profiled", ProfileCell, "inference", "train"))
     traces = [one.trace for one in traced.values()]
     shown, choices = narrow(traces, asked, drawn=("size",))
     sizes = sizes_of(traces)
@@ -162,9 +159,7 @@ def _draw_leaders(traced: Sequence[Traced], sizes: dict[Any, str], words: str) -
                 longest = max(sums, key=lambda name: sums[name][0])
                 took, calls = sums[longest]
                 key = (sizes[Model.of(one.trace.cell)], name, _cut(names[longest]))
-                lines.append(
-                    Row(values=(*key, took / whole, calls, took, longest), cells=(one.trace.cell_id,)),
-                )
+                lines.append(Row(values=(*key, took / whole, calls, took, longest), cells=(one.trace.cell_id,)))
     return View(
         name="kernels-leading",
         title="The kernel with the most time",

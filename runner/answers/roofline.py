@@ -66,12 +66,7 @@ MOMENT = Field(name="moment", label="When")
 CEILING_RATE = Field(name="rate", label="Rate", role="value")
 SPREAD = Field(name="interval_percent", label="Half of its interval", unit="% of the rate", role="note")
 OF_SHEET = Field(name="of_datasheet", label="Of the datasheet", unit="%", role="note")
-_LIMITS = {
-    "compute": "compute-bound",
-    "memory": "memory-bound",
-    "launch": "waits for the host",
-    "unknown": "not known",
-}
+_LIMITS = {"compute": "compute-bound", "memory": "memory-bound", "launch": "waits for the host", "unknown": "not known"}
 _MOMENTS = {"start": "sweep's start", "end": "sweep's end"}
 #: The unit in which ceilings are written: products in TFLOP/s, copies in GB/s.
 _TERA, _GIGA = 1e12, 1e9
@@ -182,10 +177,7 @@ def _draw_roof(matrix: View, roof: Roof, words: str) -> View:
         title="Steps under the roof",
         about=words,
         fields=(SIZE, context, across, rate, share),
-        rows=(
-            *(Row(values=tuple(matrix.get(row, name) for name in names), cells=row.cells) for row in known),
-            *above,
-        ),
+        rows=(*(Row(values=tuple(matrix.get(row, name) for name in names), cells=row.cells) for row in known), *above),
         draw=Draw(kind="lines", value="tflops", across="intensity", series="size", log="xy"),
         note="A step's bytes are the fewest that it has to move, so its real place is further left.",
     )

@@ -250,13 +250,7 @@ def clock_choice(asked: Asked, results: Sequence[TimedResult], *, default: str =
 
 
 #: The confidence of the interval of a ratio.
-LEVEL = Field(
-    name="level",
-    label="Level",
-    role="note",
-    is_long=True,
-    doc="Confidence of the interval, which decides.",
-)
+LEVEL = Field(name="level", label="Level", role="note", is_long=True, doc="Confidence of the interval, which decides.")
 
 
 def name_levels(ratios: Iterable[Ratio | None]) -> str:

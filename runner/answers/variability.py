@@ -45,9 +45,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     shown, choices = narrow(steps, asked, drawn=("size", "context"))
     if not any(_share(one) is not None for one in shown):
         return Answer(
-            question="variability",
-            choices=tuple(choices),
-            missing=lacks("no step has a standard deviation", StepCell),
+            question="variability", choices=tuple(choices), missing=lacks("no step has a standard deviation", StepCell)
         )
     sizes, reasons = sizes_of(steps), _find_reasons(rows)
     spreads = {one.cell_id: one for one in rows.spreads}

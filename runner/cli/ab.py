@@ -117,12 +117,7 @@ def _find_option(request: Request, value: str) -> str | None:
 
 
 def _compare(
-    console: Terminal,
-    progress: Terminal,
-    options: AbOptions,
-    request: Request,
-    settings: Settings,
-    sides: Sides,
+    console: Terminal, progress: Terminal, options: AbOptions, request: Request, settings: Settings, sides: Sides
 ) -> int:
     if sides.a == sides.b:
         raise UsageError(f"A and B are both {sides.a}.", expected="two versions")

@@ -51,9 +51,7 @@ def print_question(console: Terminal, name: str, words: Sequence[str], *, db: Pa
     machine = asked.pop("machine", None) or next(iter(contents.machines), None)
     run = asked.pop("run", None)
     of = Selection(
-        machine=machine,
-        run=find_run(db, run).run_id if run else None,
-        hidden=tuple(sorted(contents.notes.hidden)),
+        machine=machine, run=find_run(db, run).run_id if run else None, hidden=tuple(sorted(contents.notes.hidden))
     )
     answer = answer_for(name, db, of, asked)
     check_chosen(answer, asked)

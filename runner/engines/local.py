@@ -270,11 +270,7 @@ class LocalEngine:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
     def _run(
-        self,
-        job: AnyJob,
-        *,
-        timeout_s: float,
-        beat: Callable[[str], None] = lambda phase: None,
+        self, job: AnyJob, *, timeout_s: float, beat: Callable[[str], None] = lambda phase: None
     ) -> tuple[_Message | None, str, str]:
         """Returns the worker's last message (None if it ran out of time), its phase, and the last line it printed."""
         if self.next and not self.next.process.is_alive():

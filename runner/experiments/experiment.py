@@ -51,8 +51,7 @@ class Grid:
         """The columns that flags set, by the flags' names. The column that varies slowest in a plan comes first."""
         first = self.cell.AXES
         columns = sorted(
-            columns_of(self.cell),
-            key=lambda column: first.index(column.name) if column.name in first else len(first),
+            columns_of(self.cell), key=lambda column: first.index(column.name) if column.name in first else len(first)
         )
         return {column.flag.name: column for column in columns if column.flag}
 

@@ -29,15 +29,7 @@ from typing import Any
 from urllib.parse import quote
 
 from runner.errors import UsageError
-from runner.importers.recordings import (
-    NOWHERE,
-    Kernels,
-    Launched,
-    LaunchPlace,
-    ThreadRanges,
-    TracedProcess,
-    clean_name,
-)
+from runner.importers.recordings import NOWHERE, Kernels, Launched, LaunchPlace, ThreadRanges, TracedProcess, clean_name
 
 #: The longest text, the longest time of reading (s), and the most memory of SQLite.
 TEXT_BYTES, SECONDS, HEAP_BYTES = 1_000_000, 300.0, 512 * 2**20

@@ -111,10 +111,7 @@ def _status_bytes(name: str) -> int | None:
 def read_usage() -> Mapping[str, int]:
     """Returns the counts since this process began, by column of the row."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    return {
-        "page_faults": usage.ru_minflt + usage.ru_majflt,
-        "context_switches": usage.ru_nvcsw + usage.ru_nivcsw,
-    }
+    return {"page_faults": usage.ru_minflt + usage.ru_majflt, "context_switches": usage.ru_nvcsw + usage.ru_nivcsw}
 
 
 def read_memory(device: torch.device) -> int:

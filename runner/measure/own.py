@@ -69,12 +69,7 @@ def _describe_at(loaded: Loaded, spec: OwnSpec, *, batch: int, context: int, dev
 def _build(loaded: Loaded, spec: OwnSpec, batch: int, context: int, device: torch.device) -> Built:
     return loaded.build(
         Wanted(
-            device=device,
-            batch=batch,
-            _context=context,
-            dtype=torch.float32,
-            _attention="sdpa",
-            _options=spec.options,
+            device=device, batch=batch, _context=context, dtype=torch.float32, _attention="sdpa", _options=spec.options
         )
     )
 

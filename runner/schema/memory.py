@@ -258,10 +258,7 @@ TABLES = (
         doc="Every allocation of a timeline, from birth to death.",
     ),
     Table(
-        name="stacks",
-        row=StackRow,
-        unique=("cell_id", "stack"),
-        doc="The Python stacks of a timeline's allocations.",
+        name="stacks", row=StackRow, unique=("cell_id", "stack"), doc="The Python stacks of a timeline's allocations."
     ),
     Table(name="marks", row=MarkRow, unique=("cell_id", "at_us"), doc="Where the phases of a timeline begin."),
     Table(

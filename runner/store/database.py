@@ -219,10 +219,7 @@ def open_reader(
     DatabaseMissing when there is neither file nor spool, DatabaseForeign when the file is not one to read, and
     DatabaseDamaged in a query of a damaged table, unless damaged ones are to be `empty`. Of several see `members`."""
     if is_fleet(Path(db_path)):
-        with (
-            take_turn(),
-            open_fleet(Path(db_path), patience_s=READER_PATIENCE_S, folder=folder, limits=limits) as con,
-        ):
+        with take_turn(), open_fleet(Path(db_path), patience_s=READER_PATIENCE_S, folder=folder, limits=limits) as con:
             mark_state(con, fingerprint(db_path))
             yield con
         return

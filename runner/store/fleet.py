@@ -31,14 +31,7 @@ from duckdb import DuckDBPyConnection
 
 from runner.errors import DatabaseMissing, StoreError, UsageError
 from runner.places import check_place, explain_error, is_list, split
-from runner.store.attached import (
-    attach_member,
-    busy_error,
-    connect,
-    foreign_error,
-    format_reason,
-    is_damage,
-)
+from runner.store.attached import attach_member, busy_error, connect, foreign_error, format_reason, is_damage
 from runner.store.contract import Survey, survey
 from runner.store.shared import mark_origin, spilling
 from runner.store.spool import Spool

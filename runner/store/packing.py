@@ -208,10 +208,7 @@ def copy_file(path: Path, out: Path) -> int:
 def _copy_database(path: Path, copy: Path) -> None:
     """Copies every table of the file, those of others included, as they are at this moment."""
     try:
-        with (
-            connect(path, copy) as con,
-            attach(con, path, access="READ_ONLY", deadline=time.monotonic() + PATIENCE_S),
-        ):
+        with connect(path, copy) as con, attach(con, path, access="READ_ONLY", deadline=time.monotonic() + PATIENCE_S):
             con.execute(f"ATTACH {quote(str(copy))} AS copy (TYPE duckdb, STORAGE_VERSION 'v1.2.0')")
             con.execute("COPY FROM DATABASE file TO copy")
             con.execute("DETACH copy")

@@ -198,10 +198,7 @@ def remember(con: DuckDBPyConnection, name: str, compute: Callable[[], T]) -> T:
 
 
 def remember_runs(
-    con: DuckDBPyConnection,
-    name: str,
-    states: Mapping[UUID, object],
-    compute: Callable[[list[UUID]], Mapping[UUID, T]],
+    con: DuckDBPyConnection, name: str, states: Mapping[UUID, object], compute: Callable[[list[UUID]], Mapping[UUID, T]]
 ) -> dict[UUID, T]:
     """Returns a result for each of the runs in `states`, in their order. `compute` gets those whose state is another
     than the last time, and all where rows may have been changed in place since."""

@@ -169,7 +169,7 @@ def _block_moments(cell: ModelCell, device: Device, beside: PeakBytes) -> list[P
         )
 
     found = [
-        moment(("feed_forward", "up"), gradients=d * cell.shape.d_ff * width, temporaries=swiglu_backward_bytes(cell)),
+        moment(("feed_forward", "up"), gradients=d * cell.shape.d_ff * width, temporaries=swiglu_backward_bytes(cell))
     ]
     if is_unfused(cell):
         done = (3 * d * cell.shape.d_ff + d * d + d) * width
