@@ -1,6 +1,6 @@
 """Questions by name, and the one way to ask them: `ask("precision", rows, {"clock": "throughput"})`.
 
-Every file of this folder that has a QUESTION is a question.
+Every file of this folder that has a QUESTION is a question, and the first line of its docstring says it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ def ask(name: str, rows: Rows, asked: Asked = MappingProxyType({})) -> Answer:
     is not about them."""
     question = QUESTIONS[name]
     answer = question.answer(rows, asked)
-    answer = replace(answer, views=tuple(view for view in answer.views if view.rows))
+    answer = replace(answer, question=name, views=tuple(view for view in answer.views if view.rows))
     return answer if "audited" in question.needs else replace(answer, doubts=find_doubts(answer, rows.audited))
 
 

@@ -8,6 +8,7 @@ Numbers are raw (ms, bytes, ratios) with their unit in the field; words are made
 """
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -229,11 +230,10 @@ class Missing:
 class Answer:
     """An answer from the rows. The sentence has at most 30 words and the number that answers the question; `more` are
     the sentences that follow it where there is room. `**` marks what is bold; there is no other markup, and text of
-    somebody else goes through `verbatim`. `cells` are
-    the cells of all rows by id, for the commands that measure them again. `doubts` are set by `ask`, where the rows
-    have been audited."""
+    somebody else goes through `verbatim`. `cells` are the cells of all rows by id, for the commands that measure them
+    again. `ask` sets `question`, and `doubts` where the rows have been audited."""
 
-    question: str
+    question: str = ""
     sentence: str = ""
     more: str = ""
     views: tuple[View, ...] = ()
@@ -258,19 +258,25 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A question: its name (address, flag, file), the title of its page, its words, which rows it needs, and what
-    answers it from them. `course` are the ids of the handout's questions that it answers: P3, A2. `of_file` is one over
-    all machines and runs, not over those that the reader chose; `of_two_columns` has its first view beside the others
-    where there is room."""
+    """What answers a question from the rows that it needs. Its name (address, flag) is that of the file of `answer`,
+    its words are the first line of that file's docstring. `page` is the title of its page. `course` are the ids of the
+    handout's questions that it answers: P3, A2. `of_file` is one over all machines and runs, not over those that the
+    reader chose; `of_two_columns` has its first view beside the others where there is room."""
 
-    name: str
-    page: str
-    words: str
-    needs: tuple[str, ...]
     answer: Callable[..., Answer]
+    page: str
+    needs: tuple[str, ...]
     course: tuple[str, ...] = ()
     of_file: bool = False
     of_two_columns: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.answer.__module__.rpartition(".")[2]
+
+    @property
+    def words(self) -> str:
+        return (sys.modules[self.answer.__module__].__doc__ or "").partition("\n")[0]
 
 
 def choose(

@@ -1,11 +1,11 @@
-"""At which sequence length does attention run out, of time and of memory, and how do they grow?"""
+"""At which sequence length does attention run out, of time and of memory?"""
 
 from collections.abc import Sequence
 
 from runner.analysis.costs.activations import Device
 from runner.analysis.costs.attention import peak_breakdown
 from runner.analysis.pair import name_attention
-from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Missing, Power, Question, Row, View, choose
+from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Power, Question, Row, View, choose
 from runner.answers.shared import (
     CLOCKS,
     STATUS,
@@ -14,6 +14,7 @@ from runner.answers.shared import (
     clock_choice,
     ended,
     fit_power,
+    lacks,
     narrow,
     power_words,
     unmeasured,
@@ -44,7 +45,7 @@ _PHASES: dict[str, Phase] = {WORDS[name]: name for name in _SHOWN}
 def answer(rows: Rows, asked: Asked) -> Answer:
     cells = [one for one in rows.attention if one.status != "skipped"]
     if not cells:
-        return Answer(question="attention", missing=(Missing(words="no attention was measured"),))
+        return Answer(missing=lacks("no attention was measured"))
     cells, choices = narrow(cells, asked, drawn=("implementation", "backend", "seq_len"))
     phase = choose(
         asked, "phase", "Phase", [words for words, name in _PHASES.items() if any(name in one.times for one in cells)]
@@ -182,7 +183,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
     sentence, more = _say(matrix, memory, fits, memory_fits, counted.chosen, clock.chosen)
     return Answer(
-        question="attention",
         sentence=sentence,
         more=more,
         views=(matrix, lines, memory, growth, *_account(cells)),
@@ -280,11 +280,4 @@ def _say(
     return f"{text}.", more
 
 
-QUESTION = Question(
-    name="attention",
-    page="Attention",
-    words="At which sequence length does attention run out, of time and of memory?",
-    needs=("attention",),
-    answer=answer,
-    course=("A1", "A2"),
-)
+QUESTION = Question(answer=answer, page="Attention", needs=("attention",), course=("A1", "A2"))

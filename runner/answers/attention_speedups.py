@@ -1,8 +1,8 @@
-"""How much faster are fused and compiled implementations than naive attention, by head width and length?"""
+"""How much faster are fused and compiled implementations than naive attention?"""
 
 from runner.analysis.pair import CLOCKS, Pair, name_attention, pair_cells, partner_key
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
-from runner.answers.shared import LEVEL, about, best, cells_of, ended, name_levels, narrow
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
+from runner.answers.shared import LEVEL, about, best, cells_of, ended, lacks, name_levels, narrow
 from runner.answers.speedup import HIGH, LOW, RATIO, VERDICT
 from runner.formats import format_bytes, format_number
 from runner.results import AttentionResult
@@ -27,8 +27,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         for pair in pair_cells(bases, others, key=lambda one: partner_key(one, "implementation", "backend"))
     }
     if not pairs:
-        words = "no attention was measured both naive and by another implementation"
-        return Answer(question="attention_speedups", missing=(Missing(words=words),))
+        return Answer(missing=lacks("no attention was measured both naive and by another implementation"))
     shown, choices = narrow([pair.base for pair in pairs.values()], asked, drawn=("d_head", "seq_len"))
     kept = [pairs[one.cell_id] for one in sorted(shown, key=lambda one: (one.cell.d_head, one.cell.seq_len))]
     phases = [words for words, phase in _PHASES.items() if any(pair.ratio(phase=phase) for pair in kept)]
@@ -50,7 +49,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         f"{levels} interval includes 1.",
     )
     return Answer(
-        question="attention_speedups",
         sentence=_say(view, kept, against.chosen, clock.chosen),
         views=(view,),
         choices=(against, *choices, clock, phase),
@@ -88,11 +86,4 @@ def _say(view: View, pairs: list[Pair[AttentionResult]], other: str, clock: str)
     return f"{text}."
 
 
-QUESTION = Question(
-    name="attention_speedups",
-    page="Attention",
-    words="How much faster are fused and compiled implementations than naive attention?",
-    needs=("attention",),
-    answer=answer,
-    course=("A3", "C1"),
-)
+QUESTION = Question(answer=answer, page="Attention", needs=("attention",), course=("A3", "C1"))

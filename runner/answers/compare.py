@@ -1,7 +1,7 @@
-"""What is different between two runs, labels, machines, commits, precisions or backends? Equal cells, A against B.
+"""What is different between two runs, labels, machines or settings?
 
-A ratio is the time of A over that of B: above 1, B is faster. The verdict of a cell names the clock that decides it
-(`runner.analysis.pair`). Peaks of memory are compared as bytes, which vary with nothing.
+Equal cells are compared. A ratio is the time of A over that of B: above 1, B is faster. The verdict of a cell names the
+clock that decides it (`runner.analysis.pair`). Peaks of memory are compared as bytes, which vary with nothing.
 """
 
 import math
@@ -12,21 +12,19 @@ from typing import Any
 
 from runner.analysis.pair import CLOCKS, Pair, Verdict, is_host_noise, pair_cells
 from runner.analysis.statistics import MIN_DIFFERENCE
-from runner.answers.answer import (
-    Answer,
-    Asked,
-    Choice,
-    Draw,
-    Field,
-    Guide,
-    Missing,
-    Question,
-    Row,
-    View,
-    choose,
-    verbatim,
+from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Question, Row, View, choose, verbatim
+from runner.answers.shared import (
+    LEVEL,
+    PHASES,
+    about,
+    cells_of,
+    ended,
+    lacks,
+    make_keys,
+    name_levels,
+    say_ratio,
+    sizes_of,
 )
-from runner.answers.shared import LEVEL, PHASES, about, cells_of, ended, make_keys, name_levels, say_ratio, sizes_of
 from runner.formats import format_count, format_number
 from runner.results import AttentionResult, Clock, Peak, StepResult
 from runner.results.rows import Rows, RunSteps
@@ -60,7 +58,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     sides = list_sides(rows.by_run)
     by = choose(asked, "by", "Compare", [name for name, names in sides.items() if len(names) > 1], prefix="by ")
     if not by.chosen:
-        return Answer(question="compare", missing=(Missing(words="all rows are of one run, precision and backend"),))
+        return Answer(missing=lacks("all rows are of one run, precision and backend"))
     names = sides[by.chosen]
     alike = max(combinations(names, 2), key=lambda two: _count_common(rows.by_run, by.chosen, *two))
     base = choose(asked, "a", "A", names, default=alike[1], prefix="A: ")
@@ -78,7 +76,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     chosen = (by, base, other)
     if not (steps or attention or peaks):
         words = f"{base.chosen} and {other.chosen} have no cell in common"
-        return Answer(question="compare", choices=chosen, missing=(Missing(words=words),))
+        return Answer(choices=chosen, missing=lacks(words))
     clock = choose(asked, "clock", "Clock", [AUTO, *(words for words, name in CLOCKS.items() if _has(steps, name))])
     phases = [words for words, name in PHASES.items() if any(pair.ratio(phase=name) for pair in steps)]
     phase = choose(asked, "phase", "Phase", phases or [*PHASES][:1])
@@ -89,7 +87,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         _draw_peaks(peaks, chosen),
     ]
     return Answer(
-        question="compare",
         sentence=_say(views, base.chosen, other.chosen),
         more=_describe_environments(
             rows.by_run, by.chosen, base.chosen, other.chosen, pairs=[*steps, *attention, *peaks]
@@ -332,11 +329,4 @@ def _describe_environments(
     return f"They differ in {'; '.join(parts)}." if parts else ""
 
 
-QUESTION = Question(
-    name="compare",
-    page="Compare",
-    words="What is different between two runs, labels, machines or settings?",
-    needs=("by_run",),
-    answer=answer,
-    of_file=True,
-)
+QUESTION = Question(answer=answer, page="Compare", needs=("by_run",), of_file=True)

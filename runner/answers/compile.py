@@ -1,9 +1,9 @@
-"""What does compiling the model buy over eager, what does compiling cost, and after how many steps has it paid?"""
+"""How much faster is the compiled model than eager, and when has compiling paid?"""
 
 from dataclasses import replace
 
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
-from runner.answers.shared import CONTEXT, PHASES, SIZE, cells_of, sizes_of
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
+from runner.answers.shared import CONTEXT, PHASES, SIZE, cells_of, lacks, sizes_of
 from runner.answers.speedup import Compared, compare_steps
 from runner.results.rows import Rows
 from runner.schema import Model
@@ -20,11 +20,9 @@ BACKENDS = ("compiled", "compiled-block", "compiled-reduce-overhead", "compiled-
 def answer(rows: Rows, asked: Asked) -> Answer:
     compared = compare_steps(rows, asked, name="compile", field="backend", base="eager", others=BACKENDS)
     if compared is None:
-        words = "no step was measured both eager and compiled"
-        return Answer(question="compile", missing=(Missing(words=words),))
+        return Answer(missing=lacks("no step was measured both eager and compiled"))
     matrix, cost = compared.draw_matrix(), _draw_cost(compared)
     return Answer(
-        question="compile",
         sentence=compared.say(matrix),
         more=_say_cost(cost),
         views=(matrix, compared.draw_phases(), cost),
@@ -70,11 +68,4 @@ def _say_cost(cost: View) -> str:
     return f"Compiling has paid after {ends[0]} to {ends[1]}." if first is not last else f"It has paid after {ends[0]}."
 
 
-QUESTION = Question(
-    name="compile",
-    page="torch.compile",
-    words="How much faster is the compiled model than eager, and when has compiling paid?",
-    needs=("every_step",),
-    answer=answer,
-    course=("C2",),
-)
+QUESTION = Question(answer=answer, page="torch.compile", needs=("every_step",), course=("C2",))

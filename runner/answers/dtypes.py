@@ -1,9 +1,9 @@
-"""Which dtypes do the parts of a model have under autocast? Read from the tensors of a pass, not written down."""
+"""Which dtypes do parameters, layers, logits, loss and gradients have under autocast?"""
 
 from collections.abc import Iterable, Sequence
 
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose, verbatim
-from runner.answers.shared import name_pass, pass_cell
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
+from runner.answers.shared import lacks, name_pass, pass_cell
 from runner.formats import format_list
 from runner.results.rows import Precise, Rows
 from runner.schema import DtypeRow
@@ -61,7 +61,7 @@ _MODELS = {"toy": "toy: linear, ReLU, layer norm, linear", "transformer": "Trans
 def answer(rows: Rows, asked: Asked) -> Answer:
     passes = [one for one in rows.precise if one.dtypes and one.row.status == "ok"]
     if not passes:
-        return Answer(question="dtypes", missing=(Missing(words="no pass under autocast was looked at"),))
+        return Answer(missing=lacks("no pass under autocast was looked at"))
     names = {line.model: None for one in passes for line in one.dtypes}
     read = {_MODELS.get(name, name): name for name in (*_MODELS, *names) if name in names}
     model = choose(asked, "model", "Model", list(read))
@@ -86,7 +86,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         note="Read by hooks, parts in the order of the pass. Autocast has other rules on a CPU than on CUDA.",
     )
     return Answer(
-        question="dtypes",
         sentence=_say(view, [one for one in ("bf16", "fp16") if one in shown]),
         views=(view,),
         choices=(model, place),
@@ -110,11 +109,4 @@ def _say(view: View, precisions: Sequence[str]) -> str:
     )
 
 
-QUESTION = Question(
-    name="dtypes",
-    page="Mixed precision",
-    words="Which dtypes do parameters, layers, logits, loss and gradients have under autocast?",
-    needs=("precise",),
-    answer=answer,
-    course=("P2",),
-)
+QUESTION = Question(answer=answer, page="Mixed precision", needs=("precise",), course=("P2",))

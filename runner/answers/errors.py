@@ -1,7 +1,7 @@
-"""What does a precision cost in accuracy: how far are loss, logits and gradients off from a wider reference?"""
+"""What does each precision cost in accuracy?"""
 
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
-from runner.answers.shared import name_pass, pass_cell
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
+from runner.answers.shared import lacks, name_pass, pass_cell
 from runner.formats import format_list
 from runner.results.rows import Precise, Rows
 
@@ -19,7 +19,7 @@ _ERRORS = {"gradients": "gradient_error", "logits": "logits_error", "loss": "los
 def answer(rows: Rows, asked: Asked) -> Answer:
     passes = [one for one in rows.precise if one.row.gradient_error is not None]
     if not passes:
-        return Answer(question="errors", missing=(Missing(words="the errors of no precision were measured"),))
+        return Answer(missing=lacks("the errors of no precision were measured"))
     what = choose(asked, "error-of", "Error of", list(_ERRORS))
     matrix = View(
         name="errors-by-size",
@@ -47,7 +47,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
     sentence, more = _say(matrix, place)
     return Answer(
-        question="errors",
         sentence=sentence,
         more=more,
         views=(matrix, by_part),
@@ -82,10 +81,4 @@ def _say(matrix: View, place: str) -> tuple[str, str]:
     return text, more
 
 
-QUESTION = Question(
-    name="errors",
-    page="Mixed precision",
-    words="What does each precision cost in accuracy?",
-    needs=("precise",),
-    answer=answer,
-)
+QUESTION = Question(answer=answer, page="Mixed precision", needs=("precise",))

@@ -1,7 +1,7 @@
-"""Will a training step fit on a GPU, and how large may it be there? By the closed formulas, before there is a GPU.
+"""Will it fit on this GPU, and how large may it be?
 
-The error bars are those of the formulas on the measured peaks of the file: what PyTorch had reserved over what was
-predicted, from the 5th to the 95th percentile.
+By the closed formulas, before there is a GPU. The error bars are those of the formulas on the measured peaks of the
+file: what PyTorch had reserved over what was predicted, from the 5th to the 95th percentile.
 """
 
 import csv
@@ -158,7 +158,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         else " No measured peak in this file says how far the formula is off."
     )
     return Answer(
-        question="fit",
         sentence=f"A training step of **{verbatim(choices['size'].chosen)}** ({at}, {cell.precision}) peaks at "
         f"**{write(peak.total, 'bytes')}** and {verdict} on the {verbatim(gpu.chosen)} "
         f"({write(room, 'bytes')} of room).",
@@ -228,10 +227,4 @@ def _draw_largest(name: str, at: str, cell: StepCell, gpu: str, room: int, error
     )
 
 
-QUESTION = Question(
-    name="fit",
-    page="Memory",
-    words="Will it fit on this GPU, and how large may it be?",
-    needs=("peaks",),
-    answer=answer,
-)
+QUESTION = Question(answer=answer, page="Memory", needs=("peaks",))

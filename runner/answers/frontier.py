@@ -1,9 +1,9 @@
-"""How long a sequence, how large a context or batch fits in memory, as predicted and as tried?"""
+"""How long a sequence, how large a context or batch fits in memory?"""
 
 from typing import Any
 
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
-from runner.answers.shared import format_value
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
+from runner.answers.shared import format_value, lacks
 from runner.formats import format_bytes, format_number, join_parts
 from runner.results import Frontier
 from runner.results.rows import Rows
@@ -28,7 +28,7 @@ _GROWS = {
 def answer(rows: Rows, asked: Asked) -> Answer:
     known = [one for one in rows.frontiers if one.status == "ok" and one.largest]
     if not known:
-        return Answer(question="frontier", missing=(Missing(words="no largest size that fits was searched for"),))
+        return Answer(missing=lacks("no largest size that fits was searched for"))
     grows = choose(
         asked,
         "grows",
@@ -58,7 +58,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         note="Predicted by closed formulas, then searched by bisection; sizes tried are multiples of the resolution.",
     )
     return Answer(
-        question="frontier",
         sentence=_say(view, unit, limit.chosen),
         views=(view,),
         choices=(grows, limit),
@@ -95,10 +94,4 @@ def _say(view: View, unit: str, limit: str) -> str:
     return f"{text}; predictions were off by {words}."
 
 
-QUESTION = Question(
-    name="frontier",
-    page="Memory",
-    words="How long a sequence, how large a context or batch fits in memory?",
-    needs=("frontiers",),
-    answer=answer,
-)
+QUESTION = Question(answer=answer, page="Memory", needs=("frontiers",))

@@ -5,7 +5,7 @@ from typing import Any
 
 from runner.analysis.kernels import MATMULS, AttentionRange, attention_ranges, role_of
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
-from runner.answers.shared import CONTEXT, SIZE, about, best, lacks, narrow, sizes_of
+from runner.answers.shared import CONTEXT, SIZE, about, best, lacks, narrow, plain_cells, sizes_of
 from runner.formats import at_tokens, format_percent, format_share
 from runner.results.rows import Rows, Traced
 from runner.schema import Model, ProfileCell
@@ -43,8 +43,11 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         and _compare(one, "forward")
     }
     if not traced:
-        words = "no profiled step has named ranges inside attention (naive attention, eager)"
-        return Answer(question="inside_attention", missing=lacks(words, ProfileCell))
+        return Answer(
+            missing=lacks(
+                "no profiled step has named ranges inside attention (naive attention, eager)", plain_cells(ProfileCell)
+            )
+        )
     traces = [one.trace for one in traced.values()]
     shown, choices = narrow(traces, asked, drawn=("size", "context"))
     picked, rest = narrow(shown, asked, drawn=())
@@ -56,7 +59,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     ratios = _draw_ratios([traced[one.cell_id] for one in shown], phase.chosen, sizes)
     ranges = _draw_ranges(one, size, about([one.trace], more=["GPU time"]))
     return Answer(
-        question="inside_attention",
         sentence=_say(ratios, phase.chosen),
         more="The profiler counts the FLOPs of the products, a formula those of softmax: 5 an attention weight "
         "forward, 4 backward.",
@@ -132,11 +134,4 @@ def _say(view: View, phase: str) -> str:
     return f"{text}, for **{format_percent(work)}** of their FLOPs." if work else f"{text}."
 
 
-QUESTION = Question(
-    name="inside_attention",
-    page="Kernels",
-    words="Inside attention, how does softmax compare with the matrix products, in time and in FLOPs?",
-    needs=("traced",),
-    answer=answer,
-    course=("K5",),
-)
+QUESTION = Question(answer=answer, page="Kernels", needs=("traced",), course=("K5",))

@@ -1,10 +1,10 @@
-"""Which kinds of work beside matrix products matter, and how does their share change from inference to training?"""
+"""Which kinds of work beside matrix products matter, and how does it change from inference to training?"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
-from runner.answers.shared import SIZE, about, lacks, narrow, sizes_of
+from runner.answers.shared import SIZE, about, lacks, narrow, plain_cells, sizes_of
 from runner.formats import at_tokens, format_list, format_share
 from runner.results.cells import CLASS_WORDS
 from runner.results.rows import Rows, Traced
@@ -31,9 +31,7 @@ _PHASES = ("forward", "loss", "backward", "optimizer")
 def answer(rows: Rows, asked: Asked) -> Answer:
     traced = {one.trace.cell_id: one for one in rows.traced if one.trace.status == "ok" and one.parts}
     if not traced:
-        return Answer(
-            question="kernel_classes", missing=lacks("no step was profiled", ProfileCell, "inference", "train")
-        )
+        return Answer(missing=lacks("no step was profiled", plain_cells(ProfileCell, "inference", "train")))
     traces = sorted((one.trace for one in traced.values()), key=lambda one: _MODES.index(one.cell.mode))
     sizes = sizes_of([one.trace for one in traced.values()])
     shown, choices = narrow(traces, asked, drawn=("size", "mode"))
@@ -42,7 +40,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     kinds = _draw_kinds([traced[one.cell_id] for one in picked], size, about(picked, "mode", more=["GPU time"]))
     by_mode = _draw_modes([traced[one.cell_id] for one in shown], sizes, about(shown, "mode", more=["GPU time"]))
     return Answer(
-        question="kernel_classes",
         sentence=_say_modes(by_mode, size, picked[0].cell.context),
         more=_say_kinds(kinds),
         views=(kinds, by_mode),
@@ -130,11 +127,4 @@ def _say_kinds(view: View) -> str:
     return f"In the forward pass of {mode}, beside matrix products ({format_share(products)}): {format_list(named)}."
 
 
-QUESTION = Question(
-    name="kernel_classes",
-    page="Kernels",
-    words="Which kinds of work beside matrix products matter, and how does it change from inference to training?",
-    needs=("traced",),
-    answer=answer,
-    course=("K3", "K4"),
-)
+QUESTION = Question(answer=answer, page="Kernels", needs=("traced",), course=("K3", "K4"))

@@ -1,4 +1,4 @@
-"""Which kernels is a step made of, which take the most time, and do their times match the clock?"""
+"""Which kernels is a step made of, and which take the most time?"""
 
 import math
 import re
@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, verbatim
-from runner.answers.shared import CONTEXT, SIZE, STATUS, about, lacks, narrow, sizes_of
+from runner.answers.shared import CONTEXT, SIZE, STATUS, about, lacks, narrow, plain_cells, sizes_of
 from runner.formats import at_tokens, format_calls, format_number, format_share
 from runner.results import StepResult
 from runner.results.cells import CLASS_WORDS, Kernel, KernelTrace
@@ -49,7 +49,7 @@ TOTAL = "total"
 def answer(rows: Rows, asked: Asked) -> Answer:
     traced = {one.trace.cell_id: one for one in rows.traced if one.trace.status == "ok" and one.kernels}
     if not traced:
-        return Answer(question="kernels", missing=lacks("no step was profiled", ProfileCell, "inference", "train"))
+        return Answer(missing=lacks("no step was profiled", plain_cells(ProfileCell, "inference", "train")))
     traces = [one.trace for one in traced.values()]
     shown, choices = narrow(traces, asked, drawn=("size",))
     sizes = sizes_of(traces)
@@ -63,7 +63,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     timed, _ = narrow(every, asked, drawn=("size", "context"))
     clock = _draw_clock(timed, traced, rows.steps, sizes_of(every))
     return Answer(
-        question="kernels",
         sentence=_say(one, phases, size, top),
         more=f"{_say_leaders(leaders, size)} {_say_clock(clock)}".strip(),
         views=(
@@ -310,11 +309,4 @@ def _bare(name: str) -> str:
     return " · ".join([base or name, *list(made_for)[:2]])
 
 
-QUESTION = Question(
-    name="kernels",
-    page="Kernels",
-    words="Which kernels is a step made of, and which take the most time?",
-    needs=("traced", "steps"),
-    answer=answer,
-    course=("K1", "K2"),
-)
+QUESTION = Question(answer=answer, page="Kernels", needs=("traced", "steps"), course=("K1", "K2"))

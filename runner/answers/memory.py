@@ -1,11 +1,11 @@
-"""How much memory does a step need at its peak, by size and context, and what fills it?"""
+"""How much memory does a step need, and what fills it?"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
 from runner.analysis.pair import pair_cells
-from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Missing, Question, Row, View
+from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Question, Row, View
 from runner.answers.shared import (
     CONTEXT,
     SIZE,
@@ -15,6 +15,7 @@ from runner.answers.shared import (
     cells_of,
     ended,
     fit_power,
+    lacks,
     lost_of,
     narrow,
     sizes_of,
@@ -47,7 +48,7 @@ _WORDS = {
 def answer(rows: Rows, asked: Asked) -> Answer:
     cells = [one for one in rows.peaks if one.status != "skipped" and not one.cell.timeline]
     if not cells:
-        return Answer(question="memory", missing=(Missing(words="no memory was measured"),))
+        return Answer(missing=lacks("no memory was measured"))
     shown, choices = narrow(cells, asked, drawn=("size", "context"))
     sizes, words = sizes_of(cells), about(shown)
     key = {one.cell_id: (sizes[Model.of(one.cell)], one.cell.context or None) for one in shown}
@@ -103,7 +104,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     beside = _beside_other_precision(shown, cells, key)
     sentence, more = _say(matrix, parts)
     return Answer(
-        question="memory",
         sentence=sentence,
         more=more,
         views=(matrix, parts, growth, *beside),
@@ -187,11 +187,4 @@ def _why(one: Peak) -> str:
     return ended(one) + needed
 
 
-QUESTION = Question(
-    name="memory",
-    page="Memory",
-    words="How much memory does a step need, and what fills it?",
-    needs=("peaks",),
-    answer=answer,
-    course=("M2", "M3"),
-)
+QUESTION = Question(answer=answer, page="Memory", needs=("peaks",), course=("M2", "M3"))

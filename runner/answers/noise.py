@@ -1,12 +1,12 @@
-"""How much do equal cells differ from one process to the next, and which differences can be resolved?"""
+"""How much do equal cells differ between processes, and which differences can be resolved?"""
 
 import math
 from collections.abc import Sequence
 
 from runner.analysis.audit.time_rules import Canary, judge_canary
 from runner.analysis.statistics import resolvable
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
-from runner.answers.shared import CLOCKS, cells_of
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
+from runner.answers.shared import CLOCKS, cells_of, lacks
 from runner.formats import format_list, format_number, join_parts
 from runner.results import RepeatedCell
 from runner.results.rows import MachineNoise, Rows
@@ -45,14 +45,16 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     machine = choose(asked, "machine", "Machine", list(machines))
     known = [one for one in rows.noise if join_parts(one.machine, one.device) == machine.chosen]
     if not known:
-        words = "no cell was measured in several processes by one run, so what varies between processes is not known"
-        return Answer(question="noise", missing=(Missing(words=words),))
+        return Answer(
+            missing=lacks(
+                "no cell was measured in several processes by one run, so what varies between processes is not known"
+            )
+        )
     kinds = _draw_kinds(known, machine.chosen)
     by_run = _group_by_run(rows, machines[machine.chosen])
     run = choose(asked, "canary", "Canary of run", list(by_run))
     canary = judge_canary(by_run[run.chosen]) if by_run else None
     return Answer(
-        question="noise",
         sentence=_say(kinds),
         more=_say_canary(canary) if canary else "",
         views=(kinds, *([_draw_canary(canary)] if canary else [])),
@@ -140,10 +142,4 @@ def _say_canary(canary: Canary) -> str:
     return f"The machine changed during this run: its canary went {format_list([one.change for one in canary.drifts])}."
 
 
-QUESTION = Question(
-    name="noise",
-    page="Data",
-    words="How much do equal cells differ between processes, and which differences can be resolved?",
-    needs=("noise", "repeated", "runs"),
-    answer=answer,
-)
+QUESTION = Question(answer=answer, page="Data", needs=("noise", "repeated", "runs"))

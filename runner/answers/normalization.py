@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
-from runner.answers.shared import name_pass, pass_cell
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
+from runner.answers.shared import lacks, name_pass, pass_cell
 from runner.results.rows import Precise, Rows
 
 IN = Field.of("normalisation", "computed_in")
@@ -19,7 +19,7 @@ _STATISTICS = ("mean of squares", "variance", "mean", "output")
 def answer(rows: Rows, asked: Asked) -> Answer:
     passes = [one for one in rows.precise if one.normalization]
     if not passes:
-        return Answer(question="normalization", missing=(Missing(words="no normalization was looked at"),))
+        return Answer(missing=lacks("no normalization was looked at"))
     places: dict[str, Precise] = {}
     for one in passes:  # of one pass every precision has them, of the same residual streams
         places.setdefault(name_pass(one.row), one)
@@ -51,7 +51,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         note="Against fp64, the worst block. bf16 has the exponents of fp32, so it is coarse at every size.",
     )
     return Answer(
-        question="normalization",
         sentence=_say(view, statistic.chosen),
         views=(view,),
         choices=(place, statistic),
@@ -67,10 +66,4 @@ def _say(view: View, statistic: str) -> str:
     return f"{text}; in fp16 it **overflows from {lost[0].values[1]:g} times** on." if lost else f"{text}."
 
 
-QUESTION = Question(
-    name="normalization",
-    page="Mixed precision",
-    words="What in normalization needs more than 16 bits, and is bf16 different from fp16?",
-    needs=("precise",),
-    answer=answer,
-)
+QUESTION = Question(answer=answer, page="Mixed precision", needs=("precise",))

@@ -1,4 +1,4 @@
-"""What is the fastest measured way to train each size, and what does each choice buy?
+"""What is the fastest way to train each size, and what does each choice buy?
 
 Nothing here is predicted: the fastest way of a size is the measured cell with the shortest time, and a choice buys the
 ratio of two cells that differ in it alone and were measured with the same effort.
@@ -25,6 +25,7 @@ from runner.answers.shared import (
     lacks,
     name_levels,
     narrow,
+    plain_cells,
     say_ratio,
     sizes_of,
 )
@@ -78,7 +79,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     tried = [one for one in tried if not describe_unusual_effort(replace(one.cell, compile_cache="shared"))]
     shown, choices = narrow(tried, asked, drawn=("size", *AXES))
     if not any(one.status == "ok" for one in shown):
-        return Answer(question="overview", missing=lacks("no training step was measured", StepCell))
+        return Answer(missing=lacks("no training step was measured", plain_cells(StepCell)))
     clock = clock_choice(asked, shown, default="throughput")
     by, sizes = CLOCKS[clock.chosen], sizes_of(tried)
     groups: dict[Model, list[StepResult]] = {}
@@ -98,7 +99,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     shown_views = (changes, best, ladder, _draw_alone(groups, sizes, by, words))
     views = [view for view in shown_views if view and view.rows]
     return Answer(
-        question="overview",
         sentence=_say(best, ladder, size.chosen, clock.chosen)
         if ladder
         else f"**{len(best.rows)}** ways are the fastest of their size; none has a plain fp32 step beside it.",
@@ -383,10 +383,5 @@ def _ms(one: StepResult, by: Any) -> float | None:
 
 
 QUESTION = Question(
-    name="overview",
-    page="Overview",
-    words="What is the fastest way to train each size, and what does each choice buy?",
-    needs=("every_step", "latest", "history", "runs"),
-    of_two_columns=True,
-    answer=answer,
+    answer=answer, page="Overview", needs=("every_step", "latest", "history", "runs"), of_two_columns=True
 )

@@ -1,7 +1,7 @@
-"""How much faster is a lower precision than fp32, at each size and context?"""
+"""How much faster is bf16 than fp32, at each size and context?"""
 
-from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Missing, Power, Question, Row, View
-from runner.answers.shared import PHASES, cells_of, fit_power, sizes_of
+from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Power, Question, Row, View
+from runner.answers.shared import PHASES, cells_of, fit_power, lacks, sizes_of
 from runner.answers.speedup import PARAMETERS, Compared, compare_steps, ratio_fields, ratio_values
 from runner.formats import format_number
 from runner.results.rows import Rows
@@ -15,12 +15,10 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         rows, asked, name="precision", field="precision", base="fp32", others=("bf16", "tf32", "fp16")
     )
     if compared is None:
-        words = "no step was measured both in fp32 and in a lower precision"
-        return Answer(question="precision", missing=(Missing(words=words),))
+        return Answer(missing=lacks("no step was measured both in fp32 and in a lower precision"))
     matrix = compared.draw_matrix()
     trend, fit = _draw_trend(compared)
     return Answer(
-        question="precision",
         sentence=compared.say(matrix),
         more=_say_trend(fit, compared.usual_context),
         views=(matrix, compared.draw_phases(), trend),
@@ -80,11 +78,4 @@ def _say_trend(fit: Power | None, context: int) -> str:
     return f"The ratio {'grows' if fit.low > 0 else 'shrinks'} {times} per tenfold parameters ({reach})."
 
 
-QUESTION = Question(
-    name="precision",
-    page="Mixed precision",
-    words="How much faster is bf16 than fp32, at each size and context?",
-    needs=("every_step",),
-    answer=answer,
-    course=("P3",),
-)
+QUESTION = Question(answer=answer, page="Mixed precision", needs=("every_step",), course=("P3",))

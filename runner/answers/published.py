@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
+from runner.answers.shared import lacks
 from runner.formats import format_count, format_number
 from runner.results import PublishedRow, PublishedTable, Setting
 from runner.results.rows import Rows
@@ -29,8 +30,9 @@ _NAMES = {"s": "small", "m": "medium", "l": "large"}
 def answer(rows: Rows, asked: Asked) -> Answer:
     tables = {f"{table.title} ({table.file})": table for table in rows.published if table.subject in _CELLS}
     if not tables:
-        missing = Missing(words="no published table of steps or attention: `python -m runner import FILE` adds one")
-        return Answer(question="published", missing=(missing,))
+        return Answer(
+            missing=lacks("no published table of steps or attention: `python -m runner import FILE` adds one")
+        )
     pairs = {name: _list_rows(table, rows) for name, table in tables.items()}
     on_gpu = [name for name in tables if not any(row.setting.device in ("cpu", "mps") for row in tables[name].rows)]
     fullest = max(on_gpu or tables, key=lambda name: sum(len(row.cells) for row in pairs[name]))
@@ -48,7 +50,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
     own = {one.cell_id: one.cell for one in (*rows.steps, *rows.attention)}
     used = {cell_id: own[cell_id] for row in view.rows for cell_id in row.cells}
-    return Answer(question="published", sentence=_say(view), views=(view,), choices=(choice,), cells=used)
+    return Answer(sentence=_say(view), views=(view,), choices=(choice,), cells=used)
 
 
 def _say(view: View) -> str:
@@ -152,10 +154,4 @@ _FREE = frozenset(StepCell.names()[StepCell.names().index("warmup_steps") :]) | 
     *("mode", "attention", "implementation", "optimizer", "checkpoint_blocks", "cache", "causal", "weights_dtype")
 }
 
-QUESTION = Question(
-    name="published",
-    page="Compare",
-    words="What did others publish of the same shapes, beside own rows?",
-    needs=("published", "steps", "attention"),
-    answer=answer,
-)
+QUESTION = Question(answer=answer, page="Compare", needs=("published", "steps", "attention"))

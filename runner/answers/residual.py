@@ -1,8 +1,8 @@
-"""How large is one residual-stream activation, by formula and as measured?"""
+"""How large is one residual-stream activation?"""
 
 from runner.analysis.costs.activations import weight_bytes
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
-from runner.answers.shared import CONTEXT, SIZE, about, cells_of, narrow, sizes_of
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
+from runner.answers.shared import CONTEXT, SIZE, about, cells_of, lacks, narrow, sizes_of
 from runner.formats import format_bytes
 from runner.results.rows import Rows
 from runner.schema import MemoryCell, Model
@@ -15,7 +15,7 @@ AGREES = Field(name="agrees", label="Agrees", role="note")
 def answer(rows: Rows, asked: Asked) -> Answer:
     known = [one for one in rows.peaks if one.residual_stream_bytes and one.cell.model_key is None]
     if not known:
-        return Answer(question="residual", missing=(Missing(words="no residual stream was measured"),))
+        return Answer(missing=lacks("no residual stream was measured"))
     # The tensor between two blocks is the same in every mode, precision of the products and implementation.
     known = list(
         {(Model.of(one.cell), one.cell.batch, one.cell.context, weight_bytes(one.cell)): one for one in known}.values()
@@ -47,7 +47,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     top = max(view.rows, key=lambda row: view.get(row, "residual_stream_bytes"))
     agreeing = sum(view.get(row, "agrees") for row in view.rows)
     return Answer(
-        question="residual",
         sentence=f"**{top.values[0]}** at {top.values[1]:,} tokens passes **{format_bytes(top.values[2])}** from block "
         f"to block; B·T·d_model·bytes agrees to the byte in {agreeing} of {len(view.rows)} cells.",
         views=(view,),
@@ -61,11 +60,4 @@ def stream_bytes(cell: MemoryCell) -> int:
     return cell.batch * cell.context * cell.shape.d_model * weight_bytes(cell)
 
 
-QUESTION = Question(
-    name="residual",
-    page="Memory",
-    words="How large is one residual-stream activation?",
-    needs=("peaks",),
-    answer=answer,
-    course=("M4",),
-)
+QUESTION = Question(answer=answer, page="Memory", needs=("peaks",), course=("M4",))

@@ -34,6 +34,7 @@ from runner.answers.shared import (
     ended,
     lacks,
     narrow,
+    plain_cells,
     sizes_of,
 )
 from runner.formats import at_tokens, format_list, format_quantity, format_share
@@ -89,7 +90,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     steps = [one for one in rows.steps if one.status != "skipped" and one.cell.model_key is None and one.cell.context]
     shown, choices = narrow(steps, asked, drawn=("size", "context"))
     if not any("step" in one.times for one in shown):
-        return Answer(question="roofline", missing=lacks("no step was measured", StepCell))
+        return Answer(missing=lacks("no step was measured", plain_cells(StepCell)))
     clock = clock_choice(asked, shown, default="throughput")
     machine = shown[0].machine
     runs = {run.run_id: run for run in rows.runs if run.machine == machine}
@@ -116,7 +117,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     if not limits.rows:
         missing.append(Missing(words="the limits of this machine, which a sweep measures at its start and its end"))
     return Answer(
-        question="roofline",
         sentence=_say(matrix, roof, shown[0].cell.precision),
         more=" ".join(part for part in (_say_bounds(bounds) if bounds else "", _say_moved(limits)) if part),
         views=(*views, *([bounds] if bounds else []), _draw_ceilings(limits)),
@@ -273,10 +273,4 @@ def _say_moved(limits: Limits) -> str:
     return f"The machine changed its speed during the sweep: {named}."
 
 
-QUESTION = Question(
-    name="roofline",
-    page="Kernels",
-    words="How close does each step come to the limits of its machine, and what limits it?",
-    needs=("steps", "traced", "ceilings", "runs"),
-    answer=answer,
-)
+QUESTION = Question(answer=answer, page="Kernels", needs=("steps", "traced", "ceilings", "runs"))

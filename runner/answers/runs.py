@@ -1,7 +1,7 @@
 """Which runs does the file have, and what did each measure on?"""
 
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, verbatim
-from runner.answers.shared import describe_machine
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, verbatim
+from runner.answers.shared import describe_machine, lacks
 from runner.formats import format_count
 from runner.results.rows import Rows
 
@@ -19,7 +19,7 @@ TAGS = Field(name="tags", label="Tags", role="note")
 
 def answer(rows: Rows, asked: Asked) -> Answer:
     if not rows.runs:
-        return Answer(question="runs", missing=(Missing(words="no run"),))
+        return Answer(missing=lacks("no run"))
     machines = list(dict.fromkeys(run.machine.split(" · ")[0] for run in rows.runs if run.source != "published"))
     view = View(
         name="runs",
@@ -46,7 +46,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         draw=Draw(kind="table", value="ok", down=("run",)),
         note="The newest first. Failed cells keep their settings and the reason.",
     )
-    return Answer(question="runs", sentence=_say(rows, view, machines), views=(view,))
+    return Answer(sentence=_say(rows, view, machines), views=(view,))
 
 
 def _say(rows: Rows, view: View, machines: list[str]) -> str:
@@ -58,10 +58,4 @@ def _say(rows: Rows, view: View, machines: list[str]) -> str:
     return f"{text}; {format_count(counts['failed'], 'cell')} failed."
 
 
-QUESTION = Question(
-    name="runs",
-    page="Data",
-    words="Which runs does the file have, and what did each measure on?",
-    needs=("runs",),
-    answer=answer,
-)
+QUESTION = Question(answer=answer, page="Data", needs=("runs",))

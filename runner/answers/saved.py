@@ -1,4 +1,4 @@
-"""What does one block keep for backward, what are its largest contributors, and what does checkpointing change?"""
+"""What does one block keep for backward, and what does checkpointing change?"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import Any
 from runner.analysis.costs.activations import weight_bytes
 from runner.analysis.costs.steps import parameter_count
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
-from runner.answers.shared import CONTEXT, SIZE, STATUS, about, cells_of, ended, narrow, sizes_of, write
+from runner.answers.shared import CONTEXT, SIZE, STATUS, about, cells_of, ended, lacks, narrow, sizes_of, write
 from runner.formats import format_bytes, format_share, within_block
 from runner.results import Peak
 from runner.results.rows import Rows, SavedCell
@@ -31,7 +31,7 @@ LARGEST = 5
 def answer(rows: Rows, asked: Asked) -> Answer:
     known = [one for one in rows.peaks if one.block_saved_bytes]
     if not known:
-        return Answer(question="saved", missing=(Missing(words="no cell counted what a block keeps for backward"),))
+        return Answer(missing=lacks("no cell counted what a block keeps for backward"))
     shown, choices = narrow(known, asked, drawn=("size", "context"))
     sizes = sizes_of(known)
     view = View(
@@ -66,7 +66,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     plain = replace(one.cell, checkpoint_blocks=0)
     wanted = tuple(replace(plain, checkpoint_blocks=blocks) for blocks in (0, 1))
     return Answer(
-        question="saved",
         sentence=_say(one, views, sizes),
         views=tuple(views),
         choices=(*choices, *more_choices),
@@ -167,11 +166,4 @@ def _say(one: Peak, views: Sequence[View], sizes: dict[Any, str]) -> str:
     return f"{text}."
 
 
-QUESTION = Question(
-    name="saved",
-    page="Memory",
-    words="What does one block keep for backward, and what does checkpointing change?",
-    needs=("peaks", "saved"),
-    answer=answer,
-    course=("M6",),
-)
+QUESTION = Question(answer=answer, page="Memory", needs=("peaks", "saved"), course=("M6",))

@@ -321,6 +321,6 @@ def plain_cells(kind: type[C], *modes: str) -> list[C]:
     return [cell for cell in grid.cells() if isinstance(cell, kind)]
 
 
-def lacks(words: str, kind: type[Cell], *modes: str) -> tuple[Missing]:
-    """Returns that no such row was measured, with the plain cells to begin with."""
-    return (Missing(words=words, cells=tuple(plain_cells(kind, *modes))),)
+def lacks(words: str, cells: Iterable[Cell] = ()) -> tuple[Missing]:
+    """Returns what was not measured, with the cells to begin with."""
+    return (Missing(words=words, cells=tuple(cells)),)

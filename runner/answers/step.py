@@ -1,4 +1,4 @@
-"""How long does a training step take, and which phase takes it?
+"""How long does a step take, and which phase takes it?
 
 A whole step is shown as a time, as tokens per second or as MFU, by throughput unless another clock is chosen. Its
 phases are shown by GPU time, where the device was traced: the host's clock also counts what the GPU waits.
@@ -21,6 +21,7 @@ from runner.answers.shared import (
     lacks,
     lost_of,
     narrow,
+    plain_cells,
     sizes_of,
     unmeasured,
     write,
@@ -51,7 +52,7 @@ Interval = tuple[float | None, float | None, float | None]
 def answer(rows: Rows, asked: Asked) -> Answer:
     steps = [one for one in rows.steps if one.status != "skipped"]
     if not steps:
-        return Answer(question="step", missing=lacks("no step was measured", StepCell))
+        return Answer(missing=lacks("no step was measured", plain_cells(StepCell)))
     shown, choices = narrow(steps, asked, drawn=("size", "context"))
     clock = clock_choice(asked, shown, default="throughput")
     known = [name for name in METRICS if name != "MFU" or any(one.mfu for one in shown)]
@@ -63,7 +64,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     phases = _draw_phases(shown, keys, "GPU time" if traced and clock.chosen != "latency" else "latency")
     sentence, more = _say(shown, keys, matrix, phases, clock.chosen)
     return Answer(
-        question="step",
         sentence=sentence,
         more=more,
         views=(matrix, phases, _draw_statistics(shown, keys)),
@@ -190,11 +190,4 @@ def _say(shown: Sequence[StepResult], keys: Keys, matrix: View, phases: View, cl
     return text, more + (f"{lost} {'has' if lost == 1 else 'have'} no time." if lost else "")
 
 
-QUESTION = Question(
-    name="step",
-    page="Step time",
-    words="How long does a step take, and which phase takes it?",
-    needs=("steps",),
-    answer=answer,
-    course=("B1",),
-)
+QUESTION = Question(answer=answer, page="Step time", needs=("steps",), course=("B1",))

@@ -1,9 +1,10 @@
-"""What does adding 0.01 a thousand times give, by the dtype of the running sum and of the addend?"""
+"""What do a thousand additions of 0.01 give in fp32, fp16 and both mixed?"""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
+from runner.answers.shared import lacks
 from runner.results import AccumulationResult
 from runner.results.rows import Rows
 from runner.schema import SUMS, AccumulationCell
@@ -35,7 +36,7 @@ _NAMES = {cell: name for name, cell in SUMS.items()}
 def answer(rows: Rows, asked: Asked) -> Answer:
     known = [one for one in rows.sums if one.row.total is not None]
     if not known:
-        return Answer(question="sums", missing=(Missing(words="no sum was measured", cells=tuple(SUMS.values())),))
+        return Answer(missing=lacks("no sum was measured", tuple(SUMS.values())))
     added = choose(
         asked, "added", "Added", list(dict.fromkeys(f"{one.row.addends:,} × {one.row.value:g}" for one in known))
     )
@@ -72,14 +73,11 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     measured = {_cell(one) for one in shown.values()}
     lacking = [cell for cell in SUMS.values() if cell not in measured]
     return Answer(
-        question="sums",
         sentence=_say(view, list(shown.values())),
         views=(view, drift),
         choices=(added,),
         cells={one.row.cell_id: _cell(one) for one in shown.values()},
-        missing=(Missing(words=f"no sum by {', '.join(_NAMES[cell] for cell in lacking)}", cells=tuple(lacking)),)
-        if lacking
-        else (),
+        missing=lacks(f"no sum by {', '.join(_NAMES[cell] for cell in lacking)}", tuple(lacking)) if lacking else (),
     )
 
 
@@ -109,11 +107,4 @@ def _say(view: View, sums: list[AccumulationResult]) -> str:
     return f"{text}; {right} of {len(compared)} sums are as the handout prints." if compared else f"{text}."
 
 
-QUESTION = Question(
-    name="sums",
-    page="Mixed precision",
-    words="What do a thousand additions of 0.01 give in fp32, fp16 and both mixed?",
-    needs=("sums",),
-    answer=answer,
-    course=("P1",),
-)
+QUESTION = Question(answer=answer, page="Mixed precision", needs=("sums",), course=("P1",))

@@ -1,10 +1,10 @@
-"""How does memory go through a step, phase by phase, and which allocations are largest at its peak?"""
+"""How does memory go through a step, and which allocations are largest at its peak?"""
 
 from collections.abc import Sequence
 
 from runner.analysis.timeline.snapshot import frames_of
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose, verbatim
-from runner.answers.shared import narrow, sizes_of
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
+from runner.answers.shared import lacks, narrow, sizes_of
 from runner.formats import format_bytes, format_number, within_block
 from runner.results import LiveAllocation, StepResult, Timeline
 from runner.results.rows import Rows, TimelineDetails
@@ -22,7 +22,7 @@ _NAMELESS = ("<genexpr>", "<listcomp>", "<lambda>")
 
 def answer(rows: Rows, asked: Asked) -> Answer:
     if not rows.recorded:
-        return Answer(question="timelines", missing=(Missing(words="no memory timeline was recorded"),))
+        return Answer(missing=lacks("no memory timeline was recorded"))
     imported = {one.timeline.label: one for one in rows.recorded if one.timeline.cell is None}
     own = {one.timeline.cell_id: one for one in rows.recorded if one.timeline.cell}
     timelines = [one.timeline for one in own.values()]
@@ -36,7 +36,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     one = own[found[0].cell_id] if is_own else imported[recording.chosen]
     about = f"{one.timeline.machine.split(' · ')[0]} · {one.timeline.label}"
     return Answer(
-        question="timelines",
         sentence=_say(one),
         more=describe_slowing(one.timeline, rows.steps),
         views=(_draw_phases(one, about), _draw_largest(one, about)),
@@ -143,11 +142,4 @@ def _say(one: TimelineDetails) -> str:
     return f"{text}."
 
 
-QUESTION = Question(
-    name="timelines",
-    page="Timeline",
-    words="How does memory go through a step, and which allocations are largest at its peak?",
-    needs=("recorded", "steps"),
-    answer=answer,
-    course=("M1", "M5"),
-)
+QUESTION = Question(answer=answer, page="Timeline", needs=("recorded", "steps"), course=("M1", "M5"))

@@ -3,9 +3,9 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable
 
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose, verbatim
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
 from runner.answers.kernels import WHOLE, draw_phases, draw_top, short_names
-from runner.answers.shared import say_ratio
+from runner.answers.shared import lacks, say_ratio
 from runner.formats import format_count, format_number, format_share
 from runner.results.cells import CLASS_WORDS, Kernel
 from runner.results.rows import ImportedTrace, Rows
@@ -20,8 +20,7 @@ RAN = Field(name="ran", label="Ran", role="status")
 
 def answer(rows: Rows, asked: Asked) -> Answer:
     if not rows.imported:
-        words = "no trace was imported: `python -m runner import trace.json.gz` adds one"
-        return Answer(question="traces", missing=(Missing(words=words),))
+        return Answer(missing=lacks("no trace was imported: `python -m runner import trace.json.gz` adds one"))
     seen, named = Counter[str](), dict[str, ImportedTrace]()
     for one in rows.imported:
         seen[one.title] += 1
@@ -37,7 +36,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         draw_top(one.kernels, one.cell_id, words=words),
     ]
     return Answer(
-        question="traces",
         sentence=_say(trace.chosen, one),
         more=_say_difference(views[0], one, other) if other else "",
         views=tuple(views),
@@ -104,11 +102,4 @@ def _sum(trace: ImportedTrace, key: Callable[[Kernel], str]) -> dict[str, float]
     return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
 
-QUESTION = Question(
-    name="traces",
-    page="Kernels",
-    words="What does a step of an imported trace spend its GPU time on, and in which kernels do two traces differ?",
-    needs=("imported",),
-    answer=answer,
-    of_file=True,
-)
+QUESTION = Question(answer=answer, page="Kernels", needs=("imported",), of_file=True)

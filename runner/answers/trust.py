@@ -6,7 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from runner.analysis.audit.findings import group_findings
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View, choose, verbatim
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
+from runner.answers.shared import lacks
 from runner.formats import format_count
 from runner.results.findings import GRADE_WORDS, GRADES, AuditedRow, Finding, format_evidence
 from runner.results.rows import Rows
@@ -26,7 +27,7 @@ NO_GRADE = "no result"
 
 def answer(rows: Rows, asked: Asked) -> Answer:
     if not rows.audited:
-        return Answer(question="trust", missing=(Missing(words="no row of steps, attention or memory"),))
+        return Answer(missing=lacks("no row of steps, attention or memory"))
     groups = {f"{one.code.replace('_', ' ')} ({one.severity})": one for one in group_findings(rows.audited)}
     name = choose(asked, "finding", "Finding", list(groups))
     group = groups.get(name.chosen)
@@ -64,7 +65,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         note="The most severe first; a row may have several.",
     )
     return Answer(
-        question="trust",
         sentence=_say(grades, findings),
         more=f"{name.chosen}: {group.remedy}" if group else "",
         views=(grades, findings, *([_draw_rows(shown, name.chosen)] if shown else [])),
@@ -109,10 +109,4 @@ def _say(grades: View, findings: View) -> str:
     return f"{text}. The most severe finding: {name} ({verbatim(place)}, {format_count(count, 'row')})."
 
 
-QUESTION = Question(
-    name="trust",
-    page="Data",
-    words="Which rows can be trusted, and what would fix the others?",
-    needs=("audited",),
-    answer=answer,
-)
+QUESTION = Question(answer=answer, page="Data", needs=("audited",))

@@ -4,7 +4,19 @@ from collections import Counter
 from collections.abc import Mapping
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
-from runner.answers.shared import CONTEXT, SIZE, STATUS, about, best, cells_of, ended, lacks, narrow, sizes_of
+from runner.answers.shared import (
+    CONTEXT,
+    SIZE,
+    STATUS,
+    about,
+    best,
+    cells_of,
+    ended,
+    lacks,
+    narrow,
+    plain_cells,
+    sizes_of,
+)
 from runner.formats import at_tokens, format_count, format_list, format_number
 from runner.results import StepResult
 from runner.results.rows import Rows, StepSpread
@@ -44,9 +56,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     steps = [one for one in rows.steps if one.status != "skipped"]
     shown, choices = narrow(steps, asked, drawn=("size", "context"))
     if not any(_share(one) is not None for one in shown):
-        return Answer(
-            question="variability", choices=tuple(choices), missing=lacks("no step has a standard deviation", StepCell)
-        )
+        return Answer(choices=tuple(choices), missing=lacks("no step has a standard deviation", plain_cells(StepCell)))
     sizes, reasons = sizes_of(steps), _find_reasons(rows)
     spreads = {one.cell_id: one for one in rows.spreads}
     lines = []
@@ -73,7 +83,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
     sampled = [one for one in shown if one.cell_id in spreads and spreads[one.cell_id].samples]
     return Answer(
-        question="variability",
         sentence=_say(matrix),
         more=_explain(matrix),
         views=(matrix, *(_draw_samples(one, spreads[one.cell_id], sizes[Model.of(one.cell)]) for one in sampled[:1])),
@@ -139,11 +148,4 @@ def _explain(view: View) -> str:
     return f"The audit can explain {explained} of the {format_count(len(large), 'larger one')}: {named}.{most}"
 
 
-QUESTION = Question(
-    name="variability",
-    page="Step time",
-    words="How much does the time of a step vary within a process, and what explains it?",
-    needs=("steps", "spreads", "audited"),
-    answer=answer,
-    course=("B2",),
-)
+QUESTION = Question(answer=answer, page="Step time", needs=("steps", "spreads", "audited"), course=("B2",))

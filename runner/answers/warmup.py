@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, median, stdev
 
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
-from runner.answers.shared import about, best, cells_of, narrow, plain_cells, sizes_of
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
+from runner.answers.shared import about, best, cells_of, lacks, narrow, plain_cells, sizes_of
 from runner.formats import format_count, format_number
 from runner.results import EarlyStep
 from runner.results.rows import Rows
@@ -45,8 +45,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     if not families:
         (plain,) = plain_cells(StepCell)
         cells = tuple(replace(plain, min_steps=10, max_steps=10, warmup_steps=count) for count in COUNTS)
-        missing = Missing(words="no cell was measured after several of 0, 1, 2 and 5 warm-up steps", cells=cells)
-        return Answer(question="warmup", missing=(missing,))
+        return Answer(missing=lacks("no cell was measured after several of 0, 1, 2 and 5 warm-up steps", cells))
     family = max(families.values(), key=len)
     family = sorted(family, key=lambda one: (one.cell.warmup_steps, one.step))
     usual = replace(family[0], cell=replace(family[0].cell, warmup_steps=_USUAL))
@@ -65,7 +64,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
     summary = _summarize(family, words)
     return Answer(
-        question="warmup",
         sentence=_say(summary, size),
         more=_explain(summary),
         views=(summary, every),
@@ -134,11 +132,4 @@ def _explain(view: View) -> str:
     )
 
 
-QUESTION = Question(
-    name="warmup",
-    page="Step time",
-    words="What happens with 0, 1, 2 and 5 warm-up steps, and why?",
-    needs=("early",),
-    answer=answer,
-    course=("B3",),
-)
+QUESTION = Question(answer=answer, page="Step time", needs=("early",), course=("B3",))

@@ -1,7 +1,7 @@
-"""What does another implementation of attention buy in a whole step?"""
+"""How much faster is a whole step with another implementation of attention?"""
 
-from runner.answers.answer import Answer, Asked, Missing, Question
-from runner.answers.shared import cells_of
+from runner.answers.answer import Answer, Asked, Question
+from runner.answers.shared import cells_of, lacks
 from runner.answers.speedup import compare_steps
 from runner.results.rows import Rows
 
@@ -12,11 +12,9 @@ WAYS = ("sdpa", "sdpa-cudnn", "sdpa-flash", "sdpa-efficient", "sdpa-math", "flex
 def answer(rows: Rows, asked: Asked) -> Answer:
     compared = compare_steps(rows, asked, name="ways", field="attention", base="naive", others=WAYS)
     if compared is None:
-        words = "no step was measured with naive attention and with another implementation"
-        return Answer(question="ways", missing=(Missing(words=words),))
+        return Answer(missing=lacks("no step was measured with naive attention and with another implementation"))
     matrix = compared.draw_matrix()
     return Answer(
-        question="ways",
         sentence=compared.say(matrix),
         views=(matrix, compared.draw_phases()),
         choices=compared.choices,
@@ -24,10 +22,4 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
 
 
-QUESTION = Question(
-    name="ways",
-    page="Attention",
-    words="How much faster is a whole step with another implementation of attention?",
-    needs=("every_step",),
-    answer=answer,
-)
+QUESTION = Question(answer=answer, page="Attention", needs=("every_step",))

@@ -19,17 +19,7 @@ from runner.analysis.audit.time_rules import TIME_RULES
 from runner.analysis.costs import steps
 from runner.engines.local import format_throttles
 from runner.results.findings import Audited, Severity, grade
-from runner.schema import (
-    AttentionRow,
-    Bound,
-    MemoryRow,
-    Phase,
-    RunRow,
-    StepRow,
-    TelemetryRow,
-    TimingRow,
-    new_id,
-)
+from runner.schema import AttentionRow, Bound, MemoryRow, Phase, RunRow, StepRow, TelemetryRow, TimingRow, new_id
 from runner.store.read.findings import load_findings
 from tests.synthetic import memory_rows, rows
 

@@ -15,15 +15,7 @@ from runner.schema import Bound, StepCell
 from runner.store.history import MeasuredRound
 from runner.sweep import rounds
 from runner.sweep.prepare import Expected, Prepared
-from runner.sweep.rounds import (
-    FurtherRounds,
-    Kind,
-    TimedCell,
-    choose_cells,
-    goal_on,
-    half_width,
-    measure_noise,
-)
+from runner.sweep.rounds import FurtherRounds, Kind, TimedCell, choose_cells, goal_on, half_width, measure_noise
 from tests.command import tiny
 
 #: Student's t of 95% for 4 and for 6 degrees of freedom.
