@@ -30,7 +30,15 @@ from runner.importers.nsys import load_processes, open_export
 from runner.importers.nsys_stats import TOTAL, is_stats, load_stats
 from runner.importers.profiler import is_trace, load_trace
 from runner.importers.published import describe_table, import_folder, import_tables
-from runner.importers.recordings import INGEST_SECONDS, Launched, LaunchPlace, TracedProcess, new_run, write_run
+from runner.importers.recordings import (
+    INGEST_SECONDS,
+    Launched,
+    LaunchPlace,
+    TracedProcess,
+    new_run,
+    read_gpu,
+    write_run,
+)
 from runner.places import explain_place
 from runner.published.tables import ENDINGS, OTHERS
 from runner.schema import TABLES, AllocationRow, KernelRow, RunRow, TimelineRow, TraceOrigin, TraceRow, new_id
@@ -219,7 +227,13 @@ def import_traces(paths: Sequence[Path], *, db: Path, label: str | None = None) 
     """Reads traces of torch.profiler, one a rank, and adds them as one run. Raises UsageError; then nothing was
     added."""
     processes, titles = [load_trace(path) for path in paths], [path.name for path in paths]
-    run = new_run(paths[0] if len(paths) == 1 else paths[0].parent, label)
+    gpu, memory = read_gpu({process.gpu for process in processes})
+    run = replace(
+        new_run(paths[0] if len(paths) == 1 else paths[0].parent, label),
+        device=processes[0].device,
+        device_name=gpu,
+        device_memory_bytes=memory,
+    )
     return _add_traces(run, processes, db=db, titles=titles, origin="torch-profiler")
 
 

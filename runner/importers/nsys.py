@@ -29,7 +29,16 @@ from typing import Any
 from urllib.parse import quote
 
 from runner.errors import UsageError
-from runner.importers.recordings import NOWHERE, Kernels, Launched, LaunchPlace, ThreadRanges, TracedProcess, clean_name
+from runner.importers.recordings import (
+    NOWHERE,
+    Kernels,
+    Launched,
+    LaunchPlace,
+    ThreadRanges,
+    TracedProcess,
+    clean_name,
+    read_gpu,
+)
 
 #: The longest text, the longest time of reading (s), and the most memory of SQLite.
 TEXT_BYTES, SECONDS, HEAP_BYTES = 1_000_000, 300.0, 512 * 2**20
@@ -80,10 +89,7 @@ class Export:
         if self.has("TARGET_INFO_GPU", "id") and self.has("CUPTI_ACTIVITY_KIND_KERNEL", "deviceId"):
             ran = "WHERE id IN (SELECT deviceId FROM CUPTI_ACTIVITY_KIND_KERNEL)"
         gpus = self.connection.execute(f"SELECT DISTINCT name, totalMemory FROM TARGET_INFO_GPU {ran}").fetchmany(2)
-        if len(gpus) != 1 or not isinstance(gpus[0][0], str):
-            return None, None
-        name, memory = gpus[0]
-        return clean_name(name)[:200], memory if isinstance(memory, int) and 0 < memory < 2**62 else None
+        return read_gpu(gpus)
 
 
 @contextlib.contextmanager

@@ -21,7 +21,15 @@ from sys import intern
 from typing import IO, Any
 
 from runner.errors import UsageError
-from runner.importers.recordings import Launched, LaunchPlace, ThreadRanges, TracedProcess, clean_name, phase_of
+from runner.importers.recordings import (
+    Launched,
+    LaunchPlace,
+    ThreadRanges,
+    TracedProcess,
+    clean_name,
+    phase_of,
+    read_gpu,
+)
 
 EVENTS, EVENT_CHARACTERS, _CHUNK = 5_000_000, 2**24, 2**22
 _BEGIN = re.compile(r'"traceEvents"\s*:\s*\[')
@@ -96,7 +104,20 @@ def load_trace(path: Path) -> TracedProcess:
         step_ms=sum(end - start for start, end, _ in trace.steps) / count / 1e3 if count else None,
         busy_ms=covered / 1e3 / (count or 1),
         gap_ms=gaps / 1e3 / (count or 1),
+        gpu=_read_gpu(path),
     )
+
+
+def _read_gpu(path: Path) -> tuple[str | None, int | None]:
+    with _open(path) as file:
+        head = file.read(_CHUNK).partition('"traceEvents"')[0]
+    begin = re.search(r'"deviceProperties"\s*:\s*(?=\[)', head)
+    try:
+        gpus = json.JSONDecoder().raw_decode(head, begin.end())[0] if begin else []
+    except (ValueError, RecursionError):
+        return None, None
+    named = [(gpu.get("name"), gpu.get("totalGlobalMem")) for gpu in gpus if isinstance(gpu, dict)]
+    return read_gpu({one for one in named if all(isinstance(value, str | int) for value in one)})
 
 
 def _add_event(event: dict[str, Any], trace: _Trace) -> None:
@@ -188,7 +209,7 @@ def _sum_operators(path: Path, trace: _Trace, threads: dict[int, ThreadRanges]) 
     count = len(trace.steps)
     step_ms = sum(end - start for start, end, _ in trace.steps) / count / 1e3 if count else None
     remarks = ("it has no kernels of a GPU: operators count with their own times",)
-    return TracedProcess(steps=count or None, kernels=kernels, remarks=remarks, step_ms=step_ms)
+    return TracedProcess(steps=count or None, kernels=kernels, remarks=remarks, step_ms=step_ms, device="cpu")
 
 
 def _close(

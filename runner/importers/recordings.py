@@ -14,7 +14,7 @@ import re
 import shlex
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -69,9 +69,10 @@ Kernels = dict[tuple[LaunchPlace, str], Launched]
 
 @dataclass(frozen=True, kw_only=True)
 class TracedProcess:
-    """What one process ran on the GPU. `steps` is None where no range tells their number; with `overlapping`, a kernel
-    counts in every range around it. A step takes `step_ms` on the host; of that the device computes for `busy_ms` and
-    waits for `gap_ms` between two kernels; `remarks` say what was not read."""
+    """What one process ran on the GPU, whose name and memory (bytes) are `gpu`, or on the CPU. `steps` is None where no
+    range tells their number; with `overlapping`, a kernel counts in every range around it. A step takes `step_ms` on
+    the host; of that the device computes for `busy_ms` and waits for `gap_ms` between two kernels; `remarks` say what
+    was not read."""
 
     steps: int | None
     kernels: Kernels
@@ -80,6 +81,16 @@ class TracedProcess:
     step_ms: float | None = None
     busy_ms: float | None = None
     gap_ms: float | None = None
+    device: str = "cuda"
+    gpu: tuple[str | None, int | None] = (None, None)
+
+
+def read_gpu(kinds: Collection[tuple[object, object]]) -> tuple[str | None, int | None]:
+    """Returns the name and the memory (bytes) of the GPU where a recording names exactly one kind, or Nones."""
+    ((name, memory),) = kinds if len(kinds) == 1 else [(None, None)]
+    if not isinstance(name, str):
+        return None, None
+    return clean_name(name)[:200], memory if isinstance(memory, int) and 0 < memory < 2**62 else None
 
 
 class ThreadRanges:

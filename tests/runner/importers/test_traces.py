@@ -69,6 +69,8 @@ def test_a_recorded_trace_has_the_times_that_torch_says(tmp_path: Path, name: st
     db, averages = tmp_path / "own.duckdb", json.loads((CASES / "averages.json").read_text())[name]
     import_file(CASES / f"{name}.json.gz", db=db)
     assert read(db, "SELECT steps FROM traces") == [(3,)]
+    named = read(db, "SELECT device, device_name, device_memory_bytes FROM runs")
+    assert named == [("cuda", "NVIDIA H100 80GB HBM3", 85_017_493_504)]
     ran = read(db, "SELECT kernel, 3 * sum(calls), 3000 * sum(device_ms) FROM kernels GROUP BY kernel")
     moved = [us for kernel, _, us in ran if kernel.startswith("[CUDA")]
     assert sum(moved) == pytest.approx(sum(us for kernel, (_, us) in averages.items() if kernel.startswith("Mem")))
@@ -149,6 +151,7 @@ def test_a_real_trace(tmp_path: Path) -> None:
             optimizer.zero_grad()
             profiler.step()
     import_file(path, db=db)
+    assert read(db, "SELECT device, device_name FROM runs") == [("cpu", None)]
     ((steps, kernel_ms, step_ms),) = read(db, "SELECT steps, kernel_ms, step_ms FROM traces")
     assert steps == 3
     assert 0 < kernel_ms <= step_ms * 1.01
@@ -157,6 +160,7 @@ def test_a_real_trace(tmp_path: Path) -> None:
     assert ran["forward", "my range", "aten::addmm"] == 2
     assert ran["backward", "", "aten::mm"] == 3, "two gradients of weights, and one of an input"
     assert any(phase == "optimizer" for phase, _, _ in ran)
+    assert "takes" in ask("traces", read_rows(db, Selection(), ("imported",))).sentence
 
 
 def test_broken_traces_are_one_error(tmp_path: Path) -> None:
