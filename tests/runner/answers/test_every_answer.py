@@ -17,9 +17,6 @@ from runner.render import document, json, text
 from runner.render.grid import scale_of
 from tests.runner.answers.shipped import shipped
 
-#: How many combinations of its choices a question is asked with.
-COMBINATIONS = 12
-
 
 def answers(name: str) -> Iterator[Answer]:
     """Yields the answers to a question that one change of a choice after the other leads to, breadth first."""
@@ -68,8 +65,9 @@ def check_numbers(answer: Answer, lines: Sequence[str]) -> None:
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_every_form_shows_the_answer(name: str) -> None:
-    for answer in islice(answers(name), COMBINATIONS):
+@pytest.mark.parametrize("combinations", [6, pytest.param(30, marks=pytest.mark.soak)])
+def test_every_form_shows_the_answer(name: str, combinations: int) -> None:
+    for answer in islice(answers(name), combinations):
         assert answer.question == name
         assert answer.sentence or answer.missing
         assert sum(any(map(str.isalnum, word)) for word in answer.sentence.split()) <= 30, answer.sentence

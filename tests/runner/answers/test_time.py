@@ -114,7 +114,7 @@ def test_spread_is_the_stored_standard_deviation_over_the_mean() -> None:
 
 def test_noise_says_what_one_pair_of_processes_resolves() -> None:
     known = MachineNoise(
-        table="steps", machine="GPU", bound="device", clock="step", noise=Noise(std=0.01, dof=1e9, cells=9)
+        table="steps", machine="GPU", bound="device", clock="step", noise=Noise(std=0.01, dof=1e6, cells=9)
     )
     view = ask("noise", Rows(noise=(known,))).views[0]
     # two-sided 99% of the normal distribution, and √2 for the difference of two

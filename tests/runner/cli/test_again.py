@@ -80,6 +80,7 @@ def test_the_new_row_is_one_more_round_of_the_run_it_was_compared_with(db: Path)
     assert "preset" not in done.stdout
 
 
+@pytest.mark.soak
 def test_the_rounds_before_measuring_again_still_count(db: Path) -> None:
     """The cell has the three rounds of the fixture, and one more for each replay so far."""
     (one,) = stored(db, "FROM steps WHERE mode = 'inference' AND round = 0")

@@ -17,7 +17,6 @@ from tests.fuzz import NUMBERS, SNAPSHOTS, SOAK_EXAMPLES, Kind, fuzz
 from tests.runner.analysis.test_blocks import run
 from tests.runner.published.test_reading import CSV, HTML, MARKDOWN, RECORDS
 from tests.runner.published.test_reference import FOLDER as REFERENCE
-from tests.some import some
 from tests.synthetic import timelines
 from tests.synthetic.nsys import made
 from tests.synthetic.nsys_statistics import API_SUM, KERN_COLUMNS, KERN_SUM, MEM_SUM, NVTX, columns
@@ -131,7 +130,8 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("name", some(KINDS))
+@pytest.mark.soak
+@pytest.mark.parametrize("name", KINDS)
 def test_broken_files_are_imported_or_refused(tmp_path: Path, name: str) -> None:
     ends = fuzz(KINDS[name], examples=25, folder=tmp_path)
     assert ends["refused"]

@@ -112,6 +112,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return file.read_bytes()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.timeout(0)
 def test_a_results_file_with_flipped_bits(whole: bytes, examples: int) -> None:

@@ -124,7 +124,8 @@ def fleet(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("inside", [pytest.param(False, marks=pytest.mark.soak), True])
+@pytest.mark.soak
+@pytest.mark.parametrize("inside", [False, True])
 def test_a_folder_is_merged_once(tmp_path: Path, fleet: Path, inside: bool) -> None:
     """The file to merge into may be in the same folder."""
     db = (fleet if inside else tmp_path) / "all.duckdb"

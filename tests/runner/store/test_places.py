@@ -58,7 +58,11 @@ KINDS: dict[Callable[[Path], None], str] = {
     circle: "in a circle",
     device: "it is a device",
 }
-kinds = pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
+kinds = pytest.mark.parametrize(
+    "make",
+    [pipe, dangling, *(pytest.param(make, marks=pytest.mark.soak) for make in (circle, device))],
+    ids=lambda make: make.__name__,
+)
 
 
 def refused(*words: str, db: Path, said: str, code: int = 2) -> None:

@@ -106,6 +106,7 @@ def test_an_ingest_waits_for_a_reader_where_many_cells_wait(db: Path) -> None:
         end(reader)
 
 
+@pytest.mark.soak
 def test_four_continuous_readers_see_every_cell_and_no_error(db: Path) -> None:
     result = trial(db, cells=20, cell_s=0.02)
     assert result.errors == []

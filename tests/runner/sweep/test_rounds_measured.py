@@ -51,6 +51,7 @@ def test_undecided_cells_get_further_rounds_between_those_of_the_canary(db: Path
     assert rows(db, "FROM plan") == []
 
 
+@pytest.mark.soak
 def test_a_finished_sweep_has_nothing_left_to_measure(db: Path) -> None:
     before = db.read_bytes()
     done = run("sweep", *AUTO, db=db)
