@@ -11,8 +11,8 @@ import streamlit as st
 from pages.frame import Frame
 from pages.markdown import literal, mark, restrict
 from pages.plot import Spec, figure
-from runner.answers import samples
 from runner.answers.answer import Answer, Row, View
+from runner.answers.variability import answer_samples
 from runner.plan.commands import sweep_commands
 from runner.render.grid import interval_of, scale_of
 from runner.results.findings import Grade, grade
@@ -56,7 +56,7 @@ def _draw_row(frame: Frame, answer: Answer, view: View, row: Row) -> None:
         label = view.field(view.draw.value).label
         st.metric(label, scale.with_unit(value), border=True)
         shown = interval_of(view, row, scale)
-        level = view.field(view.draw.low).doc.replace("Lower end of the", "The") if shown else ""
+        level = view.field(view.of_role("low")).doc.replace("Lower end of the", "The") if shown else ""
         st.caption(restrict(literal(f"interval {shown} {scale.unit}. {level}" if shown else "no interval")))
         notes = [item for item in view.fields if item.role == "note" and view.get(row, item.name) is not None]
         lines = [
@@ -93,7 +93,7 @@ def _draw_cell(frame: Frame, cell_id: UUID, cell: Cell) -> None:
         st.info(restrict(literal(text)), icon=":material/sticky_note_2:")
     if isinstance(cell, StepCell | AttentionCell):
         kept = frame.load(load_samples, "attention" if isinstance(cell, AttentionCell) else "steps", cell_id)
-        made = samples.answer(cell_id, cell, kept, None)
+        made = answer_samples(cell_id, cell, kept)
         st.caption(restrict(mark(made.sentence)))
         for view in made.views:
             st.plotly_chart(

@@ -241,7 +241,7 @@ def _spread_labels(
     for row in sorted(rows, key=lambda row: -view.get(row, view.draw.across)):
         number = scale.write(view.get(row, view.draw.value))
         width = 7.0 * len(number)
-        has_bar = bool(view.get(row, view.draw.high))
+        has_bar = bool(view.interval(row)[1])
         for where, side, up in (
             ("top left" if has_bar else "top center", -1, 13),
             ("bottom right" if has_bar else "bottom center", 1, -13),

@@ -50,9 +50,9 @@ def color_of(value: Value, among: Sequence[Value]) -> str:
 def is_unsure(view: View, row: Row) -> bool:
     """Returns whether the interval of a ratio includes the center, or is not known."""
     draw = view.draw
-    if draw.center is None or not draw.low or view.get(row, draw.value) is None:
+    if draw.center is None or not view.of_role("low") or view.get(row, draw.value) is None:
         return False
-    low, high = view.get(row, draw.low), view.get(row, draw.high)
+    low, high = view.interval(row)
     return low is None or high is None or bool(low <= draw.center <= high)
 
 
@@ -168,7 +168,7 @@ def scatter(view: View, rows: Sequence[Row], *, x: Sequence[Any], y: Sequence[An
 def error_bars(view: View, rows: Sequence[Row], color: str) -> Figure:
     """Returns the intervals of rows; nothing where no row has one."""
     scale, value = scale_of(view, view.draw.value), view.draw.value
-    ends = [(view.get(row, view.draw.low), view.get(row, view.draw.high)) for row in rows]
+    ends = [view.interval(row) for row in rows]
     if all(low is None for low, _ in ends):
         return {}
     values = [view.get(row, value) for row in rows]

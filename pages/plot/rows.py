@@ -57,7 +57,7 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             number = scale.with_unit(view.get(row, draw.value))
             shown = "" if narrow else interval_of(view, row, scale)
             words = number if unsure else f"<b>{number}</b>"
-            end = view.get(row, draw.high) or view.get(row, draw.value)
+            end = view.interval(row)[1] or view.get(row, draw.value)
             at: dict[str, Any] = {"x": spot(end), "y": places[_key(view, row)], "xanchor": "left", "shift": 7}
             more = "" if narrow else write_beside(view, row)
             notes.append(note(f"{words}  {shown}{more}", color=QUIET if unsure else STRONG, **at))
@@ -70,12 +70,7 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         if guide.at:
             at = {"x": spot(guide.at * scale.factor), "y": 1, "yref": "paper", "yanchor": "bottom"}
             notes.append(note(guide.words, color=RED if guide.is_limit else QUIET, **at))
-    ends = [
-        end
-        for row in known
-        for end in (view.get(row, draw.low), view.get(row, draw.high), view.get(row, draw.value))
-        if end
-    ]
+    ends = [end for row in known for end in (*view.interval(row), view.get(row, draw.value)) if end]
     ends += [guide.at for guide in draw.guides if guide.at]
     low, high = (pick(ends, default=1) / scale.factor for pick in (min, max))
     span = [math.log10(low) - 0.01, math.log10(high) + 0.01] if is_log else [min(low, 0), high * 1.02]

@@ -10,7 +10,7 @@ Numbers are raw (ms, bytes, ratios) with their unit in the field; words are made
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 from uuid import UUID
@@ -29,13 +29,14 @@ Role = Literal["key", "value", "low", "high", "status", "note"]
 _BOLD = re.compile(r"(?<!\\)\*\*")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Field:
     """One column of a view. Its numbers are written with so many significant digits. One that is long is in files and
     in the panel of a row, and in a printed table only where the view names it."""
 
     name: str
     label: str
+    _: KW_ONLY
     unit: str = ""
     role: Role = "key"
     doc: str = ""
@@ -92,7 +93,7 @@ class Guide:
     is_limit: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Draw:
     """How a view is drawn, by the names of its fields. `value` is the colored number of a matrix, the length of dots
     and bars, and the height of lines and strips. `across` are columns of a matrix or the x-axis of lines and strips;
@@ -104,11 +105,10 @@ class Draw:
 
     kind: Kind
     value: str
+    _: KW_ONLY
     down: tuple[str, ...] = ()
     across: str = ""
     series: str = ""
-    low: str = ""
-    high: str = ""
     log: Literal["", "x", "y", "xy"] = ""
     center: float | None = None
     hollow: str = ""
@@ -140,8 +140,6 @@ class View:
             draw.across,
             draw.series,
             draw.value,
-            draw.low,
-            draw.high,
             draw.hollow,
             *draw.beside,
             draw.caption,
@@ -178,10 +176,18 @@ class View:
         """Returns a row's value; None for no name."""
         return row.values[self.at[name]] if name else None
 
+    def of_role(self, role: Role) -> str:
+        """Returns the name of the first field of a role; empty where there is none."""
+        return next((item.name for item in self.fields if item.role == role), "")
+
+    def interval(self, row: Row) -> tuple[Value, Value]:
+        """Returns both ends of the interval of a row's value; None where it has none."""
+        return self.get(row, self.of_role("low")), self.get(row, self.of_role("high"))
+
     def ended(self, row: Row) -> str:
         """Returns how a row without a value ended: `out of memory`; empty for a row with a value."""
-        known = next((item.name for item in self.fields if item.role == "status"), "")
-        return "" if self.get(row, self.draw.value) is not None else str(self.get(row, known) or "not measured")
+        value, status = (self.get(row, name) for name in (self.draw.value, self.of_role("status")))
+        return "" if value is not None else str(status or "not measured")
 
 
 @dataclass(frozen=True, kw_only=True)

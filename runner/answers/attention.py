@@ -34,8 +34,8 @@ LOW, HIGH = Field.of("timings", "low_ms", "low"), Field.of("timings", "high_ms",
 _MEMORY = {"at the peak": "peak_allocated_bytes", "before backward": "before_backward_bytes"}
 SAVED = Field.of("attention", "saved_bytes", "note")
 NEEDED = Field.of("attention", "predicted_peak_bytes", "note")
-BYTES = Field(name="size_bytes", label="Bytes", unit="bytes", role="value", doc="Alive at the peak.")
-EXPONENT = Field(name="exponent", label="Exponent of the length", role="value", doc="Least squares on log-log.")
+BYTES = Field("size_bytes", "Bytes", unit="bytes", role="value", doc="Alive at the peak.")
+EXPONENT = Field("exponent", "Exponent of the length", role="value", doc="Least squares on log-log.")
 #: How many of the longest lengths a growth is fitted over: constant costs weigh least there. They are what is drawn.
 LONGEST = 3
 _SHOWN: tuple[Phase, ...] = ("forward_backward", "forward", "backward")
@@ -98,15 +98,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         about=of_clock,
         fields=of_time,
         rows=timed + gaps,
-        draw=Draw(
-            kind="matrix",
-            value="median_ms",
-            low="low_ms",
-            high="high_ms",
-            down=("implementation",),
-            across="seq_len",
-            log="x",
-        ),
+        draw=Draw("matrix", "median_ms", down=("implementation",), across="seq_len", log="x"),
     )
     lines = View(
         name="attention-time",
@@ -114,16 +106,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         about=of_clock,
         fields=of_time,
         rows=timed,
-        draw=Draw(
-            kind="lines",
-            value="median_ms",
-            low="low_ms",
-            high="high_ms",
-            across="seq_len",
-            series="implementation",
-            log="xy",
-            guides=_guides(fits),
-        ),
+        draw=Draw("lines", "median_ms", across="seq_len", series="implementation", log="xy", guides=_guides(fits)),
         note=f"Shaded: the power law over the {LONGEST} longest lengths of each line.",
     )
     memory = View(
@@ -133,8 +116,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         fields=of_bytes,
         rows=held,
         draw=Draw(
-            kind="lines",
-            value=of_what,
+            "lines",
+            of_what,
             across="seq_len",
             series="implementation",
             log="xy",
@@ -154,13 +137,13 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         title=f"Fitted power of the length, over the {LONGEST} longest",
         about=words,
         fields=(
-            Field(name="what", label="What"),
+            Field("what", "What"),
             WAY,
             EXPONENT,
-            Field(name="low", label="Low", role="low"),
-            Field(name="high", label="High", role="high"),
-            Field(name="start", label="From", unit="tokens", role="note"),
-            Field(name="end", label="To", unit="tokens", role="note"),
+            Field("low", "Low", role="low"),
+            Field("high", "High", role="high"),
+            Field("start", "From", unit="tokens", role="note"),
+            Field("end", "To", unit="tokens", role="note"),
         ),
         rows=tuple(
             Row(
@@ -172,10 +155,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             if fit
         ),
         draw=Draw(
-            kind="dots",
-            value="exponent",
-            low="low",
-            high="high",
+            "dots",
+            "exponent",
             down=("what", "implementation"),
             series="implementation",
             guides=(Guide(words="S", at=1.0), Guide(words="S²", at=2.0)),
@@ -210,9 +191,9 @@ def _account(cells: Sequence[AttentionResult]) -> list[View]:
             name="attention-accounting",
             title=f"What the peak of {name_attention(one.cell)} at {one.cell.seq_len:,} tokens is made of",
             about=about([one]),
-            fields=(Field(name="tensor", label="Tensor"), Field(name="formula", label="Formula", role="note"), BYTES),
+            fields=(Field("tensor", "Tensor"), Field("formula", "Formula", role="note"), BYTES),
             rows=tuple(Row(values=line, cells=(one.cell_id,)) for line in (*sums, *tensors) if line[2]),
-            draw=Draw(kind="bars", value="size_bytes", down=("tensor",), beside=("formula",)),
+            draw=Draw("bars", "size_bytes", down=("tensor",), beside=("formula",)),
             note="The smallest cell that ran out of memory." if lost else "The largest cell that was measured.",
         )
     ]

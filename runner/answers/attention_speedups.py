@@ -11,7 +11,7 @@ from runner.schema import Phase
 from runner.schema.sizes import WORDS
 
 WIDTH, LENGTH = Field.of("attention", "d_head"), Field.of("attention", "seq_len")
-SAVED = Field(name="bytes_ratio", label="Peak memory, naive over it", unit="×", role="note")
+SAVED = Field("bytes_ratio", "Peak memory, naive over it", unit="×", role="note")
 _SHOWN: tuple[Phase, ...] = ("forward_backward", "forward", "backward")
 _PHASES: dict[str, Phase] = {WORDS[name]: name for name in _SHOWN}
 BASE = "naive"
@@ -44,7 +44,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         about=about(sides, "implementation", "backend", more=[f"{BASE} → {against.chosen}", clock.chosen]),
         fields=(WIDTH, LENGTH, RATIO, LOW, HIGH, LEVEL, SAVED, VERDICT),
         rows=tuple(_make_row(pair, by, clock.chosen) for pair in kept),
-        draw=Draw(kind="matrix", value="ratio", low="low", high="high", down=("d_head",), across="seq_len", center=1.0),
+        draw=Draw("matrix", "ratio", down=("d_head",), across="seq_len", center=1.0),
         note="Time of naive attention over that of the other: above 1× the other is faster. Gray: the "
         f"{levels} interval includes 1.",
     )

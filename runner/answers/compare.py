@@ -25,23 +25,17 @@ from runner.answers.shared import (
     say_ratio,
     sizes_of,
 )
+from runner.answers.speedup import HIGH, LOW, ROUNDS
 from runner.formats import format_count, format_number
 from runner.results import AttentionResult, Clock, Peak, StepResult
 from runner.results.rows import Rows, RunSteps
 from runner.schema import Cell, Phase, table_of
 
-CELL = Field(name="cell", label="Cell")
-RATIO = Field(
-    name="ratio", label="A / B", unit="×", role="value", doc="Time of A over that of B: above 1, B is faster."
-)
-LOW = Field(name="low", label="Low", unit="×", role="low", doc="The interval is the one that decides.")
-HIGH = Field(name="high", label="High", unit="×", role="high", doc="The interval is the one that decides.")
-VERDICT = Field(name="outcome", label="Verdict", role="status", doc="By the clock that can decide.")
-CLOCK = Field(name="clock", label="Clock", role="note")
-ROUNDS = Field(name="rounds", label="Processes", role="note", doc="Of the side with fewer.")
-WHY = Field(
-    name="why", label="What decides nothing", role="note", is_long=True, doc="Times that the host sets, failures."
-)
+CELL = Field("cell", "Cell")
+RATIO = Field("ratio", "A / B", unit="×", role="value", doc="Time of A over that of B: above 1, B is faster.")
+VERDICT = Field("outcome", "Verdict", role="status", doc="By the clock that can decide.")
+CLOCK = Field("clock", "Clock", role="note")
+WHY = Field("why", "What decides nothing", role="note", is_long=True, doc="Times that the host sets, failures.")
 #: The verdict by the clock that can decide, beside the three clocks.
 AUTO = "auto"
 #: How rows are put on a side: by a property of their run, or by a field of the cell.
@@ -158,8 +152,8 @@ def _draw_times(
     _, base, other = sides
     fields = (
         CELL,
-        Field(name="a_ms", label="A", unit="ms", role="note"),
-        Field(name="b_ms", label="B", unit="ms", role="note"),
+        Field("a_ms", "A", unit="ms", role="note"),
+        Field("b_ms", "B", unit="ms", role="note"),
         RATIO,
         LOW,
         HIGH,
@@ -184,10 +178,8 @@ def _draw_times(
         fields=fields,
         rows=tuple(_apart(rows)),
         draw=Draw(
-            kind="dots",
-            value="ratio",
-            low="low",
-            high="high",
+            "dots",
+            "ratio",
             down=("cell",),
             log="x",
             center=1.0,
@@ -271,14 +263,14 @@ def _draw_peaks(pairs: Sequence[Pair[Peak]], sides: Sequence[Choice]) -> View:
         about=about([side for pair in pairs for side in (pair.base, pair.other)]),
         fields=(
             CELL,
-            Field(name="a_bytes", label="A", unit="bytes", role="note"),
-            Field(name="b_bytes", label="B", unit="bytes", role="note"),
-            Field(name="ratio", label="A / B", unit="×", role="value", doc="Above 1, B needs less."),
+            Field("a_bytes", "A", unit="bytes", role="note"),
+            Field("b_bytes", "B", unit="bytes", role="note"),
+            Field("ratio", "A / B", unit="×", role="value", doc="Above 1, B needs less."),
             VERDICT,
             WHY,
         ),
         rows=tuple(_apart(rows)),
-        draw=Draw(kind="dots", value="ratio", down=("cell",), log="x", center=1.0, beside=("outcome",)),
+        draw=Draw("dots", "ratio", down=("cell",), log="x", center=1.0, beside=("outcome",)),
         columns=("a_bytes", "b_bytes", "ratio", "outcome", "why"),
     )
 

@@ -9,10 +9,8 @@ from runner.results.rows import Rows
 from runner.schema import Model
 
 SECONDS = replace(Field.of("steps", "compile_seconds", "value"), label="Compile time")
-STEPS = Field(
-    name="steps", label="Paid after", unit="steps", role="note", doc="Compile time over the time saved in a step."
-)
-SAVED = Field(name="saved_ms", label="Saved in a step", unit="ms", role="note")
+STEPS = Field("steps", "Paid after", unit="steps", role="note", doc="Compile time over the time saved in a step.")
+SAVED = Field("saved_ms", "Saved in a step", unit="ms", role="note")
 #: The compiled backends, the usual one first.
 BACKENDS = ("compiled", "compiled-block", "compiled-reduce-overhead", "compiled-max-autotune", "cuda-graphs")
 
@@ -54,7 +52,7 @@ def _draw_cost(compared: Compared) -> View:
         about=compared.about,
         fields=(SIZE, CONTEXT, SECONDS, SAVED, STEPS),
         rows=tuple(rows),
-        draw=Draw(kind="bars", value="compile_seconds", down=("size", "context"), beside=("steps",)),
+        draw=Draw("bars", "compile_seconds", down=("size", "context"), beside=("steps",)),
         note="Steps: where the compiled step is faster beyond its interval, compile time over the time it saves.",
     )
 

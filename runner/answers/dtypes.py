@@ -51,9 +51,9 @@ def formats_of(rows: Iterable[DtypeRow]) -> dict[str, list[str]]:
     return found
 
 
-PART = Field(name="part", label="Part")
+PART = Field("part", "Part")
 PRECISION = Field.of("numerics", "precision")
-FORMAT = Field(name="format", label="dtype", role="value")
+FORMAT = Field("format", "dtype", role="value")
 #: The models whose passes are recorded, as `dtypes.model` names them.
 _MODELS = {"toy": "toy: linear, ReLU, layer norm, linear", "transformer": "Transformer", "own": "own model"}
 
@@ -82,7 +82,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         about=f"{next(iter(shown.values())).machine.split(' · ')[0]} · {place.chosen}",
         fields=(PART, PRECISION, FORMAT),
         rows=tuple(lines),
-        draw=Draw(kind="table", value="format", down=("part",), series="precision"),
+        draw=Draw("table", "format", down=("part",), series="precision"),
         note="Read by hooks, parts in the order of the pass. Autocast has other rules on a CPU than on CUDA.",
     )
     return Answer(

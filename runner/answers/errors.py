@@ -5,12 +5,10 @@ from runner.answers.shared import lacks, name_pass, pass_cell
 from runner.formats import format_list
 from runner.results.rows import Precise, Rows
 
-PASS = Field(name="pass", label="Pass")
+PASS = Field("pass", "Pass")
 PRECISION = Field.of("numerics", "precision")
-WHAT = Field(name="what", label="Error of")
-ERROR = Field(
-    name="error", label="Relative error", role="value", doc="‖x − reference‖ / ‖reference‖ over all elements."
-)
+WHAT = Field("what", "Error of")
+ERROR = Field("error", "Relative error", role="value", doc="‖x − reference‖ / ‖reference‖ over all elements.")
 LOST = Field.of("numerics", "zero_gradient_share", "note")
 UNSCALED = Field.of("numerics", "unscaled_zero_gradient_share", "note")
 _ERRORS = {"gradients": "gradient_error", "logits": "logits_error", "loss": "loss_error"}
@@ -27,7 +25,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         about=f"{passes[-1].machine.split(' · ')[0]} · one forward and backward pass, same weights and tokens",
         fields=(PASS, PRECISION, ERROR, LOST, UNSCALED),
         rows=tuple(_make_rows(passes, what.chosen)),
-        draw=Draw(kind="matrix", value="error", down=("pass",), across="precision", log="y"),
+        draw=Draw("matrix", "error", down=("pass",), across="precision", log="y"),
         note="Beside fp64, or fp32 where fp64 is too much. The largest model last.",
     )
     place = name_pass(passes[-1].row)
@@ -43,7 +41,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             for one in last
             if (error := getattr(one.row, name)) is not None
         ),
-        draw=Draw(kind="dots", value="error", down=("what", "precision"), series="precision", log="x"),
+        draw=Draw("dots", "error", down=("what", "precision"), series="precision", log="x"),
     )
     sentence, more = _say(matrix, place)
     return Answer(

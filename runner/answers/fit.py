@@ -24,10 +24,10 @@ from runner.schema import StepCell
 from runner.schema.sizes import SIZES, parse_shape
 
 GPUS = Path(steps.__file__).with_name("gpus.csv")
-PART = Field(name="part", label="Part")
-BYTES = Field(name="size_bytes", label="Bytes", unit="bytes", role="value")
-WAY = Field(name="way", label="Numbers")
-CHECKPOINTING = Field(name="checkpointing", label="Checkpointing", doc="Blocks recomputed one by one in backward.")
+PART = Field("part", "Part")
+BYTES = Field("size_bytes", "Bytes", unit="bytes", role="value")
+WAY = Field("way", "Numbers")
+CHECKPOINTING = Field("checkpointing", "Checkpointing", doc="Blocks recomputed one by one in backward.")
 #: The choices of what is predicted, with what they offer; a whole number of one's own is taken, too.
 _OFFERED: Mapping[str, tuple[str, ...]] = {
     "size": tuple(SIZES),
@@ -141,8 +141,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             if size
         ),
         draw=Draw(
-            kind="bars",
-            value="size_bytes",
+            "bars",
+            "size_bytes",
             down=("part",),
             guides=(Guide(words=f"room on the {gpu.chosen}: {format_bytes(room)}", at=float(room), is_limit=True),),
         ),
@@ -217,12 +217,12 @@ def _draw_largest(name: str, at: str, cell: StepCell, gpu: str, room: int, error
         fields=(
             WAY,
             CHECKPOINTING,
-            Field(name="largest", label=f"Largest {name}", unit=unit, role="value"),
-            Field(name="low", label="Low", unit=unit, role="low"),
-            Field(name="high", label="High", unit=unit, role="high"),
+            Field("largest", f"Largest {name}", unit=unit, role="value"),
+            Field("low", "Low", unit=unit, role="low"),
+            Field("high", "High", unit=unit, role="high"),
         ),
         rows=tuple(found),
-        draw=Draw(kind="matrix", value="largest", low="low", high="high", down=("way",), across="checkpointing"),
+        draw=Draw("matrix", "largest", down=("way",), across="checkpointing"),
         note=f"Looked for up to {MOST:,}.",
     )
 

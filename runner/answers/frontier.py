@@ -10,8 +10,8 @@ from runner.results.rows import Rows
 from runner.schema import FrontierCell
 from runner.schema.sizes import shape_name
 
-WHERE = Field(name="where", label="Where")
-WAY = Field(name="way", label="Way")
+WHERE = Field("where", "Where")
+WAY = Field("way", "Way")
 LARGEST = Field.of("frontier", "largest", "value")
 PREDICTED = Field.of("frontier", "predicted", "note")
 FAILS = Field.of("frontier", "smallest_failing", "note")
@@ -54,7 +54,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             )
             for key, one in shown.items()
         ),
-        draw=Draw(kind="bars", value="largest", down=("where", "way"), beside=("predicted",)),
+        draw=Draw("bars", "largest", down=("where", "way"), beside=("predicted",)),
         note="Predicted by closed formulas, then searched by bisection; sizes tried are multiples of the resolution.",
     )
     return Answer(

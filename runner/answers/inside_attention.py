@@ -11,25 +11,25 @@ from runner.results.rows import Rows, Traced
 from runner.schema import Model, ProfileCell
 
 PHASE = Field.of("timings", "phase")
-RANGE = Field(name="range", label="Range", doc="A named part of attention, all layers together.")
-TIME = Field(name="device_ms", label="GPU time", unit="ms", role="value", doc="Per step, under the profiler.")
+RANGE = Field("range", "Range", doc="A named part of attention, all layers together.")
+TIME = Field("device_ms", "GPU time", unit="ms", role="value", doc="Per step, under the profiler.")
 FLOPS = Field(
-    name="flops",
-    label="FLOPs",
+    "flops",
+    "FLOPs",
     unit="FLOP",
     role="note",
     doc="Of products by the profiler, of softmax by formula: 5 an attention weight forward, 4 backward.",
 )
 TIMES = Field(
-    name="time_ratio",
-    label="Softmax over products",
+    "time_ratio",
+    "Softmax over products",
     unit="×",
     role="value",
     doc="GPU time of softmax over that of the two matrix products around it.",
 )
-WORK = Field(name="flop_ratio", label="The same in FLOPs", unit="×", role="note")
-SOFTMAX = Field(name="softmax_ms", label="Softmax", unit="ms", role="note")
-PRODUCTS = Field(name="products_ms", label="Products", unit="ms", role="note")
+WORK = Field("flop_ratio", "The same in FLOPs", unit="×", role="note")
+SOFTMAX = Field("softmax_ms", "Softmax", unit="ms", role="note")
+PRODUCTS = Field("products_ms", "Products", unit="ms", role="note")
 _PHASES = ("forward", "backward")
 TOTAL = "total"
 
@@ -101,7 +101,7 @@ def _draw_ratios(traced: Sequence[Traced], phase: str, sizes: Mapping[Any, str])
         about=about([one.trace for one in traced], more=["GPU time"]),
         fields=(SIZE, CONTEXT, TIMES, WORK, SOFTMAX, PRODUCTS),
         rows=tuple(lines),
-        draw=Draw(kind="matrix", value="time_ratio", down=("size",), across="context"),
+        draw=Draw("matrix", "time_ratio", down=("size",), across="context"),
         note="Products: scores, and probabilities times values; all layers together, under the profiler.",
     )
 
@@ -120,7 +120,7 @@ def _draw_ranges(one: Traced, size: str, words: str) -> View:
         about=words,
         fields=(PHASE, RANGE, TIME, FLOPS),
         rows=tuple(lines),
-        draw=Draw(kind="bars", value="device_ms", down=("phase",), series="range", total=TOTAL),
+        draw=Draw("bars", "device_ms", down=("phase",), series="range", total=TOTAL),
     )
 
 

@@ -12,17 +12,17 @@ from runner.schema import Model, ProfileCell
 
 MODE = Field.of("profiles", "mode")
 PHASE = Field.of("timings", "phase")
-CLASS = Field(name="kernel_class", label="Kind of work")
-SHARE = Field(name="share", label="Share", unit="%", role="value", doc="Of the GPU time of the phase.")
-TOOK = Field(name="device_ms", label="GPU time", unit="ms", role="note", doc="Per step, under the profiler.")
+CLASS = Field("kernel_class", "Kind of work")
+SHARE = Field("share", "Share", unit="%", role="value", doc="Of the GPU time of the phase.")
+TOOK = Field("device_ms", "GPU time", unit="ms", role="note", doc="Per step, under the profiler.")
 PRODUCTS = Field(
-    name="matmul_share",
-    label="Matrix products",
+    "matmul_share",
+    "Matrix products",
     unit="%",
     role="value",
     doc="Their share of the GPU time of all kernels of the step.",
 )
-WHOLE = Field(name="kernel_ms", label="All kernels", unit="ms", role="note", doc="Per step, under the profiler.")
+WHOLE = Field("kernel_ms", "All kernels", unit="ms", role="note", doc="Per step, under the profiler.")
 TOTAL = "total"
 _MODES = ("inference", "forward", "backward", "train")
 _PHASES = ("forward", "loss", "backward", "optimizer")
@@ -66,14 +66,7 @@ def _draw_kinds(traced: Sequence[Traced], size: str, words: str) -> View:
         about=words,
         fields=(MODE, PHASE, CLASS, SHARE, TOOK),
         rows=tuple(lines),
-        draw=Draw(
-            kind="bars",
-            value="share",
-            down=("mode", "phase"),
-            series="kernel_class",
-            total=TOTAL,
-            beside=("device_ms",),
-        ),
+        draw=Draw("bars", "share", down=("mode", "phase"), series="kernel_class", total=TOTAL, beside=("device_ms",)),
         note="A kernel counts in the phase that launched it; one fused of several operations as the heaviest of them.",
     )
 
@@ -92,7 +85,7 @@ def _draw_modes(traced: Sequence[Traced], sizes: Mapping[Any, str], words: str) 
         about=words,
         fields=(SIZE, MODE, PRODUCTS, WHOLE),
         rows=tuple(sorted(lines, key=lambda row: (_MODES.index(row.values[1]), order.index(row.values[0])))),
-        draw=Draw(kind="matrix", value="matmul_share", down=("size",), across="mode"),
+        draw=Draw("matrix", "matmul_share", down=("size",), across="mode"),
         note="Of the GPU time of all kernels of a step: inference, forward, forward and backward, the full step.",
     )
 

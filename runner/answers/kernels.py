@@ -17,29 +17,27 @@ from runner.schema import TABLES, Model, ProfileCell
 from runner.schema.sizes import describe_status
 
 PHASE = Field.of("timings", "phase")
-CLASS = Field(name="kernel_class", label="Kind of work")
-TIME = Field(name="device_ms", label="GPU time", unit="ms", role="value", doc="Per step.")
-SHARE = Field(name="share", label="Share", unit="%", role="note")
-CALLS = Field(name="calls", label="Calls", role="note", doc="Per step.")
-KERNEL = Field(
-    name="kernel", label="Kernel", doc="Shortened where all of its kind are alike; the last column is whole."
-)
-RANK = Field(name="rank", label="#")
-WHOLE = Field(name="whole_name", label="Whole name", role="note", is_long=True)
-PASSES = Field(name="passes", label="Phases")
-PART = Field(name="share", label="Share", unit="%", role="value")
-TOOK = Field(name="device_ms", label="GPU time", unit="ms", role="note", doc="Per step.")
+CLASS = Field("kernel_class", "Kind of work")
+TIME = Field("device_ms", "GPU time", unit="ms", role="value", doc="Per step.")
+SHARE = Field("share", "Share", unit="%", role="note")
+CALLS = Field("calls", "Calls", role="note", doc="Per step.")
+KERNEL = Field("kernel", "Kernel", doc="Shortened where all of its kind are alike; the last column is whole.")
+RANK = Field("rank", "#")
+WHOLE = Field("whole_name", "Whole name", role="note", is_long=True)
+PASSES = Field("passes", "Phases")
+PART = Field("share", "Share", unit="%", role="value")
+TOOK = Field("device_ms", "GPU time", unit="ms", role="note", doc="Per step.")
 MATCH = Field(
-    name="ratio",
-    label="Kernels over clock",
+    "ratio",
+    "Kernels over clock",
     unit="×",
     role="value",
     doc="Sum of the times of the kernels of the forward pass over its latency without a profiler.",
 )
-SUM = Field(name="kernel_ms", label="Kernels", unit="ms", role="note", doc="Of the forward pass, under the profiler.")
-CLOCK = Field(name="clock_ms", label="Clock", unit="ms", role="note", doc="Latency of the forward pass, unprofiled.")
-CLOCK_LOW = Field(name="clock_low_ms", label="Clock, low", unit="ms", role="note")
-CLOCK_HIGH = Field(name="clock_high_ms", label="Clock, high", unit="ms", role="note")
+SUM = Field("kernel_ms", "Kernels", unit="ms", role="note", doc="Of the forward pass, under the profiler.")
+CLOCK = Field("clock_ms", "Clock", unit="ms", role="note", doc="Latency of the forward pass, unprofiled.")
+CLOCK_LOW = Field("clock_low_ms", "Clock, low", unit="ms", role="note")
+CLOCK_HIGH = Field("clock_high_ms", "Clock, high", unit="ms", role="note")
 OVERHEAD = Field.of("profiles", "overhead_share", "note")
 ATTRIBUTED = Field.of("profiles", "attributed_share", "note")
 _PHASES = ("forward", "loss", "backward", "optimizer")
@@ -97,7 +95,7 @@ def draw_phases(kernels: Sequence[Kernel], trace: UUID, *, title: str, words: st
         about=words,
         fields=(PHASE, CLASS, TIME, SHARE, CALLS),
         rows=tuple(lines),
-        draw=Draw(kind="bars", value="device_ms", down=("phase",), series="kernel_class", total=TOTAL),
+        draw=Draw("bars", "device_ms", down=("phase",), series="kernel_class", total=TOTAL),
         note="A kernel counts in the phase that launched it, whenever it ran.",
     )
 
@@ -117,7 +115,7 @@ def draw_top(kernels: Sequence[Kernel], trace: UUID, *, words: str) -> View:
         about=words,
         fields=(RANK, KERNEL, PHASE, CLASS, TIME, SHARE, CALLS, WHOLE),
         rows=tuple(rows),
-        draw=Draw(kind="table", value="device_ms", down=("rank", "kernel", "phase", "kernel_class")),
+        draw=Draw("table", "device_ms", down=("rank", "kernel", "phase", "kernel_class")),
     )
 
 
@@ -129,15 +127,15 @@ def _draw_sizes(traced: Sequence[Traced], sizes: dict[Any, str], words: str) -> 
             if took := sum(part.device_ms for part in one.parts if part.kernel_class == name):
                 lines.append(Row(values=(size, word, took / whole, took), cells=(one.trace.cell_id,)))
         lines.append(Row(values=(size, TOTAL, 1.0, whole), cells=(one.trace.cell_id,)))
-    share = Field(name="share", label="Share of the GPU time", unit="%", role="value")
-    took_field = Field(name="took_ms", label="GPU time", unit="ms", role="note")
+    share = Field("share", "Share of the GPU time", unit="%", role="value")
+    took_field = Field("took_ms", "GPU time", unit="ms", role="note")
     return View(
         name="kernels-by-size",
         title="What each size is made of",
         about=words,
         fields=(SIZE, CLASS, share, took_field),
         rows=tuple(lines),
-        draw=Draw(kind="bars", value="share", down=("size",), series="kernel_class", total=TOTAL, beside=("took_ms",)),
+        draw=Draw("bars", "share", down=("size",), series="kernel_class", total=TOTAL, beside=("took_ms",)),
     )
 
 
@@ -165,7 +163,7 @@ def _draw_leaders(traced: Sequence[Traced], sizes: dict[Any, str], words: str) -
         about=words,
         fields=(SIZE, PASSES, KERNEL, PART, CALLS, TOOK, WHOLE),
         rows=tuple(lines),
-        draw=Draw(kind="table", value="share", down=("size", "passes", "kernel")),
+        draw=Draw("table", "share", down=("size", "passes", "kernel")),
         note="Share of the time of all kernels of these phases; calls and times per step.",
     )
 
@@ -204,7 +202,7 @@ def _draw_clock(
         about=about(traces, more=["kernels: GPU time", "clock: latency"]),
         fields=(SIZE, CONTEXT, MATCH, SUM, CLOCK, CLOCK_LOW, CLOCK_HIGH, OVERHEAD, ATTRIBUTED, STATUS),
         rows=tuple(lines),
-        draw=Draw(kind="matrix", value="ratio", down=("size",), across="context", center=1.0),
+        draw=Draw("matrix", "ratio", down=("size",), across="context", center=1.0),
         note="Below 1× the clock counts time in which no kernel ran. A profiled time is never shown as a time.",
     )
 

@@ -29,8 +29,8 @@ from runner.schema import Model
 
 PEAK = Field.of("memory", "peak_allocated_bytes", "value")
 PREDICTED = Field.of("memory", "predicted_peak_bytes", "note")
-PART = Field(name="part", label="Part")
-HELD = Field(name="held_bytes", label="Alive at the peak", unit="bytes", role="value")
+PART = Field("part", "Part")
+HELD = Field("held_bytes", "Alive at the peak", unit="bytes", role="value")
 _WORDS = {
     "parameter": "weights",
     "gradient": "gradients",
@@ -78,7 +78,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         about=words,
         fields=fields,
         rows=lines + gaps,
-        draw=Draw(kind="matrix", value="peak_allocated_bytes", down=("size",), across="context", log="x"),
+        draw=Draw("matrix", "peak_allocated_bytes", down=("size",), across="context", log="x"),
     )
     parts = View(
         name="memory-parts",
@@ -86,9 +86,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         about=words,
         fields=(SIZE, CONTEXT, PART, HELD, STATUS),
         rows=tuple(row for one in shown for row in _parts(one, key[one.cell_id])),
-        draw=Draw(
-            kind="bars", value="held_bytes", down=("size", "context"), series="part", total="peak", guides=tuple(holds)
-        ),
+        draw=Draw("bars", "held_bytes", down=("size", "context"), series="part", total="peak", guides=tuple(holds)),
     )
     growth = View(
         name="memory-by-context",
@@ -96,9 +94,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         about=words,
         fields=fields,
         rows=lines,
-        draw=Draw(
-            kind="lines", value="peak_allocated_bytes", across="context", series="size", log="xy", guides=tuple(holds)
-        ),
+        draw=Draw("lines", "peak_allocated_bytes", across="context", series="size", log="xy", guides=tuple(holds)),
         note="Flat: weights, gradients and optimizer state. Rising: activations.",
     )
     beside = _beside_other_precision(shown, cells, key)
@@ -143,16 +139,16 @@ def _beside_other_precision(
             fields=(
                 SIZE,
                 CONTEXT,
-                Field(name="fp32_bytes", label="fp32", unit="bytes", role="note"),
-                Field(name="bf16_bytes", label="bf16", unit="bytes", role="note"),
-                Field(name="ratio", label="fp32 over bf16", unit="×", role="value"),
-                Field(name="copies_bytes", label="bf16 copies", unit="bytes", role="note"),
+                Field("fp32_bytes", "fp32", unit="bytes", role="note"),
+                Field("bf16_bytes", "bf16", unit="bytes", role="note"),
+                Field("ratio", "fp32 over bf16", unit="×", role="value"),
+                Field("copies_bytes", "bf16 copies", unit="bytes", role="note"),
             ),
             rows=tuple(
                 Row(values=values, cells=(pair.base.cell_id, pair.other.cell_id))
                 for values, pair in zip(lines, pairs, strict=True)
             ),
-            draw=Draw(kind="matrix", value="ratio", down=("size",), across="context", center=1.0),
+            draw=Draw("matrix", "ratio", down=("size",), across="context", center=1.0),
             note="Above 1× bf16 needs less. Below: autocast keeps a bf16 copy of every weight that it multiplies.",
         )
     ]

@@ -14,29 +14,29 @@ from runner.schema.sizes import title
 
 #: How often each cell of a pair is measured where one process decides too little.
 ROUNDS = 5
-KIND = Field(name="kind", label="Cells")
-CLOCK = Field(name="clock", label="Clock")
+KIND = Field("kind", "Cells")
+CLOCK = Field("clock", "Clock")
 STD = Field(
-    name="std_percent",
-    label="Standard deviation",
+    "std_percent",
+    "Standard deviation",
     unit="percent",
     role="value",
     doc="Of ln(median) of a whole step from one process to the next, over cells that one run repeated.",
 )
 ONE = Field(
-    name="one_percent",
-    label="One process each resolves",
+    "one_percent",
+    "One process each resolves",
     unit="percent",
     role="note",
     doc="The smallest difference that one pair of cells decides.",
 )
-FIVE = Field(name="five_percent", label=f"{ROUNDS} processes each resolve", unit="percent", role="note")
-CELLS = Field(name="repeated", label="Repeated cells", role="note")
-PROCESS = Field(name="process", label="Process", doc="In the order of their starts.")
+FIVE = Field("five_percent", f"{ROUNDS} processes each resolve", unit="percent", role="note")
+CELLS = Field("repeated", "Repeated cells", role="note")
+PROCESS = Field("process", "Process", doc="In the order of their starts.")
 MEDIAN = Field.of("timings", "median_ms", "value")
 LOW, HIGH = Field.of("timings", "low_ms", "low"), Field.of("timings", "high_ms", "high")
 STARTED = Field.of("steps", "started_at", "note")
-CHANGE = Field(name="change_percent", label="Against the first", unit="%", role="note")
+CHANGE = Field("change_percent", "Against the first", unit="%", role="note")
 _BOUNDS = {"device": "GPU-bound", "host": "CPU-bound", None: "bound not known"}
 
 
@@ -78,7 +78,7 @@ def _draw_kinds(known: Sequence[MachineNoise], machine: str) -> View:
         about=f"{machine.split(' · ')[0]} · whole steps",
         fields=(KIND, CLOCK, STD, ONE, FIVE, CELLS),
         rows=tuple(lines),
-        draw=Draw(kind="dots", value="std_percent", down=("kind", "clock"), log="x", beside=("one_percent",)),
+        draw=Draw("dots", "std_percent", down=("kind", "clock"), log="x", beside=("one_percent",)),
         note="A difference is resolved where one pair of cells is enough to decide it; empty where none is.",
     )
 
@@ -116,7 +116,7 @@ def _draw_canary(canary: Canary) -> View:
             )
             for place, one in enumerate(rounds, 1)
         ),
-        draw=Draw(kind="lines", value="median_ms", low="low_ms", high="high_ms", across="process"),
+        draw=Draw("lines", "median_ms", across="process"),
         note="The cell that this run measured in most processes. Bars: the 95% interval within a process.",
     )
 

@@ -11,7 +11,7 @@ SCALE = replace(Field.of("normalisation", "scale"), digits=4)
 ERROR = Field.of("normalisation", "error", "value")
 OVER = Field.of("normalisation", "overflowed_share", "note")
 UNDER = Field.of("normalisation", "underflowed_share", "note")
-ENDED = Field(name="ended", label="Without an error", role="status")
+ENDED = Field("ended", "Without an error", role="status")
 #: The order of the statistics: the first two need the range, the last what a model uses.
 _STATISTICS = ("mean of squares", "variance", "mean", "output")
 
@@ -47,7 +47,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             for line in one.normalization
             if line.statistic == statistic.chosen
         ),
-        draw=Draw(kind="lines", value="error", across="scale", series="computed_in", log="xy"),
+        draw=Draw("lines", "error", across="scale", series="computed_in", log="xy"),
         note="Against fp64, the worst block. bf16 has the exponents of fp32, so it is coarse at every size.",
     )
     return Answer(

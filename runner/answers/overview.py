@@ -35,25 +35,23 @@ from runner.results.rows import CellHistory, Rows, RunSteps
 from runner.schema import Model, StepCell
 from runner.schema.sizes import title
 
-RATE = Field(name="tokens_per_s", label="Tokens per second", unit="tokens/s", role="value")
-MFU = Field(
-    name="mfu", label="MFU", unit="%", role="note", doc="Share of the device's peak in the precision of its sums."
-)
-WAY = Field(name="way", label="Fastest way", role="note")
-TRIED = Field(name="tried", label="Ways measured", role="note")
-MS = Field(name="ms", label="Time of a step", unit="ms", role="value")
-STEP = Field(name="change", label="Choice")
-BUYS = Field(name="ratio", label="Speedup", unit="×", role="note", doc="Time before over time after, from one pair.")
+RATE = Field("tokens_per_s", "Tokens per second", unit="tokens/s", role="value")
+MFU = Field("mfu", "MFU", unit="%", role="note", doc="Share of the device's peak in the precision of its sums.")
+WAY = Field("way", "Fastest way", role="note")
+TRIED = Field("tried", "Ways measured", role="note")
+MS = Field("ms", "Time of a step", unit="ms", role="value")
+STEP = Field("change", "Choice")
+BUYS = Field("ratio", "Speedup", unit="×", role="note", doc="Time before over time after, from one pair.")
 RATIO, LOW, HIGH = (
     replace(BUYS, role="value"),
-    Field(name="low", label="Speedup, low", unit="×", role="low"),
-    Field(name="high", label="Speedup, high", unit="×", role="high"),
+    Field("low", "Speedup, low", unit="×", role="low"),
+    Field("high", "Speedup, high", unit="×", role="high"),
 )
-CELL = Field(name="cell", label="Cell")
-CHANGE = Field(name="change", label="Speedup", unit="×", role="value", doc="Time before over time now, of one cell.")
-CLOCK = Field(name="clock", label="Decided by", role="note")
-HISTORY = Field(name="history", label="Over its runs", role="note", doc="The cell's times, the oldest run first.")
-JOINED = Field(name="joined", label="Several at once", role="note")
+CELL = Field("cell", "Cell")
+CHANGE = Field("change", "Speedup", unit="×", role="value", doc="Time before over time now, of one cell.")
+CLOCK = Field("clock", "Decided by", role="note")
+HISTORY = Field("history", "Over its runs", role="note", doc="The cell's times, the oldest run first.")
+JOINED = Field("joined", "Several at once", role="note")
 _WORDS = {
     "attention": "{}",
     "optimizer": "{} AdamW",
@@ -140,7 +138,7 @@ def _draw_best(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by:
         about=words,
         fields=(SIZE, RATE, MFU, replace(MS, role="note"), WAY, TRIED, STATUS),
         rows=tuple(found),
-        draw=Draw(kind="bars", value="tokens_per_s", down=("size",), beside=("mfu",), caption="way"),
+        draw=Draw("bars", "tokens_per_s", down=("size",), beside=("mfu",), caption="way"),
         note="The way with the shortest step. MFU is by the peak of the precision it computes in.",
     )
 
@@ -232,7 +230,7 @@ def _draw_ladder(ladder: Ladder, size: str, by: Any, words: str) -> View:
         about=words,
         fields=(STEP, MS, BUYS, JOINED),
         rows=tuple(found),
-        draw=Draw(kind="waterfall", value="ms", down=("change",), beside=("ratio",), hollow="joined"),
+        draw=Draw("waterfall", "ms", down=("change",), beside=("ratio",), hollow="joined"),
         note=f"Each bar is a pair that differs in one setting; hollow: several at once, so none has a ratio.{apart}",
     )
 
@@ -284,7 +282,7 @@ def _draw_alone(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by
                 if (size, change) not in best
             ),
         ),
-        draw=Draw(kind="matrix", value="ratio", low="low", high="high", down=("size",), across="change", center=1.0),
+        draw=Draw("matrix", "ratio", down=("size",), across="change", center=1.0),
         note="Above 1× it is faster than the plain fp32 step. Gray: the "
         f"{name_levels(found for found, _, _ in best.values())} interval includes 1.",
     )
@@ -320,16 +318,7 @@ def _draw_regressions(latest: Sequence[RunSteps], history: Sequence[CellHistory]
         about=f"{now.run.machine.split(' · ')[0]} · whole steps",
         fields=(CELL, CHANGE, LOW, HIGH, CLOCK, HISTORY, LEVEL),
         rows=tuple(lines),
-        draw=Draw(
-            kind="dots",
-            value="change",
-            low="low",
-            high="high",
-            down=("cell",),
-            log="x",
-            center=1.0,
-            beside=("clock", "history"),
-        ),
+        draw=Draw("dots", "change", down=("cell",), log="x", center=1.0, beside=("clock", "history")),
         note=f"Of {format_count(len(pairs), 'equal cell')}. Time before over time now, by the clock that decides.",
     )
 

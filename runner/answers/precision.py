@@ -7,7 +7,7 @@ from runner.formats import format_number
 from runner.results.rows import Rows
 from runner.schema import Model
 
-SIZE = Field(name="size", label="Size", role="note")
+SIZE = Field("size", "Size", role="note")
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
@@ -54,15 +54,7 @@ def _draw_trend(compared: Compared) -> tuple[View, Power | None]:
         about=compared.about,
         fields=(PARAMETERS, SIZE, *ratio_fields(compared.base, compared.other)),
         rows=rows,
-        draw=Draw(
-            kind="lines",
-            value="ratio",
-            low="low",
-            high="high",
-            across="parameters",
-            log="xy",
-            guides=(*guides, Guide(words="as fast", at=1.0)),
-        ),
+        draw=Draw("lines", "ratio", across="parameters", log="xy", guides=(*guides, Guide(words="as fast", at=1.0))),
     )
     return view, fit
 

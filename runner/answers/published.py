@@ -13,14 +13,14 @@ from runner.schema import AttentionCell, Mode, Phase, StepCell
 from runner.schema.choices import Precision
 from runner.schema.sizes import SIZES
 
-LINE = Field(name="line", label="Line", doc="Its line in the file.")
-SAYS = Field(name="says", label="Row", doc="What the table says of the row.")
-PHASE = Field(name="phase", label="Phase")
-THEIRS = Field(name="published_ms", label="Published", unit="ms", role="value")
-OURS = Field(name="own_ms", label="Own", unit="ms", role="note", doc="A measured cell of the same shape and settings.")
-RATIO = Field(name="ratio", label="Published over own", unit="×", role="note")
+LINE = Field("line", "Line", doc="Its line in the file.")
+SAYS = Field("says", "Row", doc="What the table says of the row.")
+PHASE = Field("phase", "Phase")
+THEIRS = Field("published_ms", "Published", unit="ms", role="value")
+OURS = Field("own_ms", "Own", unit="ms", role="note", doc="A measured cell of the same shape and settings.")
+RATIO = Field("ratio", "Published over own", unit="×", role="note")
 STATUS = Field.of("published_rows", "status", "status")
-MACHINE = Field(name="machine", label="Own machine", role="note")
+MACHINE = Field("machine", "Own machine", role="note")
 PHASES: tuple[Phase, ...] = ("forward", "backward", "forward_backward", "optimizer", "step")
 #: The modes in the order in which an own row is preferred.
 _MODES: tuple[Mode, ...] = ("backward", "train", "forward", "inference")
@@ -44,7 +44,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         about=" · ".join(filter(None, (table.title, table.machine))),
         fields=(LINE, SAYS, PHASE, THEIRS, OURS, RATIO, STATUS, MACHINE),
         rows=tuple(pairs[choice.chosen]),
-        draw=Draw(kind="table", value="published_ms", down=("line", "says", "phase")),
+        draw=Draw("table", "published_ms", down=("line", "says", "phase")),
         note="Of the same shape, length, batch, precision and backend. A precision that a table leaves out is taken to "
         "be fp32, a backend eager, and a size that it only names that of the course; a batch is not guessed.",
     )

@@ -8,8 +8,8 @@ from runner.results.rows import Rows
 from runner.schema import MemoryCell, Model
 
 STREAM = Field.of("memory", "residual_stream_bytes", "value")
-FORMULA = Field(name="formula_bytes", label="By formula", unit="bytes", role="note", doc="B × T × d_model × bytes.")
-AGREES = Field(name="agrees", label="Agrees", role="note")
+FORMULA = Field("formula_bytes", "By formula", unit="bytes", role="note", doc="B × T × d_model × bytes.")
+AGREES = Field("agrees", "Agrees", role="note")
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
@@ -41,7 +41,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             )
             for one in shown
         ),
-        draw=Draw(kind="matrix", value="residual_stream_bytes", down=("size",), across="context", log="x"),
+        draw=Draw("matrix", "residual_stream_bytes", down=("size",), across="context", log="x"),
         note="Measured: the tensor between two blocks. By formula: batch × context × d_model × bytes of a weight.",
     )
     top = max(view.rows, key=lambda row: view.get(row, "residual_stream_bytes"))

@@ -44,29 +44,29 @@ from runner.schema import TABLES, CeilingRow, Model, StepCell
 from runner.schema.axes import MODEL
 
 SHARE = Field(
-    name="roof_share",
-    label="Share of the roof",
+    "roof_share",
+    "Share of the roof",
     unit="%",
     role="value",
     doc="Rate of the step over what the roof allows at its FLOP per byte, which counts the fewest bytes.",
 )
-RATE = Field(name="tflops", label="Rate", unit="TFLOP/s", role="note", doc="Matrix products of a step over its time.")
-INTENSITY = Field(name="intensity", label="Operations per byte", unit="FLOP/B", role="note")
-ROOF = Field(name="roof_tflops", label="Roof there", unit="TFLOP/s", role="note")
-LEAST = Field(name="least_ms", label="Least step", unit="ms", role="note", doc="Each phase at its limit.")
-MS = Field(name="ms", label="Step", unit="ms", role="note")
-MFU = Field(name="mfu", label="MFU", unit="%", role="note", doc="Of the roof's rate of products.")
-CAUSAL = Field(name="causal_mfu", label="Causal MFU", unit="%", role="note", doc="Half of attention's square counted.")
-HFU = Field(name="hfu", label="HFU", unit="%", role="note", doc="With what checkpointing computes again.")
-LIMIT = Field(name="limit", label="Limit")
+RATE = Field("tflops", "Rate", unit="TFLOP/s", role="note", doc="Matrix products of a step over its time.")
+INTENSITY = Field("intensity", "Operations per byte", unit="FLOP/B", role="note")
+ROOF = Field("roof_tflops", "Roof there", unit="TFLOP/s", role="note")
+LEAST = Field("least_ms", "Least step", unit="ms", role="note", doc="Each phase at its limit.")
+MS = Field("ms", "Step", unit="ms", role="note")
+MFU = Field("mfu", "MFU", unit="%", role="note", doc="Of the roof's rate of products.")
+CAUSAL = Field("causal_mfu", "Causal MFU", unit="%", role="note", doc="Half of attention's square counted.")
+HFU = Field("hfu", "HFU", unit="%", role="note", doc="With what checkpointing computes again.")
+LIMIT = Field("limit", "Limit")
 TOTAL = "whole step"
 UNPROFILED = Field.of("profiles", "unprofiled_step_ms", "note")
-TIME_SHARE = Field(name="share", label="Share of the time", unit="%", role="value")
-CEILING = Field(name="ceiling", label="Ceiling")
-MOMENT = Field(name="moment", label="When")
-CEILING_RATE = Field(name="rate", label="Rate", role="value")
-SPREAD = Field(name="interval_percent", label="Half of its interval", unit="% of the rate", role="note")
-OF_SHEET = Field(name="of_datasheet", label="Of the datasheet", unit="%", role="note")
+TIME_SHARE = Field("share", "Share of the time", unit="%", role="value")
+CEILING = Field("ceiling", "Ceiling")
+MOMENT = Field("moment", "When")
+CEILING_RATE = Field("rate", "Rate", role="value")
+SPREAD = Field("interval_percent", "Half of its interval", unit="% of the rate", role="note")
+OF_SHEET = Field("of_datasheet", "Of the datasheet", unit="%", role="note")
 _LIMITS = {"compute": "compute-bound", "memory": "memory-bound", "launch": "waits for the host", "unknown": "not known"}
 _MOMENTS = {"start": "sweep's start", "end": "sweep's end"}
 #: The unit in which ceilings are written: products in TFLOP/s, copies in GB/s.
@@ -155,7 +155,7 @@ def _draw_shares(shown: Sequence[StepResult], limits: Limits, sizes: Mapping[Any
         about=words,
         fields=(SIZE, CONTEXT, SHARE, RATE, INTENSITY, ROOF, MS, LEAST, MFU, CAUSAL, HFU, STATUS),
         rows=tuple(lines),
-        draw=Draw(kind="matrix", value="roof_share", down=("size",), across="context", log="x"),
+        draw=Draw("matrix", "roof_share", down=("size",), across="context", log="x"),
         note="Rate of the matrix products over what memory bandwidth and peak allow at the step's operations per byte.",
     )
 
@@ -168,17 +168,17 @@ def _draw_roof(matrix: View, roof: Roof, words: str) -> View:
     reached = [matrix.get(row, "intensity") for row in known]
     ends = sorted({min(*reached, roof.ridge / 2), roof.ridge, max(*reached, 2 * roof.ridge)})
     above = [Row(values=("roof", None, x, roof.attainable(x) / _TERA, 1.0)) for x in ends]
-    rate = Field(name="tflops", label="Rate", unit="TFLOP/s", role="value", doc=RATE.doc)
-    across = Field(name="intensity", label="Operations per byte", unit="FLOP/B", doc=INTENSITY.doc)
-    context = Field(name="context", label=CONTEXT.label, unit=CONTEXT.unit, role="note", doc=CONTEXT.doc)
-    share = Field(name="roof_share", label=SHARE.label, unit=SHARE.unit, role="note", doc=SHARE.doc)
+    rate = Field("tflops", "Rate", unit="TFLOP/s", role="value", doc=RATE.doc)
+    across = Field("intensity", "Operations per byte", unit="FLOP/B", doc=INTENSITY.doc)
+    context = Field("context", CONTEXT.label, unit=CONTEXT.unit, role="note", doc=CONTEXT.doc)
+    share = Field("roof_share", SHARE.label, unit=SHARE.unit, role="note", doc=SHARE.doc)
     return View(
         name="roof",
         title="Steps under the roof",
         about=words,
         fields=(SIZE, context, across, rate, share),
         rows=(*(Row(values=tuple(matrix.get(row, name) for name in names), cells=row.cells) for row in known), *above),
-        draw=Draw(kind="lines", value="tflops", across="intensity", series="size", log="xy"),
+        draw=Draw("lines", "tflops", across="intensity", series="size", log="xy"),
         note="A step's bytes are the fewest that it has to move, so its real place is further left.",
     )
 
@@ -204,12 +204,7 @@ def _draw_bounds(traced: Sequence[Traced], roof: Roof | None, sizes: Mapping[Any
         fields=(SIZE, CONTEXT, LIMIT, TIME_SHARE, UNPROFILED),
         rows=tuple(lines),
         draw=Draw(
-            kind="bars",
-            value="share",
-            down=("size", "context"),
-            series="limit",
-            total=TOTAL,
-            beside=("unprofiled_step_ms",),
+            "bars", "share", down=("size", "context"), series="limit", total=TOTAL, beside=("unprofiled_step_ms",)
         ),
         note="A kernel is compute-bound where its operations per byte reach the ridge of the roof, memory-bound below; "
         "where they are not known, kernels of few operations a number count as memory-bound, others as not known.",
@@ -232,7 +227,7 @@ def _draw_ceilings(limits: Limits) -> View:
         about=limits.name or "no device",
         fields=(CEILING, MOMENT, CEILING_RATE, SPREAD, OF_SHEET),
         rows=tuple(lines),
-        draw=Draw(kind="table", value="rate", down=("ceiling", "moment")),
+        draw=Draw("table", "rate", down=("ceiling", "moment")),
         note="The fastest product of two square matrices, and a copy within the device's memory, read and written. "
         + (f"Datasheet: {known.source}; dense rates." if known else "No datasheet of this device is known."),
     )

@@ -5,16 +5,16 @@ from runner.answers.shared import describe_machine, lacks
 from runner.formats import format_count
 from runner.results.rows import Rows
 
-RUN = Field(name="run", label="Run", doc="Its start, its name and the end of its id.")
-OK = Field(name="ok", label="Measured", unit="cells", role="value")
-FAILED = Field(name="failed", label="Failed", unit="cells", role="note", doc="Out of memory, timed out or crashed.")
-SKIPPED = Field(name="skipped", label="Skipped", unit="cells", role="note")
+RUN = Field("run", "Run", doc="Its start, its name and the end of its id.")
+OK = Field("ok", "Measured", unit="cells", role="value")
+FAILED = Field("failed", "Failed", unit="cells", role="note", doc="Out of memory, timed out or crashed.")
+SKIPPED = Field("skipped", "Skipped", unit="cells", role="note")
 COMMIT = Field.of("runs", "git_commit", "note", label="Commit")
 TORCH = Field.of("runs", "torch", "note", label="torch")
-MACHINE = Field(name="machine", label="Machine", role="note")
+MACHINE = Field("machine", "Machine", role="note")
 SOURCE = Field.of("runs", "source", "note")
 ARGV = Field.of("runs", "argv", "note", label="Command")
-TAGS = Field(name="tags", label="Tags", role="note")
+TAGS = Field("tags", "Tags", role="note")
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
@@ -43,7 +43,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             )
             for run in rows.runs
         ),
-        draw=Draw(kind="table", value="ok", down=("run",)),
+        draw=Draw("table", "ok", down=("run",)),
         note="The newest first. Failed cells keep their settings and the reason.",
     )
     return Answer(sentence=_say(rows, view, machines), views=(view,))

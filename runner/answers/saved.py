@@ -16,14 +16,10 @@ from runner.schema import MemoryCell, Model
 BLOCK = Field.of("memory", "block_saved_bytes", "value")
 WHOLE = Field.of("memory", "saved_bytes", "note")
 GRADIENTS = Field(
-    name="gradient_bytes",
-    label="Gradients of one block",
-    unit="bytes",
-    role="note",
-    doc="Parameters times their width.",
+    "gradient_bytes", "Gradients of one block", unit="bytes", role="note", doc="Parameters times their width."
 )
 PEAK = Field.of("memory", "peak_allocated_bytes", "value")
-AGAINST = Field(name="ratio", label="Against none", unit="×", role="note", doc="Peak over the peak without it.")
+AGAINST = Field("ratio", "Against none", unit="×", role="note", doc="Peak over the peak without it.")
 #: The contributors that the headline adds up.
 LARGEST = 5
 
@@ -52,7 +48,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             )
             for one in shown
         ),
-        draw=Draw(kind="matrix", value="block_saved_bytes", down=("size",), across="context", log="x"),
+        draw=Draw("matrix", "block_saved_bytes", down=("size",), across="context", log="x"),
         note="Storages that autograd keeps from forward to backward, each counted once; the block is the first.",
     )
     (one, *_), more_choices = narrow(shown, asked, drawn=())
@@ -97,11 +93,11 @@ def _draw_contributors(saved: SavedCell, words: str, peaks: Sequence[Peak]) -> V
         title=f"What keeps it: {words}",
         about=about(peaks),
         fields=(
-            Field(name="operation", label="Operation in its module"),
-            Field(name="size", label="Kept", unit="bytes", role="value"),
-            Field(name="share", label="Share", unit="%", role="note"),
-            Field(name="tensors", label="Tensors", role="note"),
-            Field(name="shapes", label="Shapes", role="note"),
+            Field("operation", "Operation in its module"),
+            Field("size", "Kept", unit="bytes", role="value"),
+            Field("share", "Share", unit="%", role="note"),
+            Field("tensors", "Tensors", role="note"),
+            Field("shapes", "Shapes", role="note"),
         ),
         rows=tuple(
             Row(
@@ -110,7 +106,7 @@ def _draw_contributors(saved: SavedCell, words: str, peaks: Sequence[Peak]) -> V
             )
             for key, size in sorted(sums.items(), key=lambda item: -item[1])
         ),
-        draw=Draw(kind="bars", value="size", down=("operation",), beside=("share",)),
+        draw=Draw("bars", "size", down=("operation",), beside=("share",)),
         note="By the operation whose backward needs it; memory that two share counts for the first.",
     )
 
@@ -143,9 +139,9 @@ def _draw_checkpointing(families: Sequence[Peak], sizes: dict[Any, str]) -> View
         name="saved-checkpointing",
         title="Peak with checkpointing, by the blocks recomputed together",
         about=about(families, "checkpoint_blocks"),
-        fields=(SIZE, CONTEXT, Field(name="blocks", label="Blocks recomputed together"), PEAK, AGAINST, STATUS),
+        fields=(SIZE, CONTEXT, Field("blocks", "Blocks recomputed together"), PEAK, AGAINST, STATUS),
         rows=tuple(map(row, families)),
-        draw=Draw(kind="bars", value="peak_allocated_bytes", down=("size", "context", "blocks"), beside=("ratio",)),
+        draw=Draw("bars", "peak_allocated_bytes", down=("size", "context", "blocks"), beside=("ratio",)),
         note="A checkpointed block keeps its input alone and computes the rest again in backward.",
     )
 

@@ -115,7 +115,7 @@ def _describe_shared(column: Column, value: Any) -> str:
 _TIMED: tuple[Phase, ...] = ("step", "forward", "backward", "optimizer")
 PHASES: dict[str, Phase] = {WORDS[name]: name for name in _TIMED}
 
-SIZE = Field(name="size", label="Size")
+SIZE = Field("size", "Size")
 CONTEXT = Field.of("steps", "context")
 STATUS = Field.of("steps", "status", "status")
 
@@ -250,7 +250,7 @@ def clock_choice(asked: Asked, results: Sequence[TimedResult], *, default: str =
 
 
 #: The confidence of the interval of a ratio.
-LEVEL = Field(name="level", label="Level", role="note", is_long=True, doc="Confidence of the interval, which decides.")
+LEVEL = Field("level", "Level", role="note", is_long=True, doc="Confidence of the interval, which decides.")
 
 
 def name_levels(ratios: Iterable[Ratio | None]) -> str:

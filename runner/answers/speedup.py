@@ -32,17 +32,17 @@ from runner.results.rows import Rows
 from runner.schema import Model, Phase
 
 PARAMETERS = Field.of("steps", "parameters", "note")
-RATIO = Field(name="ratio", label="Speedup", unit="×", role="value", doc="Time of the first over that of the second.")
-LOW = Field(name="low", label="Low", unit="×", role="low", doc="The interval is the one that decides.")
-HIGH = Field(name="high", label="High", unit="×", role="high", doc="The interval is the one that decides.")
-DEVICE = Field(name="device_ratio", label="By GPU time", unit="×", role="note", doc="Kernels alone.")
-ROUNDS = Field(name="rounds", label="Processes", role="note", doc="Of the side with fewer.")
-VERDICT = Field(name="outcome", label="Verdict", role="status", doc="Faster or slower where the interval excludes 1.")
+RATIO = Field("ratio", "Speedup", unit="×", role="value", doc="Time of the first over that of the second.")
+LOW = Field("low", "Low", unit="×", role="low", doc="The interval is the one that decides.")
+HIGH = Field("high", "High", unit="×", role="high", doc="The interval is the one that decides.")
+DEVICE = Field("device_ratio", "By GPU time", unit="×", role="note", doc="Kernels alone.")
+ROUNDS = Field("rounds", "Processes", role="note", doc="Of the side with fewer.")
+VERDICT = Field("outcome", "Verdict", role="status", doc="Faster or slower where the interval excludes 1.")
 
 
 def ratio_fields(base: str, other: str) -> tuple[Field, ...]:
     """Returns the columns of a ratio: value, interval, the times of both sides, GPU time, processes, verdict."""
-    times = [Field(name=f"{side}_ms", label=name, unit="ms", role="note") for side, name in
+    times = [Field(f"{side}_ms", name, unit="ms", role="note") for side, name in
              (("base", base), ("other", other))]  # fmt: skip
     return (RATIO, LOW, HIGH, *times, DEVICE, LEVEL, ROUNDS, VERDICT)
 
@@ -118,9 +118,7 @@ class Compared:
             about=self.about,
             fields=fields,
             rows=(*lines, *gaps),
-            draw=Draw(
-                kind="matrix", value="ratio", low="low", high="high", down=("size",), across="context", center=1.0
-            ),
+            draw=Draw("matrix", "ratio", down=("size",), across="context", center=1.0),
             note=f"Time in {self.base} over time in {self.other} by {self.clock}: above 1× {self.other} is faster. "
             f"Gray: the {name_levels(self.ratios())} interval includes 1.",
         )
@@ -148,10 +146,8 @@ class Compared:
                 if pair.ratio(phase=phase, clock=self.by)
             ),
             draw=Draw(
-                kind="dots",
-                value="ratio",
-                low="low",
-                high="high",
+                "dots",
+                "ratio",
                 down=("size", "phase"),
                 series="phase",
                 log="x",

@@ -39,7 +39,7 @@ RATE = replace(Field.of("steps", "tokens_per_s", "value", label="Throughput"), u
 RATE_LOW, RATE_HIGH = (replace(RATE, name=f"tokens_per_s_{end}", role=end) for end in ("low", "high"))
 MFU = replace(Field.of("steps", "mfu", "value"), unit="%")
 MFU_LOW, MFU_HIGH = (replace(MFU, name=f"mfu_{end}", role=end) for end in ("low", "high"))
-SHARE = Field(name="share", label="Share of the phases", unit="%", role="note")
+SHARE = Field("share", "Share of the phases", unit="%", role="note")
 ROUNDS = Field.of("steps", "round", "note", label="Processes")
 BOUND = Field.of("steps", "bound", "note")
 MEAN, STD, N = (Field.of("timings", name, "note") for name in ("mean_ms", "std_ms", "n"))
@@ -110,14 +110,13 @@ def _draw_steps(shown: Sequence[StepResult], keys: Keys, clock: str, metric: str
         Row(values=(keys[one.cell_id][0], column, None, None, None, None, None, ""), wanted=(cell,))
         for one, column, cell in unmeasured(shown, across="context")
     ]
-    value, low, high = (item.name for item in fields)
     return View(
         name="step-by-size",
         title={"time": "Time of a whole step", "tokens/s": "Tokens per second", "MFU": "MFU of a whole step"}[metric],
         about=about(shown, more=[clock] if clock else []),
         fields=(SIZE, CONTEXT, *fields, ROUNDS, BOUND, STATUS),
         rows=(*lines, *gaps),
-        draw=Draw(kind="matrix", value=value, low=low, high=high, down=("size",), across="context", log="x"),
+        draw=Draw("matrix", fields[0].name, down=("size",), across="context", log="x"),
         note="Median over the measured steps and processes; small: its 95% interval.",
     )
 
@@ -140,15 +139,7 @@ def _draw_phases(shown: Sequence[StepResult], keys: Keys, clock: str) -> View:
         about=about(shown, more=[clock]),
         fields=(SIZE, CONTEXT, PHASE, TIME, LOW, HIGH, SHARE, STATUS),
         rows=tuple(lines),
-        draw=Draw(
-            kind="bars",
-            value="median_ms",
-            low="low_ms",
-            high="high_ms",
-            down=("size", "context"),
-            series="phase",
-            total="step",
-        ),
+        draw=Draw("bars", "median_ms", down=("size", "context"), series="phase", total="step"),
         note="At the end of a bar the median of the whole step: medians of phases need not add up to it.",
     )
 
@@ -168,7 +159,7 @@ def _draw_statistics(shown: Sequence[StepResult], keys: Keys) -> View:
         about=about(shown, more=["latency"]),
         fields=(SIZE, CONTEXT, PHASE, TIME, LOW, HIGH, MEAN, STD, N),
         rows=tuple(lines),
-        draw=Draw(kind="table", value="median_ms", low="low_ms", high="high_ms", down=("size", "context", "phase")),
+        draw=Draw("table", "median_ms", down=("size", "context", "phase")),
         note="The standard deviation is that within a process, n over all processes.",
     )
 

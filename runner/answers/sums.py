@@ -16,15 +16,15 @@ EXPECTED: Mapping[str, float] = {
     "fp16-in-fp32": 10.0021362,
     "fp16-upcast-in-fp32": 10.0021362,
 }
-SUM = Field(name="sum", label="Sum")
+SUM = Field("sum", "Sum")
 #: As many digits as the handout prints.
 TOTAL = replace(Field.of("accumulation", "total", "value"), digits=9)
 ERROR = Field.of("accumulation", "error", "note")
 _FIELDS = (
     SUM,
     TOTAL,
-    Field(name="expected", label="Expected", role="note", doc="What the course's handout prints.", digits=9),
-    Field(name="agrees", label="Agrees", role="note", doc="In the nine digits that are printed."),
+    Field("expected", "Expected", role="note", doc="What the course's handout prints.", digits=9),
+    Field("agrees", "Agrees", role="note", doc="In the nine digits that are printed."),
     ERROR,
     replace(Field.of("accumulation", "rounded_value", "note"), digits=9),
     Field.of("accumulation", "spacing", "note"),
@@ -50,24 +50,20 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         about=" · ".join(dict.fromkeys(one.machine.split(" · ")[0] for one in shown.values())),
         fields=_FIELDS,
         rows=tuple(_make_row(words, one) for words, one in shown.items()),
-        draw=Draw(kind="table", value="total", down=("sum",)),
+        draw=Draw("table", "total", down=("sum",)),
         note="One process is enough: the sums are the same each time. Error: against the exact product.",
     )
     drift = View(
         name="sums-on-the-way",
         title="Error on the way to the sum",
         about=view.about,
-        fields=(
-            SUM,
-            Field(name="addend", label="Addends so far"),
-            Field(name="drift", label="Sum less the exact one", role="value"),
-        ),
+        fields=(SUM, Field("addend", "Addends so far"), Field("drift", "Sum less the exact one", role="value")),
         rows=tuple(
             Row(values=(words, addend, total - addend * one.row.value), cells=(one.row.cell_id,))
             for words, one in shown.items()
             for addend, total in one.on_the_way
         ),
-        draw=Draw(kind="lines", value="drift", across="addend", series="sum"),
+        draw=Draw("lines", "drift", across="addend", series="sum"),
         note="0 is the exact sum. Lines that lie on each other are the same to the last bit.",
     )
     measured = {_cell(one) for one in shown.values()}

@@ -11,9 +11,9 @@ from runner.results.rows import Rows, TimelineDetails
 from runner.schema import TABLES, Model
 
 PHASE = Field.of("timings", "phase")
-PEAK = Field(name="peak_bytes", label="Peak in it", unit="bytes", role="value", doc="Blocks of the allocator.")
-LEFT = Field(name="left_bytes", label="In use at its end", unit="bytes", role="note")
-BEGINS = Field(name="begins_ms", label="Begins", unit="ms", role="note", doc="Recording slows the step down.")
+PEAK = Field("peak_bytes", "Peak in it", unit="bytes", role="value", doc="Blocks of the allocator.")
+LEFT = Field("left_bytes", "In use at its end", unit="bytes", role="note")
+BEGINS = Field("begins_ms", "Begins", unit="ms", role="note", doc="Recording slows the step down.")
 #: The recordings of measured cells, beside imported ones.
 MEASURED = "measured cells"
 #: Functions without a name of their own.
@@ -67,7 +67,7 @@ def _draw_phases(one: TimelineDetails, about: str) -> View:
         about=about,
         fields=(PHASE, PEAK, LEFT, BEGINS),
         rows=tuple(lines),
-        draw=Draw(kind="bars", value="peak_bytes", down=("phase",), beside=("left_bytes",)),
+        draw=Draw("bars", "peak_bytes", down=("phase",), beside=("left_bytes",)),
         note=f"{line.allocations:,} allocations in {line.duration_us / 1000:,.0f} ms, which recording makes longer.",
     )
 
@@ -78,13 +78,13 @@ def _draw_largest(one: TimelineDetails, about: str) -> View:
         title="The largest allocations of the step at its peak",
         about=about,
         fields=(
-            Field(name="rank", label="#"),
-            Field(name="size", label="Size", unit="bytes", role="value"),
-            Field(name="operation", label="Operation", role="note"),
-            Field(name="line", label="Line", role="note", doc="The innermost one outside of torch."),
-            Field(name="category", label="For", role="note"),
-            Field(name="phase", label="Born in", role="note"),
-            Field(name="module", label="Module", role="note"),
+            Field("rank", "#"),
+            Field("size", "Size", unit="bytes", role="value"),
+            Field("operation", "Operation", role="note"),
+            Field("line", "Line", role="note", doc="The innermost one outside of torch."),
+            Field("category", "For", role="note"),
+            Field("phase", "Born in", role="note"),
+            Field("module", "Module", role="note"),
         ),
         rows=tuple(
             Row(
@@ -101,7 +101,7 @@ def _draw_largest(one: TimelineDetails, about: str) -> View:
             )
             for place, item in enumerate(one.largest, 1)
         ),
-        draw=Draw(kind="table", value="size", down=("rank",)),
+        draw=Draw("table", "size", down=("rank",)),
         note="What was held before the recording (parameters, optimizer state) is left out.",
     )
 

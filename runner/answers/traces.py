@@ -11,11 +11,11 @@ from runner.results.cells import CLASS_WORDS, Kernel
 from runner.results.rows import ImportedTrace, Rows
 
 NONE = "no other"
-KERNEL = Field(name="kernel", label="Kernel")
-RATIO = Field(name="ratio", label="A / B", unit="×", role="value", doc="Above 1, B takes less GPU time.")
-A = Field(name="a_ms", label="A", unit="ms", role="note", doc="GPU time per step, all calls together.")
-B = Field(name="b_ms", label="B", unit="ms", role="note", doc="GPU time per step, all calls together.")
-RAN = Field(name="ran", label="Ran", role="status")
+KERNEL = Field("kernel", "Kernel")
+RATIO = Field("ratio", "A / B", unit="×", role="value", doc="Above 1, B takes less GPU time.")
+A = Field("a_ms", "A", unit="ms", role="note", doc="GPU time per step, all calls together.")
+B = Field("b_ms", "B", unit="ms", role="note", doc="GPU time per step, all calls together.")
+RAN = Field("ran", "Ran", role="status")
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
@@ -67,7 +67,7 @@ def _compare(one: ImportedTrace, other: ImportedTrace, words: str) -> View:
         about=words,
         fields=(KERNEL, RATIO, A, B, RAN, WHOLE),
         rows=tuple(lines),
-        draw=Draw(kind="table", value="ratio", down=("kernel",)),
+        draw=Draw("table", "ratio", down=("kernel",)),
         note="The largest difference first.",
     )
 

@@ -12,16 +12,16 @@ from runner.formats import format_count
 from runner.results.findings import GRADE_WORDS, GRADES, AuditedRow, Finding, format_evidence
 from runner.results.rows import Rows
 
-TABLE = Field(name="table", label="Table")
-GRADE = Field(name="grade", label="Grade", doc=GRADE_WORDS)
-ROWS = Field(name="rows", label="Rows", role="value", doc="Each round of a cell is a row of its own.")
-SEVERITY = Field(name="severity", label="Severity", doc="A fault makes the grade D, a doubt C, a note B.")
-CODE = Field(name="code", label="Finding")
-REMEDY = Field(name="remedy", label="What to do", role="note")
-PLACE = Field(name="place", label="#")
-CELL = Field(name="cell", label="Cell")
-SENTENCE = Field(name="sentence", label="What was found", role="value")
-EVIDENCE = Field(name="evidence", label="Evidence", role="note")
+TABLE = Field("table", "Table")
+GRADE = Field("grade", "Grade", doc=GRADE_WORDS)
+ROWS = Field("rows", "Rows", role="value", doc="Each round of a cell is a row of its own.")
+SEVERITY = Field("severity", "Severity", doc="A fault makes the grade D, a doubt C, a note B.")
+CODE = Field("code", "Finding")
+REMEDY = Field("remedy", "What to do", role="note")
+PLACE = Field("place", "#")
+CELL = Field("cell", "Cell")
+SENTENCE = Field("sentence", "What was found", role="value")
+EVIDENCE = Field("evidence", "Evidence", role="note")
 NO_GRADE = "no result"
 
 
@@ -46,7 +46,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             for grade in (*GRADES, NO_GRADE)
             if (table, grade) in cells
         ),
-        draw=Draw(kind="bars", value="rows", down=("table",), series="grade"),
+        draw=Draw("bars", "rows", down=("table",), series="grade"),
         note=GRADE_WORDS,
     )
     findings = View(
@@ -61,7 +61,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             )
             for one in groups.values()
         ),
-        draw=Draw(kind="bars", value="rows", down=("severity", "code")),
+        draw=Draw("bars", "rows", down=("severity", "code")),
         note="The most severe first; a row may have several.",
     )
     return Answer(
@@ -92,7 +92,7 @@ def _draw_rows(shown: Sequence[tuple[AuditedRow, Finding]], name: str) -> View:
             Row(values=(place, row.table, row.title, one.sentence, format_evidence(one)), cells=(row.cell_id,))
             for place, (row, one) in enumerate(shown, 1)
         ),
-        draw=Draw(kind="table", value="sentence", down=("place", "table", "cell")),
+        draw=Draw("table", "sentence", down=("place", "table", "cell")),
     )
 
 

@@ -1,7 +1,8 @@
 """How much does the time of a step vary within a process, and what explains it?"""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
 from runner.answers.shared import (
@@ -18,9 +19,10 @@ from runner.answers.shared import (
     sizes_of,
 )
 from runner.formats import at_tokens, format_count, format_list, format_number
-from runner.results import StepResult
-from runner.results.rows import Rows, StepSpread
-from runner.schema import Model, StepCell
+from runner.results import PhaseSample, StepResult
+from runner.results.rows import Rows
+from runner.schema import Cell, Model, StepCell
+from runner.schema.sizes import title
 
 #: A standard deviation above this share of the mean is large.
 LARGE = 5.0
@@ -29,25 +31,26 @@ EXPLAINING = frozenset(
     {"busy_machine", "cold_step", "drifting", "machine_drift", "page_faults", "recompiled", "shared_gpu", "throttled"}
 )
 SHARE = Field(
-    name="std_share",
-    label="Standard deviation",
+    "std_share",
+    "Standard deviation",
     unit="% of the mean",
     role="value",
     doc="Of the measured steps of a process; over several processes, by their mean variance.",
 )
 MEAN, STD, N = (Field.of("timings", name, "note") for name in ("mean_ms", "std_ms", "n"))
-LEAST = Field(name="least_ms", label="Least", unit="ms", role="note", doc="The shortest measured step.")
-MOST = Field(name="most_ms", label="Most", unit="ms", role="note", doc="The longest measured step.")
+LEAST = Field("least_ms", "Least", unit="ms", role="note", doc="The shortest measured step.")
+MOST = Field("most_ms", "Most", unit="ms", role="note", doc="The longest measured step.")
 BETWEEN = Field(
-    name="between_share",
-    label="Between processes",
+    "between_share",
+    "Between processes",
     unit="% of the mean",
     role="note",
     doc="Standard deviation of ln(median) from one process to the next.",
 )
-WHY = Field(name="why", label="Explained by", role="note", doc="Findings of the audit that can explain the spread.")
+WHY = Field("why", "Explained by", role="note", doc="Findings of the audit that can explain the spread.")
 ROUND = Field.of("steps", "round", label="Process")
 STEP = Field.of("samples", "step")
+SAMPLED = Field.of("samples", "phase", "note")
 TIME = Field.of("samples", "duration_ms", "value")
 WARMUP = Field.of("samples", "is_warmup", "note")
 
@@ -78,16 +81,16 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         about=about(shown, more=["latency"]),
         fields=(SIZE, CONTEXT, SHARE, MEAN, STD, LEAST, MOST, BETWEEN, WHY, N, STATUS),
         rows=tuple(lines),
-        draw=Draw(kind="matrix", value="std_share", down=("size",), across="context", log="x"),
+        draw=Draw("matrix", "std_share", down=("size",), across="context", log="x"),
         note="Standard deviation over mean of the measured steps; least and most over all processes of a cell.",
     )
-    sampled = [one for one in shown if one.cell_id in spreads and spreads[one.cell_id].samples]
+    views = [matrix]
+    for one in [one for one in shown if one.cell_id in spreads and spreads[one.cell_id].samples][:1]:
+        words = f"Every step of the cell that varies most: {sizes[Model.of(one.cell)]}{at_tokens(one.cell.context)}"
+        of_one, samples = about([one], more=["latency"]), spreads[one.cell_id].samples
+        views.append(draw_steps(one.cell_id, samples, name="variability-samples", title=words, words=of_one))
     return Answer(
-        sentence=_say(matrix),
-        more=_explain(matrix),
-        views=(matrix, *(_draw_samples(one, spreads[one.cell_id], sizes[Model.of(one.cell)]) for one in sampled[:1])),
-        choices=tuple(choices),
-        cells=cells_of(shown),
+        sentence=_say(matrix), more=_explain(matrix), views=tuple(views), choices=tuple(choices), cells=cells_of(shown)
     )
 
 
@@ -106,19 +109,33 @@ def _find_reasons(rows: Rows) -> Mapping[tuple[str, str | None], set[str]]:
     return reasons
 
 
-def _draw_samples(one: StepResult, spread: StepSpread, size: str) -> View:
+def draw_steps(cell_id: UUID, samples: Sequence[PhaseSample], *, name: str, title: str, words: str) -> View:
+    """Draws every step of one cell, each round by itself."""
     return View(
-        name="variability-samples",
-        title=f"Every step of the cell that varies most: {size}{at_tokens(one.cell.context)}",
-        about=about([one], more=["latency"]),
-        fields=(ROUND, STEP, TIME, WARMUP),
+        name=name,
+        title=title,
+        about=words,
+        fields=(ROUND, STEP, TIME, WARMUP, SAMPLED),
         rows=tuple(
-            Row(values=(sample.round, sample.step, sample.duration_ms, sample.is_warmup), cells=(one.cell_id,))
-            for sample in spread.samples
+            Row(values=(one.round, one.step, one.duration_ms, one.is_warmup, one.phase), cells=(cell_id,))
+            for one in samples
         ),
-        draw=Draw(kind="strip", value="duration_ms", across="step", series="round", hollow="is_warmup"),
+        draw=Draw("strip", "duration_ms", across="step", series="round", hollow="is_warmup"),
         note="Hollow: warm-up, which no summary includes.",
     )
+
+
+def answer_samples(cell_id: UUID, cell: Cell, samples: Sequence[PhaseSample]) -> Answer:
+    """Returns every measured step of one cell: what a click on any mark opens."""
+    whole = [one for one in samples if one.phase == "step"] or [one for one in samples if one.phase == "forward"]
+    measured = sorted(one.duration_ms for one in whole if not one.is_warmup)
+    if not measured:
+        return Answer(question="samples", sentence="No samples were kept.", cells={cell_id: cell})
+    strip = draw_steps(cell_id, whole, name=f"samples-{cell_id}", title=title(cell), words="")
+    processes = format_count(len({one.round for one in whole}), "process")
+    reach = f"{format_number(measured[0])} to {format_number(measured[-1])} ms"
+    sentence = f"**{len(measured)}** steps in {processes}, {reach}."
+    return Answer(question="samples", sentence=sentence, views=(strip,), cells={cell_id: cell})
 
 
 def _say(view: View) -> str:

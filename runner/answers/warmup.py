@@ -16,23 +16,23 @@ COUNTS = (0, 1, 2, 5)
 #: The number of warm-up steps that is no part of a title.
 _USUAL = 5
 AFTER = Field.of("steps", "warmup_steps", label="Warm-up steps")
-STEP = Field(name="step", label="Step", doc="Since the start of the process; the first is 1.")
+STEP = Field("step", "Step", doc="Since the start of the process; the first is 1.")
 TIME = Field.of("samples", "duration_ms", "value", label="Time of a whole step")
 IS_WARMUP = Field.of("samples", "is_warmup", "note")
 FIRST = Field(
-    name="first_ratio",
-    label="First measured step over the rest",
+    "first_ratio",
+    "First measured step over the rest",
     unit="×",
     role="value",
     doc="The first measured step over the median of the measured steps after it, in one process.",
 )
-N = Field(name="n", label="Measured steps", role="note")
+N = Field("n", "Measured steps", role="note")
 MEAN, STD = Field.of("timings", "mean_ms", "note"), Field.of("timings", "std_ms", "note")
 MEDIAN = Field.of("timings", "median_ms", "note")
-FIRST_MS = Field(name="first_ms", label="First measured", unit="ms", role="note")
-REST = Field(name="rest_ms", label="Median of the rest", unit="ms", role="note")
-MEAN_CHANGE = Field(name="mean_change", label="It moves the mean by", unit="% of the rest", role="note")
-MEDIAN_CHANGE = Field(name="median_change", label="It moves the median by", unit="% of the rest", role="note")
+FIRST_MS = Field("first_ms", "First measured", unit="ms", role="note")
+REST = Field("rest_ms", "Median of the rest", unit="ms", role="note")
+MEAN_CHANGE = Field("mean_change", "It moves the mean by", unit="% of the rest", role="note")
+MEDIAN_CHANGE = Field("median_change", "It moves the median by", unit="% of the rest", role="note")
 #: A first step that takes at least so many times the median of the others, and more than any of them, is cold.
 COLD = 1.5
 
@@ -59,7 +59,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             Row(values=(one.step + 1, one.cell.warmup_steps, one.step_ms, one.is_warmup), cells=(one.cell_id,))
             for one in family
         ),
-        draw=Draw(kind="strip", value="duration_ms", across="step", series="warmup_steps", hollow="is_warmup"),
+        draw=Draw("strip", "duration_ms", across="step", series="warmup_steps", hollow="is_warmup"),
         note="One process for each number of warm-up steps. Hollow: warm-up, which no summary includes.",
     )
     summary = _summarize(family, words)
@@ -93,7 +93,7 @@ def _summarize(family: Sequence[EarlyStep], words: str) -> View:
         about=words,
         fields=(AFTER, FIRST, FIRST_MS, MEAN, STD, MEDIAN, MEAN_CHANGE, MEDIAN_CHANGE, REST, N),
         rows=tuple(lines),
-        draw=Draw(kind="dots", value="first_ratio", down=("warmup_steps",), log="x"),
+        draw=Draw("dots", "first_ratio", down=("warmup_steps",), log="x"),
         note="One process a line, and processes differ by themselves; the standard deviation is that of its steps.",
     )
 

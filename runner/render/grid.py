@@ -86,7 +86,7 @@ def scale_of(view: View, name: str) -> Scale:
 
 def interval_of(view: View, row: Row, scale: Scale) -> str:
     """Returns `1.22–1.27`; ends that have the same three digits are rounded away from each other."""
-    low, high = view.get(row, view.draw.low), view.get(row, view.draw.high)
+    low, high = view.interval(row)
     if not isinstance(low, int | float) or not isinstance(high, int | float):
         return ""
     if isinstance(low, int) and isinstance(high, int) and scale.factor == 1:

@@ -39,6 +39,9 @@ def _view(view: View) -> dict[str, Any]:
             {**dict(zip(view.names, row.values, strict=True)), "cells": [str(one) for one in row.cells]}
             for row in view.rows
         ],
-        "draw": {name: value for name, value in vars(view.draw).items() if value and name != "guides"},
+        "draw": {
+            **{name: value for name, value in vars(view.draw).items() if value and name != "guides"},
+            **{end: name for end in ("low", "high") if (name := view.of_role(end))},
+        },
         "guides": [{**vars(guide), "power": guide.power and vars(guide.power)} for guide in view.draw.guides],
     }

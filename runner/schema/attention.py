@@ -39,27 +39,15 @@ class AttentionCell(Cell):
         default="hot",
     )
     warmup_steps: int = column(
-        "Warm-up",
-        "steps",
-        "Iterations run before the measured ones.",
-        effort="most",
-        least=0,
-        flag=axes.WARMUP,
-        default=5,
+        "Warm-up", "steps", "Iterations run before the measured ones.", least=0, flag=axes.WARMUP, default=5
     )
     min_steps: int = column(
-        "Iterations, at least",
-        "steps",
-        "Measured iterations before the cell may end.",
-        effort="most",
-        flag=axes.STEPS,
-        default=100,
+        "Iterations, at least", "steps", "Measured iterations before the cell may end.", flag=axes.STEPS, default=100
     )
     max_steps: int = column(
         "Iterations, at most",
         "steps",
         "Measured iterations after which the cell ends.",
-        effort="most",
         flag=axes.MAX_STEPS,
         default=100,
     )
@@ -67,7 +55,6 @@ class AttentionCell(Cell):
         "Time, at most",
         "s",
         "Measuring time after which the cell ends all the same.",
-        effort="most",
         flag=axes.MAX_SECONDS,
         default=30.0,
     )

@@ -43,22 +43,23 @@ _NEVER_NEGATIVE = "ms s µs bytes bytes/s FLOP FLOP/s tokens tokens/s sequences 
 class Flag:
     """A flag of `sweep` (`Flag("lengths", …)` is `--lengths`), which is also a name in its config file and an axis of a
     grid. It sets a column of one or of several kinds of cells. `{choices}` in `help` stands for the column's choices.
-    An `axis` takes several values, a `limit` takes one number of at least `least`, a `switch` is on or off. Flags are
-    listed in the order of their making."""
+    An `axis` takes several values, a `limit` takes one number of at least `least`, a `switch` is on or off. One with an
+    `effort` says how long or how carefully a cell is measured. Flags are listed in the order of their making."""
 
     name: str
     help: str
     kind: Literal["axis", "limit", "switch"] = "axis"
     least: int = 0
+    effort: Preferred | None = None
     order: int = field(default_factory=itertools.count().__next__, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class Column:
     """One column of a table, held by the metadata of the field of its dataclass. `unit` is empty for names, plain
-    counts and times of day. `effort` is set for an effort field of a key, which says how long or how carefully a cell
-    was measured. `flag` sets the column in a plan. `least` is the smallest allowed number where type and unit do not
-    say it, `longest` the bytes of the longest text.
+    counts and times of day. `effort` is set for an effort field of a key, by its flag or without one. `flag` sets the
+    column in a plan. `least` is the smallest allowed number where type and unit do not say it, `longest` the bytes of
+    the longest text.
 
     `columns_of` takes the rest from the field: name, type, choices; `absent`, the default, which rows older than the
     column hold; `asked`, whether the column is part of a cell's key; `nullable`, whether it may be unknown."""
@@ -141,6 +142,7 @@ def _complete_column(item: Field[Any], hint: Any, *, asked: bool) -> Column:
     return replace(
         bare,
         name=item.name,
+        effort=bare.effort or (bare.flag.effort if bare.flag else None),
         type=kind,
         choices=choices,
         asked=asked,

@@ -37,7 +37,6 @@ class MemoryCell(Model, Cell):
         "Timeline",
         "",
         "Whether every allocation of the step is recorded, with its stack.",
-        effort="least",
         flag=axes.TIMELINE,
         default=False,
     )

@@ -62,32 +62,20 @@ class StepCell(Model, Cell):
         "Warm-up",
         "steps",
         "Steps run before the measured ones; their samples are kept too.",
-        effort="most",
         least=0,
         flag=axes.WARMUP,
         default=5,
     )
     min_steps: int = column(
-        "Steps, at least",
-        "steps",
-        "Measured steps before the cell may end.",
-        effort="most",
-        flag=axes.STEPS,
-        default=10,
+        "Steps, at least", "steps", "Measured steps before the cell may end.", flag=axes.STEPS, default=10
     )
     max_steps: int = column(
-        "Steps, at most",
-        "steps",
-        "Measured steps after which the cell ends.",
-        effort="most",
-        flag=axes.MAX_STEPS,
-        default=200,
+        "Steps, at most", "steps", "Measured steps after which the cell ends.", flag=axes.MAX_STEPS, default=200
     )
     max_seconds: float = column(
         "Time, at most",
         "s",
         "Measuring time after which the cell ends, once it has its least number of steps.",
-        effort="most",
         flag=axes.MAX_SECONDS,
         default=10.0,
     )
@@ -96,7 +84,6 @@ class StepCell(Model, Cell):
         "",
         "shared: compiled with whatever earlier cells left in the compiler's cache; empty: with a cache of its own, so"
         " that the compile time is a cold one, and then once more with it warm.",
-        effort="first",
         flag=axes.COMPILE_CACHE,
         default="shared",
     )

@@ -48,8 +48,6 @@ PARTS: Mapping[str, str] = {
     "unknown": "residual_bytes",
     "fragmentation": "fragmentation_bytes",
 }
-#: The beginning of the paths of the first block's modules.
-_FIRST_BLOCK = "blocks.0."
 _OWN = (
     "failed_phase", "message", "peak_phase", "peak_allocated_bytes", "peak_reserved_bytes", "peak_driver_bytes",
     "predicted_peak_bytes", "residual_stream_bytes", "saved_bytes", "block_saved_bytes",
@@ -88,19 +86,6 @@ def load_phase_peaks(path: Path, cell_id: UUID) -> list[PhasePeak]:
     """Returns the peaks of each phase of a memory cell, in the order of the phases."""
     with open_reader(path) as reader:
         return fetch(reader, _PHASES, [cell_id], kind=PhasePeak)
-
-
-_KEPT = """
-    SELECT operation, module, string_agg(DISTINCT shape || ' ' || dtype, ', ' ORDER BY shape || ' ' || dtype) AS shapes,
-        count(*) AS tensors
-    FROM saved_tensors WHERE cell_id = ? AND storage_bytes > 0
-    GROUP BY operation, module ORDER BY sum(storage_bytes) DESC, min(position)"""
-
-
-_SAVED = f"""
-    SELECT operation, CASE WHEN starts_with(module, '{_FIRST_BLOCK}') THEN substr(module, {len(_FIRST_BLOCK) + 1})
-        ELSE coalesce(module, '') END AS module, tensor, shape || ' ' || dtype AS shape, storage_bytes AS size
-    FROM saved_tensors WHERE cell_id = ? AND storage_bytes > 0 ORDER BY position"""
 
 
 CATEGORIES: tuple[str, ...] = get_args(Category)

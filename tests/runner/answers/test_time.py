@@ -32,7 +32,7 @@ def test_a_step_is_shown_as_time_tokens_or_mfu_of_one_clock() -> None:
     for metric, name in (("time", "median_ms"), ("tokens/s", "tokens_per_s"), ("MFU", "mfu")):
         view = ask("step", shipped("steps"), {"metric": metric, "clock": "latency"}).views[0]
         (row,) = [row for row in view.rows if row.values[:2] == ("xl@2026", 512)]
-        values[metric] = view.get(row, name), view.get(row, view.draw.low), view.get(row, view.draw.high)
+        values[metric] = view.get(row, name), *view.interval(row)
     time = steps[row.cells[0]].times["step"]
     assert values["time"] == (time.median_ms, time.low_ms, time.high_ms)
     assert values["tokens/s"][0] == pytest.approx(4 * 512 / time.median_ms * 1000)
