@@ -23,7 +23,6 @@ OUTSIDE = {"torch", "duckdb", "einops", "numpy", "typer", "rich", "psutil", "pyn
 RUNNER_MAY = {
     "errors": set[str](),
     "allowance": set(),
-    "temporary": {"errors"},
     "formats": set(),
     "places": {"errors"},
     "schema": {"errors"},
@@ -34,7 +33,7 @@ RUNNER_MAY = {
     "models": {"analysis", "errors", "places", "schema"},
     "measure": {"allowance", "analysis", "errors", "job", "models", "results", "schema"},
     "experiments": {"analysis", "errors", "formats", "results", "schema"},
-    "engines": {"allowance", "errors", "experiments", "job", "measure", "schema", "temporary"},
+    "engines": {"allowance", "errors", "experiments", "job", "measure", "places", "schema"},
     "plan": {"analysis", "errors", "experiments", "schema"},
     "store": {
         "allowance",
@@ -45,7 +44,6 @@ RUNNER_MAY = {
         "places",
         "results",
         "schema",
-        "temporary",
     },
     "importers": {"analysis", "errors", "formats", "published", "results", "places", "schema", "store"},
     "answers": {"analysis", "errors", "experiments", "formats", "plan", "results", "schema"},
@@ -63,7 +61,6 @@ RUNNER_MAY = {
         "results",
         "schema",
         "store",
-        "temporary",
     },
 }
 #: The folders that may import torch, and those of the runner that pages may import.

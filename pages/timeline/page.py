@@ -30,7 +30,7 @@ from runner.answers.timelines import describe_slowing
 from runner.errors import DatabaseBusy
 from runner.formats import format_bytes, format_count, format_share
 from runner.plan.commands import sweep_commands
-from runner.results import LiveAllocation, MemoryPart, Timeline
+from runner.results.cells import LiveAllocation, MemoryPart, Timeline
 from runner.results.findings import SEVERITIES
 from runner.store.read.findings import load_timeline_findings
 from runner.store.read.memory import CATEGORIES, Columns, load_columns, load_largest_at, load_parts_at, load_timelines

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from runner.results import KernelPart, KernelTrace
+from runner.results.cells import KernelPart, KernelTrace
 from runner.schema import KernelClass, ProfileCell
 
 _FORWARD, _BACKWARD = 5, 4

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from runner.analysis.statistics import Outcome, Ratio, ratio
-from runner.results import Clock, TimedResult
-from runner.results.times import find_bound
+from runner.results.cells import TimedResult
+from runner.results.times import Clock, find_bound
 from runner.schema import TABLES, AttentionCell, Cell, Column, Phase, table_of
 
 #: The clocks by the names of practitioners: steps in a loop, one step that is waited for, kernels alone.

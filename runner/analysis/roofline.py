@@ -127,17 +127,9 @@ def least_ms(cell: ModelCell, roof: Roof, *, device: Device) -> float:
     return sum(roof.seconds(part) for part in work(cell, device=device).values()) * 1e3
 
 
-@dataclass(frozen=True, kw_only=True)
-class CeilingChange:
-    """A ceiling that changed between a sweep's start and its end; `share` is (end − start) / start."""
-
-    name: str
-    share: float
-
-
-def changes(ceilings: Iterable[CeilingRow]) -> list[CeilingChange]:
+def changes(ceilings: Iterable[CeilingRow]) -> list[tuple[str, float]]:
     """Returns the ceilings of one run that changed by more than `MOVED` and by more than the uncertainty of both
-    medians."""
+    medians, by name, with (end − start) / start."""
     rows = list(ceilings)
     starts = {row.name: row for row in rows if row.moment == "start"}
     found = []
@@ -146,35 +138,24 @@ def changes(ceilings: Iterable[CeilingRow]) -> list[CeilingChange]:
         before, after = (row.flops_per_s or row.bytes_per_s or 0.0 for row in (start, end))
         doubt = ((start.interval_share or 0.0) + (end.interval_share or 0.0)) / 2
         if before and abs(after / before - 1) > max(MOVED, doubt):
-            found.append(CeilingChange(name=end.name, share=after / before - 1))
-    return sorted(found, key=lambda change: change.share)
+            found.append((end.name, after / before - 1))
+    return sorted(found, key=lambda change: change[1])
 
 
 # ---------------------------------------------------------------------------------------------------------- utilization
 
 
-@dataclass(frozen=True, kw_only=True)
-class Utilization:
-    """Shares of a peak, by convention. `mfu` counts the model's operations with the square of attention whole, as the
-    column `mfu` of `steps` does (Chowdhery et al. 2022, "PaLM", appendix B); `causal_mfu` counts half of that square,
-    which is what a causal mask leaves (Dao 2023, "FlashAttention-2", section 4.1); `hfu` adds to `mfu` what
-    checkpointing computes again (Korthikanti et al. 2022, "Reducing Activation Recomputation")."""
+def utilization(cell: ModelCell, *, step_ms: float, peak_flops_per_s: float) -> tuple[float, float, float]:
+    """Returns the shares of a peak, measured or promised, that a step of this length uses: MFU, causal MFU and HFU.
 
-    mfu: float
-    causal_mfu: float
-    hfu: float
-
-
-def utilization(cell: ModelCell, *, step_ms: float, peak_flops_per_s: float) -> Utilization:
-    """Returns the share of a peak, measured or promised, that a step of this length uses."""
+    MFU counts the model's operations with the square of attention whole, as the column `mfu` of `steps` does (Chowdhery
+    et al. 2022, "PaLM", appendix B); causal MFU counts half of that square, which is what a causal mask leaves (Dao
+    2023, "FlashAttention-2", section 4.1); HFU adds to MFU what checkpointing computes again (Korthikanti et al. 2022,
+    "Reducing Activation Recomputation")."""
     passes = 1 if cell.mode in ("inference", "forward") else 3
-    forward, all_done = steps.forward_flops(cell), steps.step_flops(cell)
-    at_peak = peak_flops_per_s * step_ms / 1e3
-    return Utilization(
-        mfu=passes * forward.total / at_peak,
-        causal_mfu=passes * (forward.total - forward.attention / 2) / at_peak,
-        hfu=all_done / at_peak,
-    )
+    forward, at_peak = steps.forward_flops(cell), peak_flops_per_s * step_ms / 1e3
+    causal = forward.total - forward.attention / 2
+    return passes * forward.total / at_peak, passes * causal / at_peak, steps.step_flops(cell) / at_peak
 
 
 # -------------------------------------------------------------------------------------------------------------- kernels

@@ -21,7 +21,7 @@ from runner.answers.shared import (
     write,
 )
 from runner.formats import format_bytes
-from runner.results import AttentionResult
+from runner.results.cells import AttentionResult
 from runner.results.rows import Rows
 from runner.schema import Phase
 from runner.schema.sizes import WORDS

@@ -5,7 +5,7 @@ from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, Vie
 from runner.answers.shared import LEVEL, about, best, cells_of, ended, lacks, name_levels, narrow
 from runner.answers.speedup import HIGH, LOW, RATIO, VERDICT
 from runner.formats import format_bytes, format_number
-from runner.results import AttentionResult
+from runner.results.cells import AttentionResult
 from runner.results.rows import Rows
 from runner.schema import Phase
 from runner.schema.sizes import WORDS

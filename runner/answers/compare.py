@@ -27,8 +27,9 @@ from runner.answers.shared import (
 )
 from runner.answers.speedup import HIGH, LOW, ROUNDS
 from runner.formats import format_count, format_number
-from runner.results import AttentionResult, Clock, Peak, StepResult
+from runner.results.cells import AttentionResult, Peak, StepResult
 from runner.results.rows import Rows, RunSteps
+from runner.results.times import Clock
 from runner.schema import Cell, Phase, table_of
 
 CELL = Field("cell", "Cell")

@@ -18,7 +18,7 @@ from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Que
 from runner.answers.shared import write
 from runner.errors import UsageError
 from runner.formats import format_bytes, format_share
-from runner.results import Peak
+from runner.results.cells import Peak
 from runner.results.rows import Rows
 from runner.schema import StepCell
 from runner.schema.sizes import SIZES, parse_shape

@@ -10,8 +10,7 @@ from uuid import UUID
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, verbatim
 from runner.answers.shared import CONTEXT, SIZE, STATUS, about, lacks, narrow, plain_cells, sizes_of
 from runner.formats import at_tokens, format_calls, format_number, format_share
-from runner.results import StepResult
-from runner.results.cells import CLASS_WORDS, Kernel, KernelTrace
+from runner.results.cells import CLASS_WORDS, Kernel, KernelTrace, StepResult
 from runner.results.rows import Rows, Traced
 from runner.schema import TABLES, Model, ProfileCell
 from runner.schema.sizes import describe_status

@@ -23,7 +23,7 @@ from runner.answers.shared import (
     write,
 )
 from runner.formats import at_tokens, format_bytes, format_list, format_share
-from runner.results import Peak
+from runner.results.cells import Peak
 from runner.results.rows import Rows
 from runner.schema import Model
 

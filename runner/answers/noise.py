@@ -8,8 +8,8 @@ from runner.analysis.statistics import resolvable
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.shared import CLOCKS, cells_of, lacks
 from runner.formats import format_list, format_number, join_parts
-from runner.results import RepeatedCell
 from runner.results.rows import MachineNoise, Rows
+from runner.results.times import RepeatedCell
 from runner.schema.sizes import title
 
 #: How often each cell of a pair is measured where one process decides too little.

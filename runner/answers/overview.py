@@ -30,7 +30,7 @@ from runner.answers.shared import (
     sizes_of,
 )
 from runner.formats import format_count, format_number, format_share
-from runner.results import StepResult
+from runner.results.cells import StepResult
 from runner.results.rows import CellHistory, Rows, RunSteps
 from runner.schema import Model, StepCell
 from runner.schema.sizes import title

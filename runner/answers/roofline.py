@@ -38,7 +38,7 @@ from runner.answers.shared import (
     sizes_of,
 )
 from runner.formats import at_tokens, format_list, format_quantity, format_share
-from runner.results import StepResult
+from runner.results.cells import StepResult
 from runner.results.rows import Rows, Traced
 from runner.schema import TABLES, CeilingRow, Model, StepCell
 from runner.schema.axes import MODEL
@@ -148,7 +148,7 @@ def _draw_shares(shown: Sequence[StepResult], limits: Limits, sizes: Mapping[Any
             time.ms,
             least_ms(cell, roof, device=limits.device),
         )
-        lines.append(Row(values=(*key, *values, used.mfu, used.causal_mfu, used.hfu, ""), cells=(one.cell_id,)))
+        lines.append(Row(values=(*key, *values, *used, ""), cells=(one.cell_id,)))
     return View(
         name="roofline",
         title="Share of the roof",
@@ -264,7 +264,7 @@ def _say_moved(limits: Limits) -> str:
     moved = changes(limits.rows)
     if not moved:
         return ""
-    named = format_list([f"{one.name} by {one.share:+.0%}".replace("-", "−") for one in moved])
+    named = format_list([f"{name} by {share:+.0%}".replace("-", "−") for name, share in moved])
     return f"The machine changed its speed during the sweep: {named}."
 
 

@@ -9,7 +9,7 @@ from runner.analysis.costs.steps import parameter_count
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
 from runner.answers.shared import CONTEXT, SIZE, STATUS, about, cells_of, ended, lacks, narrow, sizes_of, write
 from runner.formats import format_bytes, format_share, within_block
-from runner.results import Peak
+from runner.results.cells import Peak
 from runner.results.rows import Rows, SavedCell
 from runner.schema import MemoryCell, Model
 

@@ -21,7 +21,8 @@ from runner.analysis.statistics import Ratio, student_quantile
 from runner.answers.answer import Asked, Choice, Field, Missing, Power, Row, View, choose
 from runner.experiments.experiment import Grid
 from runner.formats import format_bytes, format_count, format_number, format_tokens, join_parts
-from runner.results import Result, RunSummary, TimedResult
+from runner.results.cells import Result, TimedResult
+from runner.results.rows import RunSummary
 from runner.schema import Cell, Column, Model, NumericsCell, Phase, table_of
 from runner.schema.axes import MODEL
 from runner.schema.own import is_unread

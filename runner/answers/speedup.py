@@ -27,8 +27,9 @@ from runner.answers.shared import (
     unmeasured,
 )
 from runner.formats import at_tokens, format_number
-from runner.results import Clock, StepResult
+from runner.results.cells import StepResult
 from runner.results.rows import Rows
+from runner.results.times import Clock
 from runner.schema import Model, Phase
 
 PARAMETERS = Field.of("steps", "parameters", "note")

@@ -27,8 +27,9 @@ from runner.answers.shared import (
     write,
 )
 from runner.formats import at_tokens, format_list, format_number, format_share
-from runner.results import Clock, Estimate, StepResult
+from runner.results.cells import StepResult
 from runner.results.rows import Rows
+from runner.results.times import Clock, Estimate
 from runner.schema import Model, Phase, StepCell
 from runner.schema.sizes import WORDS
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.shared import lacks
-from runner.results import AccumulationResult
+from runner.results.cells import AccumulationResult
 from runner.results.rows import Rows
 from runner.schema import SUMS, AccumulationCell
 

@@ -6,7 +6,7 @@ from runner.analysis.timeline.snapshot import frames_of
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
 from runner.answers.shared import lacks, narrow, sizes_of
 from runner.formats import format_bytes, format_number, within_block
-from runner.results import LiveAllocation, StepResult, Timeline
+from runner.results.cells import LiveAllocation, StepResult, Timeline
 from runner.results.rows import Rows, TimelineDetails
 from runner.schema import TABLES, Model
 

@@ -19,7 +19,7 @@ from runner.answers.shared import (
     sizes_of,
 )
 from runner.formats import at_tokens, format_count, format_list, format_number
-from runner.results import PhaseSample, StepResult
+from runner.results.cells import PhaseSample, StepResult
 from runner.results.rows import Rows
 from runner.schema import Cell, Model, StepCell
 from runner.schema.sizes import title

@@ -8,7 +8,7 @@ from statistics import fmean, median, stdev
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
 from runner.answers.shared import about, best, cells_of, lacks, narrow, plain_cells, sizes_of
 from runner.formats import format_count, format_number
-from runner.results import EarlyStep
+from runner.results.cells import EarlyStep
 from runner.results.rows import Rows
 from runner.schema import Model, StepCell
 

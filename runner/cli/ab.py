@@ -25,13 +25,14 @@ from pathlib import Path
 from runner.answers import ask
 from runner.answers.answer import Answer
 from runner.answers.compare import OF_CELL
-from runner.cli.compare import CLOCK_WORDS, FORMATS, CompareOptions, print_comparison
+from runner.cli.compare import CLOCK_WORDS, CompareOptions, print_comparison
 from runner.cli.progress import PlainLines
 from runner.cli.terminal import Terminal
 from runner.engines.engine import open_engine
 from runner.errors import INTERRUPTED_CODE, BadModel, UsageError
+from runner.places import temporary_folder
 from runner.plan.planning import Request
-from runner.results import StepResult
+from runner.results.cells import StepResult
 from runner.results.rows import Rows, RunSteps
 from runner.schema import table_of
 from runner.schema.axes import MODEL
@@ -44,56 +45,40 @@ from runner.sweep.loop import Sweep
 from runner.sweep.prepare import prepare
 from runner.sweep.request import FLAGS, Settings
 from runner.sweep.start import lock_machine
-from runner.temporary import temporary_folder
 
 #: The rounds of the first sweep, those that are added at a time, and the most of a cell.
 FIRST_ROUNDS, MORE_ROUNDS, MAX_ROUNDS = 3, 2, 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class AbOptions:
-    """What the command line said: two refs of a repository and one model, two models, or two values of an option."""
-
-    a: str | None
-    b: str | None
-    against: str | None = None
-    threshold: float = 0.05
-    clock: str = "auto"
-    form: str = "text"
-    as_json: bool = False
-
-
-def ab(console: Terminal, progress: Terminal, options: AbOptions, request: Request, settings: Settings) -> int:
-    """Measures both versions and prints how B compares with A. Returns 0 without a regression, 1 with one, and raises
-    UsageError where a version cannot be built or measured; what was measured is kept."""
-    if options.form not in FORMATS:
-        raise UsageError(f"There is no format {options.form!r}.", expected=" or ".join(FORMATS))
-    if options.clock not in CLOCK_WORDS:
-        raise UsageError(f"There is no clock {options.clock!r}.", expected=", ".join(CLOCK_WORDS))
+def ab(
+    console: Terminal, progress: Terminal, given: CompareOptions, against: str, request: Request, settings: Settings
+) -> int:
+    """Measures both versions and prints how B compares with A: two refs of a repository and one model, or the model or
+    the value of an option that was given and the one that it is compared `against`. Returns 0 without a regression, 1
+    with one, and raises UsageError where a version cannot be built or measured; what was measured is kept."""
+    given.check()
     specs = request.axes.get("model", ())
     settings = replace(settings, db=settings.db.absolute(), fresh=True, ceilings=False)
     command = shlex.join(["python", "-m", "runner", *sys.argv[1:]])
-    if options.against and (options.a or options.b):
+    if against and (given.a or given.b):
         raise UsageError("--against was given with two refs.", expected="two refs, or --against")
-    if options.against and (flag := _find_option(request, options.against)):
+    if against and (flag := _find_option(request, against)):
         check_writable(settings.db)
-        sides = Sides(flag=flag, by=FLAGS[flag].name, a=str(request.axes[flag][0]), b=options.against)
-        return _compare(console, progress, options, request, replace(settings, command=command), sides)
+        sides = Sides(flag=flag, by=FLAGS[flag].name, a=str(request.axes[flag][0]), b=against)
+        return _compare(console, progress, given, request, replace(settings, command=command), sides)
     if len(specs) != 1:
         raise UsageError(f"--model was given {len(specs)} times.", expected="one model, such as --model train.py:build")
     check_writable(settings.db)
-    if options.against:
-        sides = Sides(a=specs[0], b=parse_spec(options.against).text)
-        return _compare(console, progress, options, request, replace(settings, command=command), sides)
-    if not (options.a and options.b):
+    if against:
+        sides = Sides(a=specs[0], b=parse_spec(against).text)
+        return _compare(console, progress, given, request, replace(settings, command=command), sides)
+    if not (given.a and given.b):
         raise UsageError("ab was given no two refs.", expected="two refs such as main HEAD, or --model and --against")
-    with _check_out(options.a, options.b, parse_spec(specs[0])) as (folder, models, note):
+    with _check_out(given.a, given.b, parse_spec(specs[0])) as (folder, models, note):
         progress.say(note)
-        settings = replace(
-            settings, command=f"{command}  # {note}", label=settings.label or f"ab {options.a} {options.b}"
-        )
+        settings = replace(settings, command=f"{command}  # {note}", label=settings.label or f"ab {given.a} {given.b}")
         with chdir(folder):
-            return _compare(console, progress, options, request, settings, Sides(a=models[0], b=models[1]))
+            return _compare(console, progress, given, request, settings, Sides(a=models[0], b=models[1]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +102,7 @@ def _find_option(request: Request, value: str) -> str | None:
 
 
 def _compare(
-    console: Terminal, progress: Terminal, options: AbOptions, request: Request, settings: Settings, sides: Sides
+    console: Terminal, progress: Terminal, given: CompareOptions, request: Request, settings: Settings, sides: Sides
 ) -> int:
     if sides.a == sides.b:
         raise UsageError(f"A and B are both {sides.a}.", expected="two versions")
@@ -129,7 +114,7 @@ def _compare(
     lines = PlainLines(progress, db=settings.db, fresh=True)
     with opened as (engine,), lock_machine(progress.say), closing(lines) as watcher:
         try:
-            while answer is None or (rounds < MAX_ROUNDS and _list_undecided(answer, options.threshold)):
+            while answer is None or (rounds < MAX_ROUNDS and _list_undecided(answer, given.limit)):
                 left_s = ends_at - time.monotonic() if ends_at else None
                 if left_s is not None and left_s <= 0:
                     break
@@ -144,7 +129,7 @@ def _compare(
                 sweep.run()
                 rounds += int(request.rounds)
                 request, settings = replace(request, rounds=MORE_ROUNDS), replace(settings, joins=sweep.run_id)
-                answer, rows = _ask(settings, sides, options)
+                answer, rows = _ask(settings, sides, given)
                 if failed := _list_failed(rows.by_run, sides):
                     break
         except KeyboardInterrupt:
@@ -152,21 +137,18 @@ def _compare(
             return INTERRUPTED_CODE
     if answer is None or rows is None or not answer.views:
         raise UsageError("No cell was measured from both versions.", expected="a longer --budget", do=_join(failed))
-    compare = CompareOptions(
-        a=sides.a, b=sides.b, form=options.form, threshold=options.threshold, as_json=options.as_json
-    )
-    code = print_comparison(console, answer, rows, compare)
+    code = print_comparison(console, answer, rows, given)
     if failed:
         raise UsageError(f"Not measured in both versions: {_join(failed)}.", expected="cells that both have in time")
-    if undecided := _list_undecided(answer, options.threshold):
+    if undecided := _list_undecided(answer, given.limit):
         progress.say(f"Undecided after {rounds} rounds: {_join(undecided)}.")
     return code
 
 
-def _ask(settings: Settings, sides: Sides, options: AbOptions) -> tuple[Answer, Rows]:
+def _ask(settings: Settings, sides: Sides, given: CompareOptions) -> tuple[Answer, Rows]:
     """Returns the comparison of both sides in the run that was measured, and its rows."""
     rows = read(settings.db, Selection(), ("by_run",))
-    asked = {"by": sides.by, "a": sides.a, "b": sides.b, "clock": CLOCK_WORDS[options.clock]}
+    asked = {"by": sides.by, "a": sides.a, "b": sides.b, "clock": CLOCK_WORDS[given.clock]}
     rows = replace(rows, by_run=tuple(one for one in rows.by_run if one.run.run_id == settings.joins))
     return ask("compare", rows, asked), rows
 

@@ -19,7 +19,7 @@ from runner.errors import UsageError
 from runner.formats import format_count, format_ms, format_number, visible
 from runner.plan.commands import cell_of
 from runner.plan.planning import Request
-from runner.results import Estimate
+from runner.results.times import Estimate
 from runner.schema import TABLES, Cell, Model, Phase, Row, RunRow, TimingRow, table_of
 from runner.schema.sizes import title
 from runner.store.read.runs import load_run_details

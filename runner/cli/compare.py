@@ -50,13 +50,22 @@ class CompareOptions:
     threshold: float | None = None
     as_json: bool = False
 
+    def check(self) -> None:
+        """Raises UsageError for a format or a clock that there is not."""
+        if self.form not in FORMATS:
+            raise UsageError(f"There is no format {self.form!r}.", expected=" or ".join(FORMATS))
+        if self.clock not in CLOCK_WORDS:
+            raise UsageError(f"There is no clock {self.clock!r}.", expected=", ".join(CLOCK_WORDS))
+
+    @property
+    def limit(self) -> float:
+        """How much slower or larger is a regression, as a share."""
+        return self.threshold or 0.0
+
 
 def compare(console: Terminal, options: CompareOptions, *, db: Path) -> int:
     """Prints how B compares with A; returns 1 when a threshold is asked for and something is worse beyond it."""
-    if options.form not in FORMATS:
-        raise UsageError(f"There is no format {options.form!r}.", expected=" or ".join(FORMATS))
-    if options.clock not in CLOCK_WORDS:
-        raise UsageError(f"There is no clock {options.clock!r}.", expected=", ".join(CLOCK_WORDS))
+    options.check()
     phases = {name: words for words, name in PHASES.items()}
     if options.phase not in phases:
         raise UsageError(f"{options.phase!r} is not compared.", expected=", ".join(phases))
@@ -159,9 +168,7 @@ def make_json(answer: Answer, rows: Rows, a: str, b: str) -> dict[str, Any]:
         "memory": [
             {
                 "cell": _describe_cell(answer, row),
-                "a_bytes": view.get(row, "a_bytes"),
-                "b_bytes": view.get(row, "b_bytes"),
-                "ratio": view.get(row, "ratio"),
+                **{name: view.get(row, name) for name in ("a_bytes", "b_bytes", "ratio")},
                 "verdict": view.get(row, "outcome"),
             }
             for view, row in peaks
@@ -191,10 +198,7 @@ def _make_row(answer: Answer, measured: Mapping[UUID, Any], view: View, row: Any
             clocks[_IN_JSON[name]] = {
                 "a_ms": a_ms,
                 "b_ms": b_ms,
-                "ratio": ratio.ratio,
-                "low": ratio.low,
-                "high": ratio.high,
-                "level": ratio.level,
+                **{name: getattr(ratio, name) for name in ("ratio", "low", "high", "level")},
                 "verdict": ratio.outcome,
             }
     return {
@@ -218,17 +222,16 @@ _LOST = ("oom", "timeout", "crashed", "error")
 
 
 def _gate(console: Terminal, answer: Answer, options: CompareOptions) -> int:
-    threshold = options.threshold or 0.0
     worse = []
     for view in answer.views:
         for row in view.rows:
             ratio, outcome = view.get(row, "ratio"), str(view.get(row, "outcome"))
             is_lost = ratio is None and " and " not in outcome and any(word in outcome for word in _LOST)
-            if (outcome in ("slower", "larger") and 1 / ratio > 1 + threshold) or is_lost:
+            if (outcome in ("slower", "larger") and 1 / ratio > 1 + options.limit) or is_lost:
                 what = f"{1 / ratio:.3f}× the {'bytes' if outcome == 'larger' else 'time'}" if ratio else outcome
                 worse.append(f"{row.values[0]}: {what}")
     if not options.as_json:
-        limit = f"{options.threshold or 0:.0%}"
+        limit = f"{options.limit:.0%}"
         words = f"Regressions beyond {limit}: {'; '.join(worse)}" if worse else f"No regression beyond {limit}."
         console.say(words)
     return 1 if worse else 0

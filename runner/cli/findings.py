@@ -27,10 +27,11 @@ from runner.analysis.audit.timeline_rules import TIMELINE_REMEDIES
 from runner.cli.terminal import Terminal, new_grid
 from runner.formats import format_count
 from runner.render.json import to_text
-from runner.results import RunSummary, Timeline
+from runner.results.cells import Timeline
 from runner.results.findings import GRADE_WORDS, GRADES, SEVERITIES, Finding, Grade, Severity, format_evidence, grade
+from runner.results.rows import RunSummary
 from runner.store.database import look_through
-from runner.store.read.findings import MAX_ROWS, load_audit, load_timeline_findings
+from runner.store.read.findings import MAX_ROWS, count_not_read, load_audit, load_timeline_findings
 from runner.store.read.memory import load_timelines
 from runner.store.read.published import list_table_ids, load_published
 from runner.store.read.runs import find_run
@@ -107,8 +108,8 @@ def print_findings(console: Terminal, run: str, *, db: Path, as_json: bool) -> i
 
 
 def _audit_rows(db: Path, run: RunSummary) -> _Audited:
-    audit = load_audit(db, Selection(run=run.run_id))
-    short = shorten_ids([row.cell_id for row in audit.rows])
+    rows, left = load_audit(db, Selection(run=run.run_id)), count_not_read(db, Selection(run=run.run_id))
+    short = shorten_ids([row.cell_id for row in rows])
     groups = [
         _Group(
             code=group.code,
@@ -118,13 +119,12 @@ def _audit_rows(db: Path, run: RunSummary) -> _Audited:
             count=len(group.found),
             found=[(f"{short[row.cell_id]}  {row.table}: {row.title}", finding) for row, finding in group.by_title],
         )
-        for group in group_findings(audit.rows)
+        for group in group_findings(rows)
     ]
     none = "This run has no rows of steps, attention or memory, which are what the audit looks at."
-    clean = "The audit found nothing against any of these rows." if audit.rows else none
-    older = f"{audit.not_read:,} older rows were not read: the newest {MAX_ROWS:,} of each table are."
-    grades = count_grades(audit.rows)
-    return _Audited(of="table", grades=grades, groups=groups, clean=clean, notes=[older] if audit.not_read else [])
+    clean = "The audit found nothing against any of these rows." if rows else none
+    older = f"{left:,} older rows were not read: the newest {MAX_ROWS:,} of each table are."
+    return _Audited(of="table", grades=count_grades(rows), groups=groups, clean=clean, notes=[older] if left else [])
 
 
 def _audit_published(db: Path, run: RunSummary) -> _Audited:

@@ -338,16 +338,15 @@ def ab_command(
 
     given = {**given, "experiment": given["experiment"] or ["benchmark"]}
     request, settings = parse_request(dict.fromkeys(sweep_options()) | given, config=config)
-    options = ab.AbOptions(
-        a=a,
-        b=b,
-        against=against,
+    options = compare.CompareOptions(
+        a=a or "",
+        b=b or "",
         threshold=compare.percent(threshold or "5%"),
         clock=clock or "auto",
         form=form or "text",
         as_json=bool(as_json),
     )
-    raise typer.Exit(ab.ab(console, Terminal(stderr=True), options, request, settings))
+    raise typer.Exit(ab.ab(console, Terminal(stderr=True), options, against or "", request, settings))
 
 
 @app.command(name="import", epilog="Example: stepscope import report.sqlite --label 'their run'")

@@ -13,7 +13,7 @@ from runner.cli.terminal import Terminal, new_grid
 from runner.errors import UsageError
 from runner.formats import visible
 from runner.render.json import to_text
-from runner.results.runs import Note
+from runner.results.rows import Note
 from runner.schema import NoteKind, NoteRow, new_id, utc_now
 from runner.store.database import ingest
 from runner.store.read.runs import Subject, find_subject, load_notes

@@ -200,7 +200,6 @@ def with_options(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], 
     return decorate
 
 
-_AGAINST = "B as another model, or as another value of an option that was given once, instead of two commits."
 _NOT_OF_AB = (
     "rounds", "engine", "on", "shard", "fresh", "any_commit", "ceilings", "again", "yes", "dry_run", "grow", "limit",
     "resolution", "as_json",

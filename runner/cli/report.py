@@ -21,8 +21,8 @@ from runner.places import check_room, write_text
 from runner.render.document import BRIEF_FACTS, HTML, LATEX, MARKDOWN, Document, Form, order_questions, write_document
 from runner.render.json import as_json, to_text
 from runner.render.text import print_answer
-from runner.results import RunSummary
 from runner.results.findings import GRADE_WORDS, Grade
+from runner.results.rows import RunSummary
 from runner.schema.sizes import size_named
 from runner.store.packing import MEASURE, describe_reference, is_reference
 from runner.store.read import Load, load_once, read

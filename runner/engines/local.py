@@ -31,9 +31,9 @@ from uuid import UUID
 from runner.engines.engine import COMPILER, ENVIRONMENT, PRELOADED
 from runner.errors import BadModel, StepscopeError, UsageError
 from runner.job import CeilingJob, Ceilings, Job, Measurement, Outcome, OwnModelJob
+from runner.places import mark, unusable_error
 from runner.schema import TelemetryRow
 from runner.schema.own import OwnModel
-from runner.temporary import mark, unusable_error
 
 #: The time between two beats of what runs (s).
 BEAT_SECONDS = 1.0

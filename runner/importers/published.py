@@ -35,7 +35,7 @@ from runner.published.reading import (
     read_file,
 )
 from runner.published.tables import ENDINGS, OTHERS
-from runner.results import PublishedTable
+from runner.results.published import PublishedTable
 from runner.schema import PublishedFigureRow, PublishedLineRow, PublishedTableRow
 from runner.store.database import ingest
 from runner.store.read.published import is_counted

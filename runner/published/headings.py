@@ -4,7 +4,7 @@
     'mean time in ms, bf16'
     >>> parse_heading("Peak mem (GiB)").describe()
     'peak memory in GiB'
-    >>> read_title("Mixed precision (bfloat16), no warm-up, batch 4").settings
+    >>> read_title("Mixed precision (bfloat16), no warm-up, batch 4")
     {'warmup_steps': 0, 'precision': 'bf16', 'batch': 4}
 
 Every word of a heading must be in the lists below, or the column is kept as text: a mapping may say what it means. What
@@ -26,8 +26,7 @@ from runner.published.values import (
     spell_unit,
     strip_markup,
 )
-from runner.results import Quantity, Statistic, Subject
-from runner.results.published import ORIGIN
+from runner.results.published import ORIGIN, Quantity, Statistic, Subject
 from runner.schema import Phase
 
 R = TypeVar("R")
@@ -368,21 +367,13 @@ _COMPARING = frozenset({"vs", "versus", "against", "compared", "comparison"})
 _TITLE_PRECISIONS = frozenset({"fp32", "float32", "tf32", "bf16", "bfloat16", "fp16", "float16"})
 
 
-@dataclass(frozen=True, kw_only=True)
-class TitleSays:
-    """The content of a title. `timed` is the phase, or the sum of phases, of a table of times that names none."""
-
-    settings: Mapping[str, str | int | bool]
-    timed: Quantity | None
-
-
 @lru_cache(maxsize=256)
-def read_title(title: str) -> TitleSays:
-    """Returns the content of the title."""
+def read_title(title: str) -> Mapping[str, str | int | bool]:
+    """Returns the settings that the title states."""
     title = title[:500]
     words = split_words(title)
     if _COMPARING & {*words}:
-        return TitleSays(settings={}, timed=parse_pass(title))
+        return {}
     settings: dict[str, str | int | bool] = {}
     warmup = _WARMUP.search(title)
     if _NO_WARMUP.search(title):
@@ -398,7 +389,7 @@ def read_title(title: str) -> TitleSays:
         settings["backend"] = "compiled"
     for name, number in _NUMBER.findall(title):
         settings.setdefault(SETTING_WORDS[" ".join(split_words(name))], int(number))
-    return TitleSays(settings=settings, timed=parse_pass(title))
+    return settings
 
 
 #: Words of headings that say what a table is about beside steps of a model.

@@ -39,7 +39,7 @@ from runner.published.headings import (
 )
 from runner.published.tables import FILE_BYTES, FORMATS, GROUP, TableRefused, TextRow, TextTable, parse_tables
 from runner.published.values import UNITS, Commas, is_decimal_comma, is_oom, normalize_unit, parse_cell, spell_unit
-from runner.results import PublishedFigure, PublishedRow, PublishedTable, Quantity, Setting, Statistic
+from runner.results.published import PublishedFigure, PublishedRow, PublishedTable, Quantity, Setting, Statistic
 from runner.schema import Status
 
 #: Rises when the same file would be read differently, so that an import adds it again.
@@ -462,13 +462,13 @@ def _build_row(
             _read_text(heading, cell, meaning, row)
     for name, value in given.items():
         row.settings.setdefault(name, value)
-    said = read_title(row.origins.get("title", title))
-    for name, value in said.settings.items():
+    title = row.origins.get("title", title)
+    for name, value in read_title(title).items():
         if name not in columns.settings and name not in row.settings and not columns.varies(name):
             row.settings[name] = value
             row.remarks.append(f"{name} {str(value).lower()} was taken from the title.")
     passes = [cells[name] for name, meaning in columns.meanings.items() if meaning.setting == "mode" and cells[name]]
-    timed: Quantity = (parse_pass(passes[0]) if passes else None) or said.timed or "duration"
+    timed: Quantity = (parse_pass(passes[0]) if passes else None) or parse_pass(title) or "duration"
     names = [cells[name] for name, meaning in columns.meanings.items() if meaning.role == "quantity"]
     for heading, cell in cells.items():
         meaning = columns.meanings[heading]
@@ -502,7 +502,7 @@ def _read_text(heading: str, cell: str, meaning: Meaning, row: _Row) -> None:
     elif meaning.role == "origin":
         row.origins[meaning.setting] = cell
     elif meaning.role == "group":
-        row.settings |= {name: value for name, value in read_title(cell).settings.items() if name not in row.settings}
+        row.settings |= {name: value for name, value in read_title(cell).items() if name not in row.settings}
     elif meaning.role == "setting":
         read = parse_setting(meaning.setting, cell, unit=meaning.unit)
         if read.value is not None and row.settings.setdefault(meaning.setting, read.value) != read.value:

@@ -18,13 +18,11 @@ from runner.schema import (
     FloatName,
     FrontierCell,
     KernelClass,
-    KernelRow,
     MemoryCell,
     NormStatistic,
     NumericsRow,
     Phase,
     ProfileCell,
-    ProfileRow,
     StepCell,
 )
 
@@ -211,14 +209,6 @@ class Kernel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Profiled:
-    """One profiled step and its kernels, the longest first."""
-
-    row: ProfileRow
-    kernels: tuple[KernelRow, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Peak(Result):
     """One memory cell on a machine of the kind `device`, whose device is called `device_name`. `parts` are bytes by
     category, None where they were not counted; `phases` are peaks of live tensors."""
@@ -248,16 +238,6 @@ class PhasePeak:
     reserved: int | None
     driver: int | None
     left: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SavedOperation:
-    """The tensors that one operation of the first block keeps for backward. Each piece of memory counts once."""
-
-    operation: str
-    module: str | None
-    shapes: str
-    tensors: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,7 @@ from duckdb import DuckDBPyConnection
 
 from runner import errors
 from runner.errors import DatabaseBusy, DatabaseForeign, RowsDiffer, RowsRefused, StepscopeError, UsageError
+from runner.places import temporary_folder
 from runner.schema import TABLES, Table
 from runner.store.attached import (
     connect,
@@ -53,7 +54,6 @@ from runner.store.contract import check, check_unique, survey
 from runner.store.database import PATIENCE_S, open_reader, open_writer
 from runner.store.spool import Spool
 from runner.store.views import UNREADABLE, is_newer, load_document, stage_checked
-from runner.temporary import temporary_folder
 
 
 @dataclass(frozen=True, kw_only=True)

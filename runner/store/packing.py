@@ -38,7 +38,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner.errors import DatabaseForeign, DatabaseMissing, StoreError, UsageError
-from runner.places import check_place, default_path, explain_error, split
+from runner.places import check_place, default_path, explain_error, split, temporary_folder
 from runner.schema import TABLES, Table
 from runner.store.attached import (
     EVERY_CELL,
@@ -58,7 +58,6 @@ from runner.store.database import PATIENCE_S, fingerprint, ingest, open_reader, 
 from runner.store.fleet import join
 from runner.store.merging import MEMORY, extract
 from runner.store.spool import Spool, sync_folder
-from runner.temporary import temporary_folder
 
 ENDING = ".parquet"
 #: One thread writes groups of rows in one order. The second version of the format halves columns of times.

@@ -24,6 +24,7 @@ from typing import Any
 
 from runner.engines.engine import Engine, PlaceLost, open_engine
 from runner.errors import UsageError
+from runner.places import remove_leftovers, unusable_error
 from runner.plan.planning import Request, Shard
 from runner.schema import Row, TimingRow
 from runner.store.database import check_writable
@@ -31,7 +32,6 @@ from runner.store.spool import Spool
 from runner.sweep.loop import Spent, Watcher, run_sweep
 from runner.sweep.prepare import Expected, Prepared, prepare
 from runner.sweep.request import Settings
-from runner.temporary import remove_leftovers, unusable_error
 
 #: What must be the same on all places; a row says what was measured with.
 SAME = ("python", "torch", "git_commit")

@@ -1,6 +1,6 @@
 """Audits rows, alone and together: finds the reasons not to trust them, from which their grades follow.
 
-    findings = audit(row, step_ms=[12.9, 12.1, 12.2, ...], telemetry=[...]);  grade(findings)  ->  "B"
+    findings = judge(row, RowContext(step_ms=[12.9, 12.1, 12.2, ...], telemetry=[...]));  grade(findings)  ->  "B"
     judge_together([(row, seen), (other, other_seen)])  ->  {row.cell_id: [Finding(code="launch_bound", …)]}
 
 Each rule is one function that says one sentence, with the numbers it rests on. A rule without its numbers (a published
@@ -21,7 +21,7 @@ from runner.analysis.audit.row_rules import ATTENTION_RULES, BYTE_RULES, LOST_RU
 from runner.analysis.audit.time_rules import TIME_RULES, shared_gpu
 from runner.formats import format_ms, format_number
 from runner.results.findings import Audited, Finding
-from runner.schema import AttentionRow, MemoryRow, Phase, RunRow, StepRow, TelemetryRow, TimedRow, TimingRow
+from runner.schema import AttentionRow, MemoryRow, Phase, StepRow, TimedRow
 
 #: The rules for rows that are ok.
 RULES: Mapping[type[Audited], Sequence[Callable[[Any, RowContext], Finding | None]]] = {
@@ -31,22 +31,8 @@ RULES: Mapping[type[Audited], Sequence[Callable[[Any, RowContext], Finding | Non
 }
 
 
-def audit(
-    row: Audited,
-    *,
-    step_ms: Sequence[float] = (),
-    telemetry: Sequence[TelemetryRow] = (),
-    timings: Sequence[TimingRow] = (),
-    run: RunRow | None = None,
-) -> list[Finding]:
-    """Returns the findings of a row. `step_ms` are its measured steps in order, without warm-up (ms); `telemetry` is
-    that of the GPU during the cell; `timings` are its summaries by phase; `run` names the machine."""
-    by_phase = {timing.phase: timing for timing in timings}
-    return judge(row, RowContext(step_ms=step_ms, telemetry=telemetry, timings=by_phase, run=run))
-
-
 def judge(row: Audited, seen: RowContext) -> list[Finding]:
-    """Returns the findings of a row whose context has been loaded."""
+    """Returns the findings of a row."""
     rules = {"ok": RULES[type(row)], "oom": LOST_RULES}.get(row.status, ())
     return [finding for rule in rules if (finding := rule(row, seen))]
 

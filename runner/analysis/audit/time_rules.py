@@ -28,9 +28,8 @@ from runner.analysis.audit.findings import Drift, RowContext, doubt, fault, note
 from runner.analysis.noise import estimate_noise
 from runner.analysis.statistics import DECIDED, MIN_DIFFERENCE, estimate, student_quantile
 from runner.formats import format_ms
-from runner.results import Estimate, RepeatedCell
 from runner.results.findings import Finding
-from runner.results.times import find_shift
+from runner.results.times import Estimate, RepeatedCell, find_shift
 from runner.schema import AttentionRow, Phase, StepRow, TimingRow
 
 Timed = StepRow | AttentionRow

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from runner.results import Kernel, KernelPart, KernelTrace, RunSummary, StepResult
-from runner.results.findings import AuditedRow
+from runner.results.cells import Kernel, KernelPart, KernelTrace, StepResult
 from runner.results.published import PublishedTable
-from runner.results.rows import ImportedTrace, Rows, RunSteps, Traced
+from runner.results.rows import ImportedTrace, Rows, RunSteps, RunSummary, Traced
 from runner.schema import TABLES, CeilingRow
 from runner.store.database import open_reader
 from runner.store.read.findings import load_audit
@@ -65,10 +64,6 @@ def _load_every_run(path: Path, of: Selection) -> list[RunSummary]:
 def _load_published(path: Path, of: Selection) -> Sequence[PublishedTable]:
     """Returns every table of the file. No filter applies to what others published."""
     return load_published(path)
-
-
-def _load_audited(path: Path, of: Selection) -> Sequence[AuditedRow]:
-    return load_audit(path, of).rows
 
 
 _OWN = ("unprofiled_step_ms", "overhead_share", "busy_share", "host_bound_share", "attributed_share")
@@ -161,7 +156,7 @@ LOADERS: dict[str, Callable[[Path, Selection], Iterable[Any]]] = {
     "noise": load_machine_noise,
     "repeated": load_repeated,
     "ceilings": load_ceilings,
-    "audited": _load_audited,
+    "audited": load_audit,
     "published": _load_published,
 }
 

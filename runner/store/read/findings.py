@@ -2,7 +2,7 @@
 
     findings = load_findings(path, (cell_id, other_id), "steps")  ->  {cell_id: [Finding(code="cold_step", …)],
     other_id: []}
-    rows = load_audit(path, Selection(run=run_id)).rows
+    rows = load_audit(path, Selection(run=run_id))
 
 The rules read a row, its steps, summaries and telemetry, and other rows of the same run for what only several rows show
 together. `load_audit` judges rows of every effort, each round on its own: where several runs on one machine measured a
@@ -12,7 +12,7 @@ column.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -24,7 +24,7 @@ from runner.results.findings import Audited, AuditedRow, Finding
 from runner.schema import TABLES, AttentionRow, MemoryRow, RunRow, StepRow, TelemetryRow, TimingRow
 from runner.store.database import open_reader
 from runner.store.read.noise import load_drifts
-from runner.store.read.selection import Selection, fetch, fetch_rows, select_chosen, write_conditions
+from runner.store.read.selection import Selection, fetch_rows, select_chosen, write_conditions
 from runner.store.read.timed import STEP_MS
 
 #: The audited tables, each with its row and the columns that a cell shares with the cells beside it.
@@ -95,44 +95,31 @@ def _drop_repeated(findings: list[Finding]) -> list[Finding]:
 MAX_ROWS = 2_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Audit:
-    """The audited rows, the newest of each table first, and the number of rows beside them."""
-
-    rows: tuple[AuditedRow, ...]
-    not_read: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Counted:
-    """A row that counts, and the machine that it was measured on."""
-
-    cell_id: UUID
-    machine: str
+def load_audit(path: Path, of: Selection) -> list[AuditedRow]:
+    """Returns the rows of a selection with their findings, the newest of each table first."""
+    return [
+        row
+        for table, (kind, _) in _KINDS.items()
+        for row in _load_rows(path, kind, table, _find_counted(path, table, of)[:MAX_ROWS])
+    ]
 
 
-def load_audit(path: Path, of: Selection) -> Audit:
-    """Returns the rows of a selection with their findings."""
-    rows: list[AuditedRow] = []
-    not_read = 0
-    for table, (kind, _) in _KINDS.items():
-        counted = _find_counted(path, table, of)
-        not_read += max(0, len(counted) - MAX_ROWS)
-        rows += _load_rows(path, kind, table, counted[:MAX_ROWS])
-    return Audit(rows=tuple(rows), not_read=not_read)
+def count_not_read(path: Path, of: Selection) -> int:
+    """Returns how many rows of a selection are too many to be audited."""
+    return sum(max(0, len(_find_counted(path, table, of)) - MAX_ROWS) for table in _KINDS)
 
 
-def _find_counted(path: Path, table: str, of: Selection) -> list[_Counted]:
-    """Returns the rows of a table that count and pass the filters, newest first."""
+def _find_counted(path: Path, table: str, of: Selection) -> list[tuple[UUID, str]]:
+    """Returns the ids of the rows of a table that count and pass the filters, newest first, and their machines."""
     query, parameters = select_chosen(table, replace(of, settled=False))
     filters, values = write_conditions((column, wanted) for column, wanted in of.asked() if column in TABLES[table].key)
     query = f"SELECT cell_id, machine FROM ({query}) WHERE {' AND '.join(filters) or 'true'} ORDER BY cell_id DESC"
     with open_reader(path) as reader:
-        return fetch(reader, query, [*parameters, *values], kind=_Counted)
+        return reader.execute(query, [*parameters, *values]).fetchall()
 
 
-def _load_rows(path: Path, kind: type[Audited], table: str, counted: list[_Counted]) -> list[AuditedRow]:
-    ids = tuple(found.cell_id for found in counted)
+def _load_rows(path: Path, kind: type[Audited], table: str, counted: list[tuple[UUID, str]]) -> list[AuditedRow]:
+    ids = tuple(cell_id for cell_id, _ in counted)
     if not ids:
         return []
     findings = load_findings(path, ids, table)
@@ -140,9 +127,9 @@ def _load_rows(path: Path, kind: type[Audited], table: str, counted: list[_Count
         source = f"{table} SEMI JOIN (SELECT unnest(?) AS cell_id) USING (cell_id)"
         rows = {row.cell_id: row for row in fetch_rows(reader, kind, source, [list(ids)])}
     return [
-        AuditedRow(row=rows[one.cell_id], machine=one.machine, findings=tuple(findings.get(one.cell_id, ())))
-        for one in counted
-        if one.cell_id in rows
+        AuditedRow(row=rows[cell_id], machine=machine, findings=tuple(findings.get(cell_id, ())))
+        for cell_id, machine in counted
+        if cell_id in rows
     ]
 
 

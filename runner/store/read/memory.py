@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 from uuid import UUID
 
-from runner.results import (
+from runner.results.cells import (
     AccumulationResult,
     LiveAllocation,
     MemoryPart,

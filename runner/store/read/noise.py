@@ -18,9 +18,9 @@ import duckdb
 
 from runner.analysis.audit.findings import Drift
 from runner.analysis.audit.time_rules import find_drifts
-from runner.results import PhaseSample, RepeatedCell, Repetition, RoundTime
+from runner.results.cells import PhaseSample
 from runner.results.rows import MachineNoise, StepSpread
-from runner.results.times import find_bound, pool_bounds
+from runner.results.times import RepeatedCell, Repetition, RoundTime, find_bound, pool_bounds
 from runner.schema import TABLES, Cell, Phase
 from runner.schema.axes import MODEL
 from runner.store.contract import is_stated

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from runner.errors import DatabaseMissing
-from runner.results import PublishedFigure, PublishedRow, PublishedTable, Setting
+from runner.results.published import PublishedFigure, PublishedRow, PublishedTable, Setting
 from runner.schema import PublishedFigureRow, PublishedLineRow, PublishedTableRow
 from runner.store.database import open_reader
 from runner.store.read.selection import fetch_rows

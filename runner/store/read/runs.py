@@ -14,8 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from runner.errors import UsageError
-from runner.results import RunSummary
-from runner.results.runs import Note, Notes, gather_notes
+from runner.results.rows import Note, Notes, RunSummary, gather_notes
 from runner.schema import TABLES, Model, RunRow, utc_now
 from runner.schema.axes import MODEL
 from runner.store.attached import EVERY_CELL

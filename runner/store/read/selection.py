@@ -21,7 +21,7 @@ from uuid import UUID
 
 import duckdb
 
-from runner.results import PhaseSample
+from runner.results.cells import PhaseSample
 from runner.schema import TABLES, Cell, Row, table_of
 from runner.schema import Model as Model
 from runner.schema.axes import MODEL, SHAPE

@@ -20,20 +20,21 @@ import duckdb
 from runner.analysis.noise import MIN_STD, Repeats, pool_changes, pool_noise
 from runner.analysis.statistics import estimate
 from runner.errors import UsageError
-from runner.results import (
-    AttentionResult,
+from runner.results.cells import AttentionResult, EarlyStep, Frontier, StepResult, TimedResult
+from runner.results.rows import CellHistory
+from runner.results.times import (
+    COLUMNS,
+    DEVICE_BOUND,
     Clock,
-    EarlyStep,
     Estimate,
-    Frontier,
     Noise,
     PhaseTime,
+    RoundId,
     RoundTime,
-    StepResult,
-    TimedResult,
+    TimesByPhase,
+    find_bound,
+    pool_bounds,
 )
-from runner.results.rows import CellHistory
-from runner.results.times import COLUMNS, DEVICE_BOUND, RoundId, TimesByPhase, find_bound, pool_bounds
 from runner.schema import TABLES, AttentionRow, Bound, Phase, StepCell, StepRow
 from runner.store.attached import quote
 from runner.store.database import open_reader

@@ -13,12 +13,12 @@ from uuid import UUID
 import pytest
 
 from runner.analysis.audit.findings import REMEDIES, Drift, RowContext, doubt, fault, note
-from runner.analysis.audit.judge import PAIR_RULES, RULES, audit, judge, judge_together
+from runner.analysis.audit.judge import PAIR_RULES, RULES, judge, judge_together
 from runner.analysis.audit.row_rules import ATTENTION_RULES, BYTE_RULES, LOST_RULES, MEMORY_RULES, STEP_RULES
 from runner.analysis.audit.time_rules import TIME_RULES
 from runner.analysis.costs import steps
 from runner.engines.local import format_throttles
-from runner.results.findings import Audited, Severity, grade
+from runner.results.findings import Audited, Finding, Severity, grade
 from runner.schema import AttentionRow, Bound, MemoryRow, Phase, RunRow, StepRow, TelemetryRow, TimingRow, new_id
 from runner.store.read.findings import load_findings
 from tests.synthetic import memory_rows, rows
@@ -62,6 +62,14 @@ def both(forward: float, backward: float, **values: Any) -> list[TimingRow]:
 
 def seen_by(reasons: str = "", *, others: int = 0) -> TelemetryRow:
     return TelemetryRow(**IDS, at_seconds=1.0, throttle_reasons=reasons, foreign_processes=others)
+
+
+def context(timings: Sequence[TimingRow] = (), **known: Any) -> RowContext:
+    return RowContext(timings={timing.phase: timing for timing in timings}, **known)
+
+
+def audit(row: Audited, **known: Any) -> list[Finding]:
+    return judge(row, context(**known))
 
 
 @pytest.mark.parametrize("row", [STEP, ATTENTION, MEMORY], ids=["step", "attention", "memory"])
@@ -126,10 +134,6 @@ CASES: list[Case] = [
     ("unexpected_out_of_memory", ATTENTION, {"status": "oom", "device_bytes": 3 * GIB}, {}, "C"),
     ("unexpected_out_of_memory", MEMORY, {"status": "oom"}, {}, "C"),
 ]  # fmt: skip
-
-
-def context(timings: Sequence[TimingRow] = (), **known: Any) -> RowContext:
-    return RowContext(timings={timing.phase: timing for timing in timings}, **known)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case[0]}-{type(case[1]).__name__}" for case in CASES])

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from runner.analysis.audit.findings import RowContext
-from runner.analysis.audit.judge import audit, judge_together
+from runner.analysis.audit.judge import judge_together
 from runner.analysis.costs import attention
 from runner.results.findings import Audited, Finding
 from runner.schema import AttentionCell, AttentionRow, Phase, RunRow, StepRow, TimingRow, new_id
 from runner.schema.sizes import size_named
+from tests.runner.analysis.test_audit import audit, context
 
 REFERENCE = Path(__file__).parents[3] / "data/reference"
 RUN = new_id()
@@ -56,7 +56,7 @@ def codes(findings: list[Finding]) -> list[str]:
 
 def codes_together(known: list[tuple[Audited, list[TimingRow]]]) -> list[list[str]]:
     """Returns the codes of the findings for the rows together, row by row."""
-    seen = [(row, RowContext(timings={timing.phase: timing for timing in timings})) for row, timings in known]
+    seen = [(row, context(timings)) for row, timings in known]
     found = judge_together(seen)
     return [codes(found.get(row.cell_id, [])) for row, _ in known]
 

@@ -11,7 +11,7 @@ import pytest
 
 from runner.analysis.audit.findings import Drift, RowContext
 from runner.analysis.audit.time_rules import find_drifts, judge_canary, machine_drift
-from runner.results import RepeatedCell, Repetition, RoundTime
+from runner.results.times import RepeatedCell, Repetition, RoundTime
 from runner.schema import Bound, new_id
 from runner.store.read.findings import load_findings
 from tests.command import tiny

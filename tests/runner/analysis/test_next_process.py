@@ -9,7 +9,7 @@ import pytest
 
 from runner.analysis.statistics import estimate, next_process_interval
 from runner.cli.again import describe_again
-from runner.results import Clock, Estimate, Noise, RoundTime
+from runner.results.times import Clock, Estimate, Noise, RoundTime
 from tests.runner.answers.shipped import shipped
 
 #: Student's t, two-sided 95%, from printed tables (Abramowitz and Stegun 1964, table 26.10).

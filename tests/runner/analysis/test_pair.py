@@ -21,8 +21,8 @@ from runner.analysis.pair import Pair
 from runner.analysis.statistics import Ratio, estimate, ratio
 from runner.answers import ask
 from runner.answers.answer import View
-from runner.results import Clock, Estimate, PhaseTime, RoundTime, StepResult
-from runner.results.times import RoundId
+from runner.results.cells import StepResult
+from runner.results.times import Clock, Estimate, PhaseTime, RoundId, RoundTime
 from runner.schema import Bound, Phase
 from runner.store.packing import find_file
 from runner.store.read import read

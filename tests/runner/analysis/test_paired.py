@@ -12,8 +12,7 @@ import pytest
 from runner.analysis import statistics
 from runner.analysis.noise import estimate_noise
 from runner.analysis.statistics import Ratio, estimate, ratio
-from runner.results import Noise, RoundTime
-from runner.results.times import RoundId, Spread
+from runner.results.times import Noise, RoundId, RoundTime, Spread
 from tests.rounds import estimate_within_rounds, summarize_round
 from tests.some import some
 

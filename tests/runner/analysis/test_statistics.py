@@ -20,8 +20,7 @@ from runner.analysis.statistics import (
     summarize,
 )
 from runner.errors import UsageError
-from runner.results import Noise, RoundTime
-from runner.results.times import find_shift
+from runner.results.times import Noise, RoundTime, find_shift
 from tests.rounds import summarize_round
 from tests.some import some
 

@@ -8,8 +8,7 @@ from uuid import UUID
 import pytest
 
 from runner.analysis.statistics import count_trimmed, estimate, ratio, standard_error, trimmed_mean, winsorize
-from runner.results import RoundTime
-from runner.results.times import Estimate, Noise, Spread
+from runner.results.times import Estimate, Noise, RoundTime, Spread
 
 #: What lets times of the same rounds be compared round by round; of six rounds and more its figures do not count.
 NOISE = Noise(std=0.1, dof=2, cells=5, within_rounds=Spread(std=0.1, dof=2))

@@ -11,8 +11,7 @@ import pytest
 
 from runner.analysis.statistics import OWN_ROUNDS, Ratio, estimate, lower_decile, ratio
 from runner.answers import ask
-from runner.results import Noise, RoundTime
-from runner.results.times import Spread
+from runner.results.times import Noise, RoundTime, Spread
 from runner.store.read import read
 from runner.store.read.selection import Selection
 from runner.store.read.timed import load_steps

@@ -8,8 +8,9 @@ import pytest
 
 from runner.answers import ask
 from runner.answers.shared import CLOCKS, sizes_of
-from runner.results import Estimate, StepResult
+from runner.results.cells import StepResult
 from runner.results.rows import CellHistory, Rows
+from runner.results.times import Estimate
 from runner.schema import Model
 from tests.runner.answers.shipped import shipped
 from tests.runner.answers.test_every_answer import answers

@@ -8,8 +8,9 @@ import pytest
 
 from runner.answers import ask
 from runner.answers.shared import plain_cells
-from runner.results import EarlyStep, Noise
+from runner.results.cells import EarlyStep
 from runner.results.rows import MachineNoise, Rows
+from runner.results.times import Noise
 from runner.schema import StepCell
 from tests.runner.answers.shipped import query, shipped
 

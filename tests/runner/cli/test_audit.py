@@ -9,7 +9,7 @@ import pytest
 
 from runner.analysis.audit.findings import REMEDIES, count_grades, group_findings, shorten_ids
 from runner.schema import RunRow, new_id
-from runner.store.read.findings import load_audit
+from runner.store.read.findings import count_not_read, load_audit
 from runner.store.read.selection import Selection
 from tests.command import run
 from tests.synthetic import memory_rows, rows
@@ -73,13 +73,13 @@ def test_grades_by_table_and_every_finding_most_severe_first(filled: Path) -> No
 
 def test_a_finding_names_its_cell_by_a_unique_prefix_of_its_id(filled: Path) -> None:
     audit = load_audit(filled, Selection(run=SECOND.run_id))
-    (worst,) = (row for row in audit.rows if any(finding.code == "recompiled" for finding in row.findings))
+    (worst,) = (row for row in audit if any(finding.code == "recompiled" for finding in row.findings))
     text = run("show", "mixed", "--strict", db=filled).stdout
     found = text[text.index("recompiled (fault)") : text.index("busy_machine")].splitlines()
     (named,) = (words.split()[0] for words in found if words.endswith("toy-256 · 128 · train · fp32 · eager"))
-    assert [row.cell_id for row in audit.rows if str(row.cell_id).startswith(named)] == [worst.cell_id]
-    short = shorten_ids([row.cell_id for row in audit.rows])
-    assert len(set(short.values())) == len(short) == len(audit.rows)
+    assert [row.cell_id for row in audit if str(row.cell_id).startswith(named)] == [worst.cell_id]
+    short = shorten_ids([row.cell_id for row in audit])
+    assert len(set(short.values())) == len(short) == len(audit)
     assert all(str(cell_id).startswith(words) and len(words) >= 13 for cell_id, words in short.items())
 
 
@@ -104,12 +104,12 @@ def test_the_latest_run_is_audited_unless_one_is_named_and_no_run_is_an_error(fi
 
 def test_filters_apply_to_the_tables_that_have_their_column(filled: Path) -> None:
     trained = load_audit(filled, Selection(machine="Example CPU 2 · bench1", mode="train"))
-    assert count_grades(trained.rows)["steps"] == {"B": 1, "C": 1, "D": 1, None: 1}
+    assert count_grades(trained)["steps"] == {"B": 1, "C": 1, "D": 1, None: 1}
     narrow = load_audit(filled, Selection(machine="Example CPU 2 · bench1", context=(256,)))
-    assert [(row.table, row.grade) for row in narrow.rows] == [("steps", None)]
+    assert [(row.table, row.grade) for row in narrow] == [("steps", None)]
     other = load_audit(filled, Selection(machine="Example CPU · bench1"))
-    assert [group.code for group in group_findings(other.rows)] == []
-    by_machine = count_grades(load_audit(filled, Selection()).rows, by=lambda row: row.machine)
+    assert [group.code for group in group_findings(other)] == []
+    by_machine = count_grades(load_audit(filled, Selection()), by=lambda row: row.machine)
     assert {machine: sum(counts.values()) for machine, counts in by_machine.items()} == {
         "Example CPU · bench1": 1,
         "Example CPU 2 · bench1": 6,
@@ -120,6 +120,6 @@ def test_only_the_newest_rows_are_read(filled: Path) -> None:
     every = load_audit(filled, Selection(run=SECOND.run_id))
     with patch("runner.store.read.findings.MAX_ROWS", 2):
         audit = load_audit(filled, Selection(run=SECOND.run_id))
-    assert (every.not_read, audit.not_read) == (0, 3)
-    newest = sorted((row.cell_id for row in every.rows if row.table == "steps"), reverse=True)[:2]
-    assert [row.cell_id for row in audit.rows if row.table == "steps"] == newest
+        assert count_not_read(filled, Selection(run=SECOND.run_id)) == 3
+    newest = sorted((row.cell_id for row in every if row.table == "steps"), reverse=True)[:2]
+    assert [row.cell_id for row in audit if row.table == "steps"] == newest

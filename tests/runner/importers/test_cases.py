@@ -10,7 +10,7 @@ import pytest
 from runner.analysis.audit.published import audit_published
 from runner.errors import UsageError
 from runner.importers.files import import_file
-from runner.results import PublishedRow
+from runner.results.published import PublishedRow
 from runner.store.database import open_reader
 from runner.store.read.findings import load_timeline_findings
 from runner.store.read.published import load_published

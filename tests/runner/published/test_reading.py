@@ -130,8 +130,8 @@ def test_headings(heading: str, words: str) -> None:
 
 def test_titles() -> None:
     said = read_title("Mixed precision (bfloat16), no warm-up, batch 4")
-    assert said.settings == {"precision": "bf16", "warmup_steps": 0, "batch": 4}
-    assert read_title("forward, fp32 vs bf16").settings == {}
+    assert said == {"precision": "bf16", "warmup_steps": 0, "batch": 4}
+    assert read_title("forward, fp32 vs bf16") == {}
 
 
 def test_a_proposal_gives_what_is_read_without_it(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runner.published.reading import read_file
-from runner.results import PublishedTable
+from runner.results.published import PublishedTable
 
 FOLDER = Path(__file__).parents[3] / "data/reference"
 FILES = sorted(path for path in FOLDER.glob("*.csv") if path.name != "provenance.csv")

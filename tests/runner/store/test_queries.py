@@ -14,7 +14,8 @@ import pytest
 from runner.analysis.pair import Pair, pair_cells, partner_key
 from runner.analysis.statistics import estimate, ratio
 from runner.errors import DatabaseMissing
-from runner.results import Estimate, Noise, RoundTime, StepResult
+from runner.results.cells import StepResult
+from runner.results.times import Estimate, Noise, RoundTime
 from runner.schema import TABLES, StepCell, utc_now
 from runner.store.database import open_reader
 from runner.store.read import runs, selection, tables

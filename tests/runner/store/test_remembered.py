@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from runner.answers import ask
-from runner.results import Noise
+from runner.results.times import Noise
 from runner.schema import RunRow
 from runner.store import shared
 from runner.store.database import look_through, open_reader
