@@ -21,7 +21,8 @@ DB_HELP = (
 )
 #: What `compare` takes for A and B.
 SPECS = (
-    "a run's id or its beginning, a label, or machine:…, commit:…, precision:…, backend:…, attention:…, label:…, run:…"
+    "a run's id or its beginning, a label, or machine:…, commit:…, precision:…, backend:…, model:…, attention:…, "
+    "optimizer:…, weights_dtype:…"
 )
 #: What `show` knows without rows. `columns` is Markdown, and `all` the three tables.
 NAMES = ("presets", "experiments", "sizes", "columns", "all")
