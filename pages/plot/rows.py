@@ -32,6 +32,8 @@ Key = tuple[Value, ...]
 _LINE, _CAPTIONED = 23, 40
 #: The letters that a line of a chart has room for on a phone.
 _PHONE_LETTERS = 44
+#: The most letters in a line of a label on a phone.
+_LABEL_LETTERS = 30
 
 
 def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
@@ -83,7 +85,8 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     beside = [len(write_beside(view, row)) for row in known if draw.beside]
     layout = {
         "height": 60
-        + (34 if any("<br>" in text for text in axis["ticktext"]) else _LINE) * (max(places.values(), default=0) + 1),
+        + max(_LINE, 17 * max((1 + text.count("<br>") for text in axis["ticktext"]), default=1))
+        * (max(places.values(), default=0) + 1),
         "margin": {"l": 8, "r": 52 if narrow else min(128 + 7 * max(beside, default=0), 300), "t": 24, "b": 8},
         "xaxis": {
             **AXIS,
@@ -320,6 +323,9 @@ def _lines(view: View, *, narrow: bool) -> tuple[Mapping[Key, int], Figure, list
 
 
 def _break(label: str) -> str:
-    """Returns a long label in two lines, for a phone."""
-    parts = label.split(" · ")
-    return label if len(label) < 19 or len(parts) < 3 else " · ".join(parts[:2]) + "<br>" + " · ".join(parts[2:])
+    """Returns a label in lines of at most _LABEL_LETTERS letters, for a phone."""
+    lines = [""]
+    for part in label.split(" · "):
+        joined = f"{lines[-1]} · {part}" if lines[-1] else part
+        lines = [*lines, part] if lines[-1] and len(joined) > _LABEL_LETTERS else [*lines[:-1], joined]
+    return "<br>".join(lines)
