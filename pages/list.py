@@ -13,10 +13,10 @@ from runner.answers.answer import Choice
 DrawPart = Callable[[Frame, Sequence[Choice]], None]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Page:
-    """One page of the navigation. `questions` are names of `runner.answers`, the first opens by itself; `parts` are
-    what else the page has, by name; both are values of the address's `show`."""
+    """One page of the navigation. `icon` is one of Material Symbols; `questions` are names of `runner.answers`, the
+    first opens by itself; `parts` are what else the page has, by name; both are values of the address's `show`."""
 
     title: str
     address: str
@@ -26,50 +26,26 @@ class Page:
 
 
 PAGES = (
-    Page(title="Overview", address="overview", icon=":material/home:", questions=("overview",)),
+    Page("Overview", "overview", "home", ("overview",)),
+    Page("Step time", "training-step", "timer", ("step", "warmup", "variability")),
     Page(
-        title="Step time", address="training-step", icon=":material/timer:", questions=("step", "warmup", "variability")
+        "Mixed precision",
+        "mixed-precision",
+        "compare_arrows",
+        ("precision", "errors", "dtypes", "sums", "normalization"),
     ),
+    Page("torch.compile", "torch-compile", "bolt", ("compile",)),
+    Page("Memory", "peak-memory", "memory", ("memory", "fit", "saved", "frontier", "residual")),
+    Page("Timeline", "memory-timeline", "view_timeline", ("timelines",), parts={"every allocation": draw_timeline}),
+    Page("Attention", "attention", "visibility", ("attention", "attention_speedups", "ways")),
     Page(
-        title="Mixed precision",
-        address="mixed-precision",
-        icon=":material/compare_arrows:",
-        questions=("precision", "errors", "dtypes", "sums", "normalization"),
+        "Kernels",
+        "kernels",
+        "stacked_bar_chart",
+        ("kernels", "kernel_classes", "inside_attention", "roofline", "traces"),
     ),
-    Page(title="torch.compile", address="torch-compile", icon=":material/bolt:", questions=("compile",)),
-    Page(
-        title="Memory",
-        address="peak-memory",
-        icon=":material/memory:",
-        questions=("memory", "fit", "saved", "frontier", "residual"),
-    ),
-    Page(
-        title="Timeline",
-        address="memory-timeline",
-        icon=":material/view_timeline:",
-        questions=("timelines",),
-        parts={"every allocation": draw_timeline},
-    ),
-    Page(
-        title="Attention",
-        address="attention",
-        icon=":material/visibility:",
-        questions=("attention", "attention_speedups", "ways"),
-    ),
-    Page(
-        title="Kernels",
-        address="kernels",
-        icon=":material/stacked_bar_chart:",
-        questions=("kernels", "kernel_classes", "inside_attention", "roofline", "traces"),
-    ),
-    Page(title="Compare", address="compare", icon=":material/balance:", questions=("compare", "published")),
-    Page(
-        title="Data",
-        address="data",
-        icon=":material/table:",
-        questions=("trust", "runs", "noise"),
-        parts={"rows": draw_rows, "SQL": draw_sql},
-    ),
+    Page("Compare", "compare", "balance", ("compare", "published")),
+    Page("Data", "data", "table", ("trust", "runs", "noise"), parts={"rows": draw_rows, "SQL": draw_sql}),
 )
 #: The names of tabs that a question's own name does not tell.
 TABS: Mapping[str, str] = {

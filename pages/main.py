@@ -54,7 +54,7 @@ def _navigate(shown: Callable[[Page], None], *, is_closed: bool) -> st.Page:
             partial(shown, page),
             title=page.title,
             url_path="home" if page is PAGES[0] else page.address,
-            icon=page.icon,
+            icon=f":material/{page.icon}:",
             default=page is PAGES[0],
         )
         for page in PAGES

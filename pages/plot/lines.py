@@ -80,13 +80,7 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             continue
         color = PURPLE if one is None else color_of(one, among)
         name = "" if one is None else write_key(view, draw.series, one)
-        trace = scatter(
-            view,
-            mine,
-            x=[view.get(row, draw.across) for row in mine],
-            y=[*map(value, mine)],
-            colors=[color] * len(mine),
-        )
+        trace = scatter(view, mine, y=[*map(value, mine)], color=color)
         said = [labels.get(id(row), ("", "top center")) for row in mine]
         last = max(mine, key=lambda row: view.get(row, draw.across))
         data.append(
@@ -106,9 +100,7 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         if narrow or one is not None or number:
             ends.append((place(value(last)), f"<b>{words}</b>", color))
     if lost:
-        crosses = scatter(
-            view, lost, x=[view.get(row, draw.across) for row in lost], y=[limit] * len(lost), colors=[RED] * len(lost)
-        )
+        crosses = scatter(view, lost, y=[limit] * len(lost), color=RED)
         data.append(crosses | {"marker": {"size": 9, "color": RED, "symbol": "x"}, "showlegend": False})
     ends.sort()
     heights = _push_apart(
@@ -265,13 +257,7 @@ def draw_strip(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     for one in among:
         rows = [row for row in view.rows if view.get(row, draw.series) == one]
         color = PALETTE[among.index(one) % len(PALETTE)]
-        trace = scatter(
-            view,
-            rows,
-            x=[view.get(row, draw.across) for row in rows],
-            y=[view.get(row, draw.value) for row in rows],
-            colors=[color] * len(rows),
-        )
+        trace = scatter(view, rows, y=[view.get(row, draw.value) for row in rows], color=color)
         trace["marker"] |= {
             "size": 5,
             "symbol": ["circle-open" if view.get(row, draw.hollow) else "circle" for row in rows],

@@ -154,13 +154,20 @@ def marks(view: View, rows: Sequence[Row]) -> Figure:
     }
 
 
-def scatter(view: View, rows: Sequence[Row], *, x: Sequence[Any], y: Sequence[Any], colors: Sequence[str]) -> Figure:
+def scatter(
+    view: View, rows: Sequence[Row], *, y: Sequence[Any], color: str | Sequence[str], x: Sequence[Any] | None = None
+) -> Figure:
+    """Returns a dot a row, of one color or each of its own; without `x` they stand by the field `across`."""
     return {
         "type": "scatter",
         "mode": "markers",
-        "x": list(x),
+        "x": [view.get(row, view.draw.across) for row in rows] if x is None else list(x),
         "y": list(y),
-        "marker": {"size": 9, "color": list(colors), "symbol": "circle"},
+        "marker": {
+            "size": 9,
+            "color": [color] * len(rows) if isinstance(color, str) else list(color),
+            "symbol": "circle",
+        },
         **marks(view, rows),
     }
 

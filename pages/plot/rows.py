@@ -52,7 +52,7 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         rows = [row for row in known if is_unsure(view, row) == unsure]
         colors = [color_of(view.get(row, draw.series), among) if draw.series else PURPLE for row in rows]
         x = [view.get(row, draw.value) / scale.factor for row in rows]
-        trace = scatter(view, rows, x=x, y=[places[_key(view, row)] for row in rows], colors=colors)
+        trace = scatter(view, rows, x=x, y=[places[_key(view, row)] for row in rows], color=colors)
         bars = error_bars(view, rows, QUIET)
         data.append(trace | {"error_x": bars, "opacity": 0.45 if unsure else 1} if rows else {"type": "scatter"})
         for row in rows:
@@ -78,9 +78,8 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     span = [math.log10(low) - 0.01, math.log10(high) + 0.01] if is_log else [min(low, 0), high * 1.02]
     if lost:
         left = 10 ** span[0] if is_log else span[0]
-        crosses = scatter(
-            view, lost, x=[left] * len(lost), y=[places[_key(view, row)] for row in lost], colors=[RED] * len(lost)
-        )
+        ys = [places[_key(view, row)] for row in lost]
+        crosses = scatter(view, lost, x=[left] * len(lost), y=ys, color=RED)
         data.append(crosses | {"marker": {"size": 7, "color": RED, "symbol": "x"}, "cliponaxis": False})
     beside = [len(write_beside(view, row)) for row in known if draw.beside]
     layout = {

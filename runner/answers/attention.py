@@ -6,20 +6,8 @@ from runner.analysis.costs.activations import Device
 from runner.analysis.costs.attention import peak_breakdown
 from runner.analysis.pair import name_attention
 from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Power, Question, Row, View, choose
-from runner.answers.shared import (
-    CLOCKS,
-    STATUS,
-    about,
-    cells_of,
-    clock_choice,
-    ended,
-    fit_power,
-    lacks,
-    narrow,
-    power_words,
-    unmeasured,
-    write,
-)
+from runner.answers.shared import about, cells_of, clock_choice, narrow, unmeasured
+from runner.answers.words import CLOCKS, STATUS, ended, fit_power, lacks, power_words, write
 from runner.formats import format_bytes
 from runner.results.cells import AttentionResult
 from runner.results.rows import Rows

@@ -2,8 +2,9 @@
 
 from runner.analysis.pair import CLOCKS, Pair, name_attention, pair_cells, partner_key
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
-from runner.answers.shared import LEVEL, about, best, cells_of, ended, lacks, name_levels, narrow
+from runner.answers.shared import about, best, cells_of, narrow
 from runner.answers.speedup import HIGH, LOW, RATIO, VERDICT
+from runner.answers.words import LEVEL, ended, lacks, name_levels
 from runner.formats import format_bytes, format_number
 from runner.results.cells import AttentionResult
 from runner.results.rows import Rows

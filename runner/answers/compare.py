@@ -13,19 +13,9 @@ from typing import Any
 from runner.analysis.pair import CLOCKS, Pair, Verdict, is_host_noise, pair_cells
 from runner.analysis.statistics import MIN_DIFFERENCE
 from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Question, Row, View, choose, verbatim
-from runner.answers.shared import (
-    LEVEL,
-    PHASES,
-    about,
-    cells_of,
-    ended,
-    lacks,
-    make_keys,
-    name_levels,
-    say_ratio,
-    sizes_of,
-)
+from runner.answers.shared import about, cells_of, make_keys, sizes_of
 from runner.answers.speedup import HIGH, LOW, ROUNDS
+from runner.answers.words import LEVEL, PHASES, ended, lacks, name_levels, say_ratio
 from runner.formats import format_count, format_number
 from runner.results.cells import AttentionResult, Peak, StepResult
 from runner.results.rows import Rows, RunSteps

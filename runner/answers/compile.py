@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
-from runner.answers.shared import CONTEXT, PHASES, SIZE, cells_of, lacks, sizes_of
+from runner.answers.shared import sizes_of
 from runner.answers.speedup import Compared, compare_steps
+from runner.answers.words import CONTEXT, PHASES, SIZE, lacks
 from runner.results.rows import Rows
 from runner.schema import Model
 
@@ -19,14 +20,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     compared = compare_steps(rows, asked, name="compile", field="backend", base="eager", others=BACKENDS)
     if compared is None:
         return Answer(missing=lacks("no step was measured both eager and compiled"))
-    matrix, cost = compared.draw_matrix(), _draw_cost(compared)
-    return Answer(
-        sentence=compared.say(matrix),
-        more=_say_cost(cost),
-        views=(matrix, compared.draw_phases(), cost),
-        choices=compared.choices,
-        cells=cells_of(compared.sides),
-    )
+    cost = _draw_cost(compared)
+    return compared.answer(compared.draw_matrix(), cost, words=_say_cost(cost))
 
 
 def _draw_cost(compared: Compared) -> View:

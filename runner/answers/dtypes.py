@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
-from runner.answers.shared import lacks, name_pass, pass_cell
+from runner.answers.words import lacks, name_pass, pass_cell
 from runner.formats import format_list
 from runner.results.rows import Precise, Rows
 from runner.schema import DtypeRow

@@ -1,7 +1,7 @@
 """What does each precision cost in accuracy?"""
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
-from runner.answers.shared import lacks, name_pass, pass_cell
+from runner.answers.words import lacks, name_pass, pass_cell
 from runner.formats import format_list
 from runner.results.rows import Precise, Rows
 

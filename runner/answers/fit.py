@@ -15,7 +15,7 @@ from typing import Any
 from runner.analysis.costs import steps
 from runner.analysis.costs.activations import CONTEXT_BYTES
 from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Question, Row, View, choose, verbatim
-from runner.answers.shared import write
+from runner.answers.words import write
 from runner.errors import UsageError
 from runner.formats import format_bytes, format_share
 from runner.results.cells import Peak

@@ -3,7 +3,7 @@
 from typing import Any
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
-from runner.answers.shared import format_value, lacks
+from runner.answers.words import format_value, lacks
 from runner.formats import format_bytes, format_number, join_parts
 from runner.results.cells import Frontier
 from runner.results.rows import Rows

@@ -5,7 +5,8 @@ from typing import Any
 
 from runner.analysis.kernels import MATMULS, AttentionRange, attention_ranges, role_of
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
-from runner.answers.shared import CONTEXT, SIZE, about, best, lacks, narrow, plain_cells, sizes_of
+from runner.answers.shared import about, best, narrow, sizes_of
+from runner.answers.words import CONTEXT, SIZE, lacks, plain_cells
 from runner.formats import at_tokens, format_percent, format_share
 from runner.results.rows import Rows, Traced
 from runner.schema import Model, ProfileCell

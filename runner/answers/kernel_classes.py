@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
-from runner.answers.shared import SIZE, about, lacks, narrow, plain_cells, sizes_of
+from runner.answers.shared import about, narrow, sizes_of
+from runner.answers.words import SIZE, lacks, plain_cells
 from runner.formats import at_tokens, format_list, format_share
 from runner.results.cells import CLASS_WORDS
 from runner.results.rows import Rows, Traced

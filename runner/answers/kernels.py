@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, verbatim
-from runner.answers.shared import CONTEXT, SIZE, STATUS, about, lacks, narrow, plain_cells, sizes_of
+from runner.answers.shared import about, narrow, sizes_of
+from runner.answers.words import CONTEXT, SIZE, STATUS, lacks, plain_cells
 from runner.formats import at_tokens, format_calls, format_number, format_share
 from runner.results.cells import CLASS_WORDS, Kernel, KernelTrace, StepResult
 from runner.results.rows import Rows, Traced

@@ -6,22 +6,8 @@ from uuid import UUID
 
 from runner.analysis.pair import pair_cells
 from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Question, Row, View
-from runner.answers.shared import (
-    CONTEXT,
-    SIZE,
-    STATUS,
-    about,
-    best,
-    cells_of,
-    ended,
-    fit_power,
-    lacks,
-    lost_of,
-    narrow,
-    sizes_of,
-    unmeasured,
-    write,
-)
+from runner.answers.shared import about, best, cells_of, lost_of, narrow, sizes_of, unmeasured
+from runner.answers.words import CONTEXT, SIZE, STATUS, ended, fit_power, lacks, write
 from runner.formats import at_tokens, format_bytes, format_list, format_share
 from runner.results.cells import Peak
 from runner.results.rows import Rows

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from runner.analysis.audit.time_rules import Canary, judge_canary
 from runner.analysis.statistics import resolvable
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
-from runner.answers.shared import CLOCKS, cells_of, lacks
+from runner.answers.shared import cells_of
+from runner.answers.words import CLOCKS, lacks
 from runner.formats import format_list, format_number, join_parts
 from runner.results.rows import MachineNoise, Rows
 from runner.results.times import RepeatedCell

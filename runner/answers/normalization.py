@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
-from runner.answers.shared import lacks, name_pass, pass_cell
+from runner.answers.words import lacks, name_pass, pass_cell
 from runner.results.rows import Precise, Rows
 
 IN = Field.of("normalisation", "computed_in")

@@ -12,23 +12,8 @@ from typing import Any
 from runner.analysis.pair import compute_ratio, describe_effort_difference, describe_unusual_effort, pair_cells
 from runner.analysis.statistics import Ratio
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
-from runner.answers.shared import (
-    CLOCKS,
-    LEVEL,
-    SIZE,
-    STATUS,
-    about,
-    cells_of,
-    clock_choice,
-    describe_machine,
-    ended,
-    lacks,
-    name_levels,
-    narrow,
-    plain_cells,
-    say_ratio,
-    sizes_of,
-)
+from runner.answers.shared import about, cells_of, clock_choice, describe_machine, narrow, sizes_of
+from runner.answers.words import CLOCKS, LEVEL, SIZE, STATUS, ended, lacks, name_levels, plain_cells, say_ratio
 from runner.formats import format_count, format_number, format_share
 from runner.results.cells import StepResult
 from runner.results.rows import CellHistory, Rows, RunSteps

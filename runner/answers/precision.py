@@ -1,8 +1,9 @@
 """How much faster is bf16 than fp32, at each size and context?"""
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Power, Question, Row, View
-from runner.answers.shared import PHASES, cells_of, fit_power, lacks, sizes_of
+from runner.answers.shared import sizes_of
 from runner.answers.speedup import PARAMETERS, Compared, compare_steps, ratio_fields, ratio_values
+from runner.answers.words import PHASES, fit_power, lacks
 from runner.formats import format_number
 from runner.results.rows import Rows
 from runner.schema import Model
@@ -16,15 +17,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
     if compared is None:
         return Answer(missing=lacks("no step was measured both in fp32 and in a lower precision"))
-    matrix = compared.draw_matrix()
     trend, fit = _draw_trend(compared)
-    return Answer(
-        sentence=compared.say(matrix),
-        more=_say_trend(fit, compared.usual_context),
-        views=(matrix, compared.draw_phases(), trend),
-        choices=compared.choices,
-        cells=cells_of(compared.sides),
-    )
+    return compared.answer(compared.draw_matrix(), trend, words=_say_trend(fit, compared.usual_context))
 
 
 def _draw_trend(compared: Compared) -> tuple[View, Power | None]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
-from runner.answers.shared import lacks
+from runner.answers.words import lacks
 from runner.formats import format_count, format_number
 from runner.results.published import PublishedRow, PublishedTable, Setting
 from runner.results.rows import Rows

@@ -2,7 +2,8 @@
 
 from runner.analysis.costs.activations import weight_bytes
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
-from runner.answers.shared import CONTEXT, SIZE, about, cells_of, lacks, narrow, sizes_of
+from runner.answers.shared import about, cells_of, narrow, sizes_of
+from runner.answers.words import CONTEXT, SIZE, lacks
 from runner.formats import format_bytes
 from runner.results.rows import Rows
 from runner.schema import MemoryCell, Model

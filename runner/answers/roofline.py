@@ -22,21 +22,8 @@ from runner.analysis.roofline import (
     utilization,
 )
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
-from runner.answers.shared import (
-    CLOCKS,
-    CONTEXT,
-    SIZE,
-    STATUS,
-    about,
-    best,
-    cells_of,
-    clock_choice,
-    ended,
-    lacks,
-    narrow,
-    plain_cells,
-    sizes_of,
-)
+from runner.answers.shared import about, best, cells_of, clock_choice, narrow, sizes_of
+from runner.answers.words import CLOCKS, CONTEXT, SIZE, STATUS, ended, lacks, plain_cells
 from runner.formats import at_tokens, format_list, format_quantity, format_share
 from runner.results.cells import StepResult
 from runner.results.rows import Rows, Traced

@@ -1,7 +1,8 @@
 """Which runs does the file have, and what did each measure on?"""
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, verbatim
-from runner.answers.shared import describe_machine, lacks
+from runner.answers.shared import describe_machine
+from runner.answers.words import lacks
 from runner.formats import format_count
 from runner.results.rows import Rows
 

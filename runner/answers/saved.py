@@ -7,7 +7,8 @@ from typing import Any
 from runner.analysis.costs.activations import weight_bytes
 from runner.analysis.costs.steps import parameter_count
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
-from runner.answers.shared import CONTEXT, SIZE, STATUS, about, cells_of, ended, lacks, narrow, sizes_of, write
+from runner.answers.shared import about, cells_of, narrow, sizes_of
+from runner.answers.words import CONTEXT, SIZE, STATUS, ended, lacks, write
 from runner.formats import format_bytes, format_share, within_block
 from runner.results.cells import Peak
 from runner.results.rows import Rows, SavedCell

@@ -7,29 +7,24 @@
 Every number of a sentence is read from the rows of a view by these functions, never worked out a second time.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from statistics import linear_regression
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from runner.analysis.pair import CLOCKS as CLOCKS
 from runner.analysis.pair import describe_unusual_effort
-from runner.analysis.statistics import Ratio, student_quantile
-from runner.answers.answer import Asked, Choice, Field, Missing, Power, Row, View, choose
-from runner.experiments.experiment import Grid
-from runner.formats import format_bytes, format_count, format_number, format_tokens, join_parts
+from runner.answers.answer import Asked, Choice, Row, View, choose
+from runner.answers.words import NONE, format_value
+from runner.formats import format_bytes, format_count
 from runner.results.cells import Result, TimedResult
 from runner.results.rows import RunSummary
-from runner.schema import Cell, Column, Model, NumericsCell, Phase, table_of
+from runner.schema import Cell, Column, Model, table_of
 from runner.schema.axes import MODEL
 from runner.schema.own import is_unread
-from runner.schema.sizes import WORDS, describe_status, model_name, name_models
+from runner.schema.sizes import name_models
 
-#: What is not known or does not apply.
-NONE = "–"
 #: The order of columns; others follow.
 _KEY_ORDER = ("d_head", "seq_len", "context", "batch", "mode", "precision", "implementation", "backend", "attention")
 #: The fields that a caption states although they have the default.
@@ -60,12 +55,6 @@ class Keys:
             return describe_unusual_effort(cell) or "as usual"
         value = getattr(cell, name)
         return NONE if is_unread(name, value) else format_value(value)
-
-
-def format_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return NONE if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def make_keys(cells: Sequence[Cell], *, without: Sequence[str] = ()) -> Keys:
@@ -111,27 +100,6 @@ def _describe_shared(column: Column, value: Any) -> str:
     if value is None or (value == column.absent and column.name not in _SAID):
         return ""
     return f"{column.label.lower()} {format_value(value)}"
-
-
-_TIMED: tuple[Phase, ...] = ("step", "forward", "backward", "optimizer")
-PHASES: dict[str, Phase] = {WORDS[name]: name for name in _TIMED}
-
-SIZE = Field("size", "Size")
-CONTEXT = Field.of("steps", "context")
-STATUS = Field.of("steps", "status", "status")
-
-
-def name_pass(cell: NumericsCell) -> str:
-    """Returns the name of a model and its pass, without the precision: `small · 512 tokens`."""
-    usual = NumericsCell.__dataclass_fields__
-    rare = [name for name in ("batch", "attention", "weights_dtype") if getattr(cell, name) != usual[name].default]
-    words = [f"{name.replace('_', ' ')} {getattr(cell, name)}" for name in rare]
-    return join_parts(model_name(cell), format_tokens(cell.context), *words)
-
-
-def pass_cell(row: NumericsCell) -> NumericsCell:
-    """Returns the cell of a row of `numerics`."""
-    return NumericsCell(**{name: getattr(row, name) for name in NumericsCell.names()})
 
 
 class Measured(Protocol):
@@ -205,10 +173,6 @@ def _text(value: Any) -> str:
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-def ended(result: Result) -> str:
-    return "" if result.status == "ok" else describe_status(result)
-
-
 def unmeasured(results: Sequence[R], *, across: str) -> list[tuple[R, Any, Any]]:
     """Returns the empty places of a matrix of sizes (or ways) by `across`: a result of that line, the column, the
     cell."""
@@ -250,55 +214,8 @@ def clock_choice(asked: Asked, results: Sequence[TimedResult], *, default: str =
     return choose(asked, "clock", "Clock", known, default=default)
 
 
-#: The confidence of the interval of a ratio.
-LEVEL = Field("level", "Level", role="note", is_long=True, doc="Confidence of the interval, which decides.")
-
-
-def name_levels(ratios: Iterable[Ratio | None]) -> str:
-    """Returns the confidence of these intervals: `99%`, or `99% (99.5% from six processes on)`."""
-    first, *more = [f"{100 * level:g}%" for level in sorted({one.level for one in ratios if one and one.low})] or [""]
-    return f"{first} ({more[0]} from six processes on)" if more else first
-
-
-def say_ratio(ratio: float, outcome: str) -> str:
-    """Returns a ratio as a sentence says it: `1.05× slower` for 0.952."""
-    if outcome not in ("faster", "slower"):
-        return outcome
-    return f"{format_number(ratio if outcome == 'faster' else 1 / ratio)}× {outcome}"
-
-
 def cells_of(*groups: Iterable[Measured]) -> dict[Any, Any]:
     return {one.cell_id: one.cell for group in groups for one in group}
-
-
-def fit_power(points: Iterable[tuple[float, float]], *, longest: int = 0) -> Power | None:
-    """Returns the power law through points (x, value), of the `longest` x alone where given: constant costs weigh least
-    there. None with fewer than two x. The interval is that of the slope of a regression (n − 2 degrees of freedom)."""
-    known = sorted(point for point in points if point[0] > 0 and point[1] > 0)[-longest:]
-    if len({x for x, _ in known}) < 2:
-        return None
-    logs = [(math.log(x), math.log(y)) for x, y in known]
-    slope, intercept = linear_regression(*zip(*logs, strict=True))
-    low = high = None
-    if len(known) > 2:
-        mean = sum(x for x, _ in logs) / len(logs)
-        left = sum((y - intercept - slope * x) ** 2 for x, y in logs) / (len(logs) - 2)
-        reach = student_quantile(0.95, len(logs) - 2) * math.sqrt(left / sum((x - mean) ** 2 for x, _ in logs))
-        low, high = slope - reach, slope + reach
-    return Power(
-        exponent=slope,
-        factor=math.exp(intercept),
-        start=known[0][0],
-        end=known[-1][0],
-        points=len(known),
-        low=low,
-        high=high,
-    )
-
-
-def power_words(fit: Power) -> str:
-    """Returns `S^1.94`, as every renderer writes it."""
-    return f"S^{fit.exponent:.2f}"
 
 
 def best(view: View, *, largest: bool = True) -> Row | None:
@@ -306,22 +223,3 @@ def best(view: View, *, largest: bool = True) -> Row | None:
     known = [row for row in view.rows if view.get(row, view.draw.value) is not None]
     pick = max if largest else min
     return pick(known, key=lambda row: view.get(row, view.draw.value), default=None)
-
-
-def write(value: Any, unit: str) -> str:
-    """Returns a number within a sentence: `12.3 ms`, `74.2 GiB`, `2.34×`."""
-    return format_bytes(value) if unit == "bytes" else f"{format_number(value)}{'' if unit == '×' else ' '}{unit}"
-
-
-C = TypeVar("C", bound=Cell)
-
-
-def plain_cells(kind: type[C], *modes: str) -> list[C]:
-    """Returns what a file without any such row lacks first: the smallest plain model, in these modes or in training."""
-    grid = Grid.of(kind, sizes=("small",), contexts=(512,), modes=modes or ("train",), precisions=("fp32",))
-    return [cell for cell in grid.cells() if isinstance(cell, kind)]
-
-
-def lacks(words: str, cells: Iterable[Cell] = ()) -> tuple[Missing]:
-    """Returns what was not measured, with the cells to begin with."""
-    return (Missing(words=words, cells=tuple(cells)),)

@@ -12,20 +12,9 @@ from dataclasses import dataclass, replace
 
 from runner.analysis.pair import CLOCKS, Pair, pair_cells, partner_key
 from runner.analysis.statistics import Ratio
-from runner.answers.answer import Asked, Choice, Draw, Field, Guide, Row, View, choose
-from runner.answers.shared import (
-    CONTEXT,
-    LEVEL,
-    PHASES,
-    SIZE,
-    about,
-    best,
-    ended,
-    name_levels,
-    narrow,
-    sizes_of,
-    unmeasured,
-)
+from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Row, View, choose
+from runner.answers.shared import about, best, cells_of, narrow, sizes_of, unmeasured
+from runner.answers.words import CONTEXT, LEVEL, PHASES, SIZE, ended, name_levels
 from runner.formats import at_tokens, format_number
 from runner.results.cells import StepResult
 from runner.results.rows import Rows
@@ -86,6 +75,16 @@ class Compared:
     @property
     def sides(self) -> list[StepResult]:
         return [side for pair in self.pairs for side in (pair.base, pair.other)]
+
+    def answer(self, matrix: View, *more: View, words: str = "") -> Answer:
+        """Returns the answer with the matrix, the phases and further views, and with further words."""
+        return Answer(
+            sentence=self.say(matrix),
+            more=words,
+            views=(matrix, self.draw_phases(), *more),
+            choices=self.choices,
+            cells=cells_of(self.sides),
+        )
 
     def ratios(self) -> list[Ratio]:
         return [one for pair in self.pairs if (one := pair.ratio(phase=PHASES[self.phase], clock=self.by))]

@@ -9,23 +9,8 @@ from dataclasses import replace
 from uuid import UUID
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
-from runner.answers.shared import (
-    CLOCKS,
-    CONTEXT,
-    SIZE,
-    STATUS,
-    about,
-    cells_of,
-    clock_choice,
-    ended,
-    lacks,
-    lost_of,
-    narrow,
-    plain_cells,
-    sizes_of,
-    unmeasured,
-    write,
-)
+from runner.answers.shared import about, cells_of, clock_choice, lost_of, narrow, sizes_of, unmeasured
+from runner.answers.words import CLOCKS, CONTEXT, SIZE, STATUS, ended, lacks, plain_cells, write
 from runner.formats import at_tokens, format_list, format_number, format_share
 from runner.results.cells import StepResult
 from runner.results.rows import Rows

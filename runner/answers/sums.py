@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
-from runner.answers.shared import lacks
+from runner.answers.words import lacks
 from runner.results.cells import AccumulationResult
 from runner.results.rows import Rows
 from runner.schema import SUMS, AccumulationCell

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from runner.analysis.timeline.snapshot import frames_of
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
-from runner.answers.shared import lacks, narrow, sizes_of
+from runner.answers.shared import narrow, sizes_of
+from runner.answers.words import lacks
 from runner.formats import format_bytes, format_number, within_block
 from runner.results.cells import LiveAllocation, StepResult, Timeline
 from runner.results.rows import Rows, TimelineDetails

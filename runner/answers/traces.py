@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
 from runner.answers.kernels import WHOLE, draw_phases, draw_top, short_names
-from runner.answers.shared import lacks, say_ratio
+from runner.answers.words import lacks, say_ratio
 from runner.formats import format_count, format_number, format_share
 from runner.results.cells import CLASS_WORDS, Kernel
 from runner.results.rows import ImportedTrace, Rows

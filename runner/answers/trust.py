@@ -7,7 +7,7 @@ from uuid import UUID
 
 from runner.analysis.audit.findings import group_findings
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
-from runner.answers.shared import lacks
+from runner.answers.words import lacks
 from runner.formats import format_count
 from runner.results.findings import GRADE_WORDS, GRADES, AuditedRow, Finding, format_evidence
 from runner.results.rows import Rows

@@ -5,19 +5,8 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
-from runner.answers.shared import (
-    CONTEXT,
-    SIZE,
-    STATUS,
-    about,
-    best,
-    cells_of,
-    ended,
-    lacks,
-    narrow,
-    plain_cells,
-    sizes_of,
-)
+from runner.answers.shared import about, best, cells_of, narrow, sizes_of
+from runner.answers.words import CONTEXT, SIZE, STATUS, ended, lacks, plain_cells
 from runner.formats import at_tokens, format_count, format_list, format_number
 from runner.results.cells import PhaseSample, StepResult
 from runner.results.rows import Rows

@@ -6,7 +6,8 @@ from dataclasses import replace
 from statistics import fmean, median, stdev
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
-from runner.answers.shared import about, best, cells_of, lacks, narrow, plain_cells, sizes_of
+from runner.answers.shared import about, best, cells_of, narrow, sizes_of
+from runner.answers.words import lacks, plain_cells
 from runner.formats import format_count, format_number
 from runner.results.cells import EarlyStep
 from runner.results.rows import Rows

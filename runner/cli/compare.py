@@ -16,7 +16,7 @@ from runner.analysis.pair import CLOCKS, Pair
 from runner.answers import ask
 from runner.answers.answer import Answer, View
 from runner.answers.compare import AUTO, OF_CELL, list_sides
-from runner.answers.shared import PHASES
+from runner.answers.words import PHASES
 from runner.cli.options import SPECS
 from runner.cli.terminal import Terminal
 from runner.errors import UsageError

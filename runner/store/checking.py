@@ -63,7 +63,7 @@ Columns = Mapping[str, frozenset[str]]
 OWNERS = tuple(table for table in STORED if table.unique == ("cell_id",))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Problem:
     """One thing that is wrong, and what a repair does about it; empty where it does nothing."""
 
@@ -94,9 +94,7 @@ def check_file(path: Path) -> Checked:
             damaged = {**surveyed.damaged, **find_damage(path, surveyed)}
             problems += [
                 Problem(
-                    kind="damaged",
-                    sentence=f"{name} cannot be read: {why}.",
-                    repair="What can be read is kept, the rest is lost.",
+                    "damaged", f"{name} cannot be read: {why}.", repair="What can be read is kept, the rest is lost."
                 )
                 for name, why in damaged.items()
             ]
@@ -162,22 +160,22 @@ def _find_wrong_rows(con: DuckDBPyConnection, surveyed: Survey, readable: Column
             wrong = find_problems(con, table, stored, published=surveyed.published)
             count, named = surveyed.left_out[table.name], "; ".join(wrong[:_MAX_NAMED])
             yield Problem(
-                kind="impossible",
-                sentence=f"{count:,} rows of {table.name} hold what their columns cannot: {named}.",
+                "impossible",
+                f"{count:,} rows of {table.name} hold what their columns cannot: {named}.",
                 repair="They are removed.",
             )
         if count := fetch_count(con, f"SELECT count(*) FROM ({repeated(table)})"):
             ids = ", ".join(table.unique)
             sentence = f"{count:,} rows of {table.name} repeat the {ids} of an earlier one."
-            yield Problem(kind="duplicate", sentence=sentence, repair="The first of each is kept.")
+            yield Problem("duplicate", sentence, "The first of each is kept.")
         rows = f"FROM file.main.{table.name}"
         if count := fetch_count(con, f"SELECT count(*) {rows} WHERE {without_cell(table, readable)}"):
             sentence = f"{count:,} rows of {table.name} belong to no cell of the file."
-            yield Problem(kind="orphan", sentence=sentence, repair="They are removed.")
+            yield Problem("orphan", sentence, "They are removed.")
         if count := fetch_count(con, f"SELECT count(*) {rows} WHERE {without_run(table, readable)}"):
             sentence = f"{count:,} rows of {table.name} belong to no run of the file."
             repair = "Their run is added, with all that is unknown of it missing."
-            yield Problem(kind="orphan", sentence=sentence, repair=repair)
+            yield Problem("orphan", sentence, repair)
     yield from _find_torn_cells(con, readable)
 
 
@@ -194,11 +192,11 @@ def _find_torn_cells(con: DuckDBPyConnection, readable: Columns) -> Iterator[Pro
             count = fetch_count(con, f"SELECT count(*) {rows} AND status = 'ok' AND cell_id NOT IN ({timed})")
             if count:
                 sentence = f"{count:,} cells of {table.name} ended ok and have no times."
-                yield Problem(kind="incomplete", sentence=sentence)
+                yield Problem("incomplete", sentence)
         again = f"SELECT 1 {rows} AND status IN ({done}) GROUP BY run_id, cell_key, round HAVING count(*) > 1"
         if count := fetch_count(con, f"SELECT count(*) FROM ({again})"):
             sentence = f"{count:,} cells of {table.name} were measured more than once in one round of a run."
-            yield Problem(kind="doubled", sentence=sentence)
+            yield Problem("doubled", sentence)
 
 
 def _check_spool(path: Path, spool: Spool) -> Iterator[Problem]:
@@ -208,19 +206,19 @@ def _check_spool(path: Path, spool: Spool) -> Iterator[Problem]:
     broken = [file.name for file in files if not _is_usable(file)]
     if broken:
         sentence = f"{len(broken)} files of {spool.folder.name} are no finished cells: {_name(broken)}."
-        yield Problem(kind="spool", sentence=sentence, repair="They are set aside as *.bad.")
+        yield Problem("spool", sentence, "They are set aside as *.bad.")
     for name, why in unread.items():
         if name not in broken:
             inside = "" if name == spool.folder.name else f"{spool.folder.name}/"
-            yield Problem(kind="spool", sentence=f"{inside}{name} cannot be read: {why.removesuffix('.')}.")
+            yield Problem("spool", f"{inside}{name} cannot be read: {why.removesuffix('.')}.")
     aside = spool.set_aside_files()
     if aside:
         names = _name([file.name for file in aside])
-        yield Problem(kind="spool", sentence=f"{len(aside)} files of {spool.folder.name} were set aside: {names}.")
+        yield Problem("spool", f"{len(aside)} files of {spool.folder.name} were set aside: {names}.")
     leftovers = [*spool.leftovers(), *list_folders(path)]
     if leftovers:
         sentence = f"{len(leftovers)} files of killed programs are left over: {_name([f.name for f in leftovers])}."
-        yield Problem(kind="spool", sentence=sentence, repair="They are removed.")
+        yield Problem("spool", sentence, "They are removed.")
 
 
 def _name(names: Sequence[str]) -> str:

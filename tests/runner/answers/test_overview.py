@@ -7,7 +7,8 @@ from itertools import islice
 import pytest
 
 from runner.answers import ask
-from runner.answers.shared import CLOCKS, sizes_of
+from runner.answers.shared import sizes_of
+from runner.answers.words import CLOCKS
 from runner.results.cells import StepResult
 from runner.results.rows import CellHistory, Rows
 from runner.results.times import Estimate

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from runner.answers import ask
-from runner.answers.shared import plain_cells
+from runner.answers.words import plain_cells
 from runner.results.cells import EarlyStep
 from runner.results.rows import MachineNoise, Rows
 from runner.results.times import Noise
