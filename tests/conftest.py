@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -43,20 +44,9 @@ LONGEST = (
     "runner/models/test_model.py",
 )
 #: Packages of the extras `app` and `dev` that tests import and a machine for measuring alone may lack.
-MAY_LACK = (
-    "authlib",
-    "axe_playwright_python",
-    "httpx",
-    "hypothesis",
-    "joserfc",
-    "pandas",
-    "playwright",
-    "plotly",
-    "pyarrow",
-    "ray",
-    "starlette",
-    "streamlit",
-    "transformers",
+MAY_LACK = shlex.split(
+    "authlib axe_playwright_python httpx hypothesis joserfc pandas playwright plotly pyarrow "
+    "ray starlette streamlit transformers"
 )
 
 

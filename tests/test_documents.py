@@ -181,21 +181,7 @@ def test_the_documents_name_every_command_and_preset() -> None:
         "make demo",
         "make test",
         "streamlit run app.py",
-        *(
-            f"stepscope {name}"
-            for name in (
-                "sweep",
-                "show",
-                "report",
-                "ab",
-                "compare",
-                "note",
-                "import",
-                "export",
-                "app",
-                "doctor",
-            )
-        ),
+        *(f"stepscope {name}" for name in shlex.split("sweep show report ab compare note import export app doctor")),
     ):
         assert command in readme, command
     assert all(f"`{name}`" in readme for name in PRESETS)

@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import os
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -20,64 +21,31 @@ from tests.test_house import MODULES, ROOT, parsed
 OUTSIDE = {"torch", "duckdb", "einops", "numpy", "typer", "rich", "psutil", "pynvml", "ray", "transformers",
            "markdown_it"}  # fmt: skip
 #: The folders and files of `runner`, each with those that it may import. `cli` may import everything.
-RUNNER_MAY = {
-    "errors": set[str](),
-    "allowance": set(),
-    "formats": set(),
-    "places": {"errors"},
-    "schema": {"errors"},
-    "results": {"schema"},
-    "published": {"errors", "places", "formats", "results", "schema"},
-    "job": {"errors", "schema"},
-    "analysis": {"errors", "formats", "results", "schema"},
-    "models": {"analysis", "errors", "places", "schema"},
-    "measure": {"allowance", "analysis", "errors", "job", "models", "results", "schema"},
-    "experiments": {"analysis", "errors", "formats", "results", "schema"},
-    "engines": {"allowance", "errors", "experiments", "job", "measure", "places", "schema"},
-    "plan": {"analysis", "errors", "experiments", "schema"},
-    "store": {
-        "allowance",
-        "analysis",
-        "errors",
-        "experiments",
-        "published",
-        "places",
-        "results",
-        "schema",
-    },
-    "importers": {"analysis", "errors", "formats", "published", "results", "places", "schema", "store"},
-    "answers": {"analysis", "errors", "experiments", "formats", "plan", "results", "schema"},
-    "render": {"answers", "formats", "plan", "schema"},
-    "sweep": {
-        "allowance",
-        "analysis",
-        "engines",
-        "errors",
-        "experiments",
-        "formats",
-        "job",
-        "places",
-        "plan",
-        "results",
-        "schema",
-        "store",
-    },
+_MAY = {
+    "errors": "",
+    "allowance": "",
+    "formats": "",
+    "places": "errors",
+    "schema": "errors",
+    "results": "schema",
+    "published": "errors formats places results schema",
+    "job": "errors schema",
+    "analysis": "errors formats results schema",
+    "models": "analysis errors places schema",
+    "measure": "allowance analysis errors job models results schema",
+    "experiments": "analysis errors formats results schema",
+    "engines": "allowance errors experiments job measure places schema",
+    "plan": "analysis errors experiments schema",
+    "store": "allowance analysis errors experiments places published results schema",
+    "importers": "analysis errors formats places published results schema store",
+    "answers": "analysis errors experiments formats plan results schema",
+    "render": "answers formats plan schema",
+    "sweep": "allowance analysis engines errors experiments formats job places plan results schema store",
 }
+RUNNER_MAY = {name: {*words.split()} for name, words in _MAY.items()}
 #: The folders that may import torch, and those of the runner that pages may import.
 WITH_TORCH = {"engines", "measure", "models"}
-PAGES_MAY = {
-    "analysis",
-    "answers",
-    "errors",
-    "experiments",
-    "formats",
-    "places",
-    "plan",
-    "render",
-    "results",
-    "schema",
-    "store",
-}
+PAGES_MAY = {*shlex.split("analysis answers errors experiments formats places plan render results schema store")}
 
 
 @cache

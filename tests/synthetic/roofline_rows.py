@@ -46,12 +46,7 @@ def kernel(ms: float, kernel_class: Any, flops: int | None = None, moved_bytes: 
 
 
 #: 6 and 2 ms of matrix products at 100 and 2 operations a byte, and two times 1 ms of kernels without figures.
-KERNELS = (
-    kernel(6, "matmul", 1000, 10),
-    kernel(2, "matmul", 20, 10),
-    kernel(1, "elementwise"),
-    kernel(1, "other"),
-)
+KERNELS = (kernel(6, "matmul", 1000, 10), kernel(2, "matmul", 20, 10), kernel(1, "elementwise"), kernel(1, "other"))
 
 
 def profile(**values: Any) -> ProfileRow:

@@ -241,8 +241,7 @@ def test_peaks_measured_on_an_h200(context: int, mode: str, precision: str, aliv
 
 
 @pytest.mark.parametrize(
-    ("precision", "allocated", "rounding"),
-    [("fp32", 4_533_282_816, 5_686_264), ("bf16", 4_317_219_328, 48_072_180)],
+    ("precision", "allocated", "rounding"), [("fp32", 4_533_282_816, 5_686_264), ("bf16", 4_317_219_328, 48_072_180)]
 )
 def test_training_peaks_measured_on_an_h200(precision: str, allocated: int, rounding: int) -> None:
     """At 512 tokens, in the backward of the loss: exact by the allocator's own counts, except for three numbers of 4

@@ -164,10 +164,7 @@ def _load_kinds() -> list[tuple[list[int], float]]:
     logs = [values for (values,) in rows]
     kinds = zip(logs[::2], logs[1::2], strict=True)
     return [
-        (
-            [len(a), len(b)],
-            math.sqrt(fmean([variance(one) for one in (a, b) for _ in one[1:] if len(one) > 1])),
-        )
+        ([len(a), len(b)], math.sqrt(fmean([variance(one) for one in (a, b) for _ in one[1:] if len(one) > 1])))
         for a, b in kinds
     ]
 

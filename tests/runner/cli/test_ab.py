@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -21,20 +22,7 @@ def build(want):
     model = nn.Sequential(*(nn.Linear(256, 256) for _ in range(LAYERS)))
     return model, torch.randn(64, 256), lambda out: out.square().mean()
 """
-QUICK = [
-    "--device",
-    "cpu",
-    "--modes",
-    "train",
-    "--precisions",
-    "fp32",
-    "--batch",
-    "1",
-    "--max-steps",
-    "10",
-    "--budget",
-    "20s",
-]
+QUICK = shlex.split("--device cpu --modes train --precisions fp32 --batch 1 --max-steps 10 --budget 20s")
 #: What is committed after the first version, by branch.
 VERSIONS = {
     "slow": MODEL.replace("LAYERS = 2", "LAYERS = 16"),

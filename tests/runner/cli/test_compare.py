@@ -36,11 +36,7 @@ def test_every_compared_cell_is_listed_farthest_from_one_first(file: Path) -> No
     assert found["summary"]["faster"] + found["summary"]["slower"] + found["summary"]["same"] >= 3
     assert {
         row["cell"]["context"]: row["verdict"] for row in found["rows"] if row["cell"]["context"] in (16, 32, 48)
-    } == {
-        16: "faster",
-        32: "slower",
-        48: "same",
-    }
+    } == {16: "faster", 32: "slower", 48: "same"}
     assert all(len(row["cell_ids"]["a"]) == 1 for row in found["rows"])
     assert {row["phase"] for row in found["rows"]} <= {"step", "forward", "forward_backward"}
     for row in found["rows"]:

@@ -42,9 +42,7 @@ def test_a_process_that_dies_while_it_waits_costs_no_cell(sweeping: LocalEngine)
     assert measure(sweeping, tiny()).status == "ok"
 
 
-def test_a_result_is_kept_where_the_next_process_cannot_start(
-    sweeping: LocalEngine,
-) -> None:
+def test_a_result_is_kept_where_the_next_process_cannot_start(sweeping: LocalEngine) -> None:
     usual = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def leave_no_descriptor(doing: str) -> None:

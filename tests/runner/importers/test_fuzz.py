@@ -113,9 +113,7 @@ KINDS = {
     ),
     "published csv": Kind(ending=".csv", real=reference, built=pieces(CSV, reference(REFERENCE).decode())),
     "published markdown": Kind(
-        ending=".md",
-        real=lambda _: (MARKDOWN + "\n" + HTML).encode(),
-        built=pieces(MARKDOWN, HTML, "```", CSV),
+        ending=".md", real=lambda _: (MARKDOWN + "\n" + HTML).encode(), built=pieces(MARKDOWN, HTML, "```", CSV)
     ),
     "published html": Kind(ending=".html", real=lambda _: HTML.encode(), built=pieces(HTML, "</table><table>")),
     "published json": Kind(

@@ -4,6 +4,7 @@ allocator's.
 pytest -m gpu
 """
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +26,10 @@ pytestmark = [
 LAPTOP = ("--preset", "laptop", "--rounds", "1")
 WORDS = (
     *LAPTOP,
-    "--experiment",
-    "benchmark",
-    "--modes",
-    "train",
-    "--precisions",
-    "fp32,tf32,bf16",
-    "--batch",
-    "4",
-    "--device",
-    "cuda",
-    "--steps",
-    "20",
-    "--max-steps",
-    "60",
-    "--max-seconds",
-    "3",
-    "--warmup",
-    "5",
+    *shlex.split(
+        "--experiment benchmark --modes train --precisions fp32,tf32,bf16 --batch 4 --device cuda --steps 20 "
+        "--max-steps 60 --max-seconds 3 --warmup 5"
+    ),
 )
 
 
@@ -112,26 +99,10 @@ def test_the_machine_is_the_gpu(swept: Path) -> None:
 def test_out_of_memory_on_the_device_is_a_row(tmp_path: Path) -> None:
     words = (
         *LAPTOP,
-        "--experiment",
-        "benchmark",
-        "--sizes",
-        "toy-64",
-        "--contexts",
-        "300000",
-        "--batch",
-        "1",
-        "--modes",
-        "train",
-        "--precisions",
-        "fp32",
-        "--backends",
-        "eager",
-        "--device",
-        "cuda",
-        "--warmup",
-        "5",
-        "--max-steps",
-        "10",
+        *shlex.split(
+            "--experiment benchmark --sizes toy-64 --contexts 300000 --batch 1 --modes train --precisions fp32 "
+            "--backends eager --device cuda --warmup 5 --max-steps 10"
+        ),
     )
     assert run_apart("sweep", *words, db=tmp_path / "r.duckdb").returncode == 0
     (row,) = rows(tmp_path / "r.duckdb", "SELECT status, failed_phase, message FROM steps")
@@ -164,17 +135,7 @@ def test_numerics_on_cuda(tmp_path: Path) -> None:
 
 def test_kernels_on_cuda(tmp_path: Path) -> None:
     """Kernels are attributed to their callers, also those of autograd's thread, and their FLOPs equal the formula's."""
-    words = (
-        *LAPTOP,
-        "--experiment",
-        "kernels",
-        "--sizes",
-        "toy-256",
-        "--contexts",
-        "512",
-        "--modes",
-        "inference,train",
-    )
+    words = (*LAPTOP, *shlex.split("--experiment kernels --sizes toy-256 --contexts 512 --modes inference,train"))
     axes = ("--precisions", "fp32,bf16", "--backends", "eager,compiled", "--device", "cuda")
     done = run_apart("sweep", *words, *axes, db=tmp_path / "r.duckdb")
     assert done.returncode == 0, done.stdout

@@ -1,7 +1,7 @@
 """The kernels of a profiled step: sums compared with the step, FLOPs with the formula, and operators in their
 ranges."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -54,16 +54,6 @@ def matmul_flops(found: Sequence[KernelRow], *phases: str) -> int:
     return sum(row.flops or 0 for row in found if row.kernel_class == "matmul" and row.phase in phases)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Sets one thread: nothing here depends on speed, and threads that wait for each other are slow on a busy
-    machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
 def training() -> Measurement:
     """Returns a training step of two layers, eager, with naive attention and the optimizer as one kernel."""
@@ -93,10 +83,7 @@ def test_flops_of_a_step_are_those_of_the_formula(training: Measurement) -> None
 def test_operators_and_their_backward_are_in_the_range_that_called_them(training: Measurement) -> None:
     assert calls(training, "aten::_softmax") == {("forward", "attention softmax"): 2}
     assert calls(training, "aten::_softmax_backward_data") == {("backward", "attention softmax"): 2}
-    assert calls(training, "aten::masked_fill") == {
-        ("forward", "attention mask"): 2,
-        ("backward", "attention mask"): 2,
-    }
+    assert calls(training, "aten::masked_fill") == {("forward", "attention mask"): 2, ("backward", "attention mask"): 2}
     assert calls(training, "aten::_log_softmax_backward_data") == {("backward", "loss"): 1}
     assert calls(training, "aten::_fused_adamw_") == {("optimizer", ""): 1}
     # Each layer has two products in attention, three projections in and one out, and three in the feed-forward network;

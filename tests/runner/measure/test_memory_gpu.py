@@ -13,10 +13,7 @@ from runner.schema import AttentionCell, MemoryCell, new_id
 from runner.schema.sizes import size_named
 from tests.command import rows, run_apart
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")]
 
 
 @pytest.fixture(scope="module")

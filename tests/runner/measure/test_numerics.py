@@ -214,12 +214,7 @@ def test_overflow_by_hand() -> None:
 
 
 def test_streams_of_the_first_and_the_last_block() -> None:
-    assert [numerics.choose_layers(layers) for layers in (1, 2, 4, 12)] == [
-        [0],
-        [0, 1],
-        [0, 1, 2, 3],
-        [0, 4, 7, 11],
-    ]
+    assert [numerics.choose_layers(layers) for layers in (1, 2, 4, 12)] == [[0], [0, 1], [0, 1, 2, 3], [0, 4, 7, 11]]
     found = [row for row in measured(cell()).details["normalisation"] if isinstance(row, NormalisationRow)]
     assert {row.layer for row in found} == {0, 1}
     by_dtype = {row.computed_in: row.error for row in found if row.scale == 1 and row.layer == 0

@@ -1,7 +1,6 @@
 """A real step does what its mode and precision say, and its row records what it did."""
 
 import statistics
-from collections.abc import Iterator
 from typing import get_args
 
 import pytest
@@ -16,15 +15,6 @@ from runner.measure.model_step import ModelStep
 from runner.measure.step import measure_step
 from runner.schema import PHASES, Mode, SampleRow, StepCell, TimingRow, new_id
 from tests.command import tiny
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Sets one thread: several spin while they wait, which here only slows down other processes."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def measured(cell: StepCell) -> Measurement:

@@ -3,11 +3,10 @@
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-import torch
 
 from runner.measure.device import Device
 from runner.measure.model_step import Step
@@ -18,15 +17,6 @@ THREE: tuple[Phase, ...] = ("forward", "loss", "backward")
 SLEEPS_MS = {"forward": 12.0, "loss": 4.0, "backward": 24.0}
 #: A busy machine wakes a sleeping process late, never early.
 LATE_MS = 200.0
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Sets one thread: several spin while they wait, which here only slows down other processes."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def sleeping(log: list[str] | None = None, *, first_ms: float = 0.0) -> Step:

@@ -9,7 +9,7 @@ import mmap
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -33,15 +33,6 @@ CPU = Device("cpu")
 TWO: tuple[Phase, ...] = ("forward", "backward")
 #: A busy machine wakes a sleeping process late, never early.
 LATE_MS = 200.0
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Sets one thread: several spin while they wait, which here only slows down other processes."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def sleeping(mark: Callable[[], None]) -> None:

@@ -105,11 +105,7 @@ def test_a_failed_cell_keeps_its_key_and_reason(laptop: Path) -> None:
 def test_the_longest_warmup_is_shown(laptop: Path) -> None:
     """Of five cells that differ only in effort, the most thorough one is shown."""
     one = Selection(
-        mode="train",
-        size=(Model(**rows.TOYS["toy-256"]),),
-        context=(128,),
-        precision=("fp32",),
-        backend=("eager",),
+        mode="train", size=(Model(**rows.TOYS["toy-256"]),), context=(128,), precision=("fp32",), backend=("eager",)
     )
     assert [(cell.cell.warmup_steps, cell.cell.max_steps) for cell in timed_cells.load_steps(laptop, one)] == [(5, 200)]
     early = timed_cells.load_early_steps(laptop, one)

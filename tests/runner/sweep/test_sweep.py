@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shlex
 import signal
 import statistics
 import sys
@@ -23,18 +24,7 @@ from tests.command import TINY, awaited, ended, family, gone, parsed, rows, run,
 #: 3 modes in 2 rounds.
 WORDS = (
     *TINY,
-    "--modes",
-    "inference,backward,train",
-    "--rounds",
-    "2",
-    "--warmup",
-    "2",
-    "--steps",
-    "7",
-    "--max-steps",
-    "7",
-    "--label",
-    "two rounds",
+    *shlex.split("--modes inference,backward,train --rounds 2 --warmup 2 --steps 7 --max-steps 7 --label 'two rounds'"),
 )
 #: 5 cells, for tests that interrupt or read during a sweep.
 FIVE = (*TINY, "--contexts", "8,12,16,20,24")
