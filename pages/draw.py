@@ -99,9 +99,6 @@ def _draw_rest(frame: Frame, answer: Answer, views: Sequence[View], *, is_small:
                 _draw_view(frame, answer, view, is_small=is_small)
 
 
-# ------------------------------------------------------------------------------------------------------------- choices
-
-
 def draw_choices(choices: Sequence[Choice], *, key: str = "filters") -> None:
     """Draws one line of select boxes that say what is chosen, of those that leave a choice; on a narrow screen one
     button that opens them."""
@@ -138,9 +135,6 @@ def _draw_choice(one: Choice, *, with_label: bool) -> None:
         label_visibility="visible" if with_label else "collapsed",
         width="stretch" if with_label else 54 + 8 * min(longest, 22),
     )
-
-
-# --------------------------------------------------------------------------------------------------------------- views
 
 
 def _draw_view(frame: Frame, answer: Answer, view: View, *, is_small: bool) -> None:

@@ -76,8 +76,6 @@ def _format_left(seconds: float | None) -> str:
     return f" · about {seconds / 60:.0f} min left" if seconds >= 90 else f" · about {max(1, seconds):.0f} s left"
 
 
-# ------------------------------------------------------------------------------------------ how often, for many readers
-
 MAX_HELD_S = 30.0
 
 

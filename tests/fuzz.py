@@ -178,8 +178,6 @@ def _end(path: Path, content: bytes, folder: Path) -> str:
     return "ended" if "reading ended with" in refused.got else "refused"
 
 
-# ------------------------------------------------------------------------------------------------------- what is built
-
 EDGES = (0, 1, 512, 2**20, 2**31, 2**61, 2**62, 2**63, 2**64, 10**30)
 NUMBERS = st.one_of(st.integers(0, 2**20), st.sampled_from(EDGES), st.integers(-(2**64), 2**64))
 ODD = st.one_of(NUMBERS, st.none(), st.booleans(), st.floats(), st.text(max_size=5), st.binary(max_size=5),

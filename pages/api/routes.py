@@ -185,9 +185,6 @@ def _refuse_parameters(request: Request) -> Response | None:
     return _error(UsageError(got, expected="none here", do=do), status=400)
 
 
-# ------------------------------------------------------------------------------------------------------- who may ask
-
-
 def _refuse_access(request: Request) -> Response | None:
     """Returns an error for a request that may not read rows."""
     if token := os.environ.get("STEPSCOPE_API_TOKEN"):
@@ -205,9 +202,6 @@ def _refuse_access(request: Request) -> Response | None:
         )
         return _error(error, status=403)
     return None
-
-
-# ------------------------------------------------------------------------------------------------------ what is given
 
 
 def _answer(request: Request) -> Response:
@@ -257,9 +251,6 @@ def _encode_request(request: Request) -> Response:
 def _load_contents(path: Path, state: str) -> Contents:
     """Returns the contents of the file, once for each `state` of it."""
     return load_contents(path)
-
-
-# --------------------------------------------------------------------------------------------------- what there is
 
 
 def _describe() -> dict[str, Any]:

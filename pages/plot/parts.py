@@ -56,9 +56,6 @@ def is_unsure(view: View, row: Row) -> bool:
     return low is None or high is None or bool(low <= draw.center <= high)
 
 
-# --------------------------------------------------------------------------------------------------------------- words
-
-
 def write_key(view: View, name: str, value: Value) -> str:
     return escape(scale_of(view, name).write(value)) if value is not None else "–"
 
@@ -137,9 +134,6 @@ def legend(names: Sequence[tuple[str, str]], *, narrow: bool) -> tuple[list[Figu
         lines[-1] += f'<span style="color:{color}">■</span> {name}   '
     top = note("<br>".join(lines), x=0, xref="paper", y=1, yref="paper", yanchor="bottom", xanchor="left", yshift=4)
     return [top], 8 + 17 * len(lines)
-
-
-# -------------------------------------------------------------------------------------------------- marks, notes, axes
 
 
 def marks(view: View, rows: Sequence[Row]) -> Figure:

@@ -264,9 +264,6 @@ def draw_waterfall(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     return [bars, rest], layout
 
 
-# ----------------------------------------------------------------------------------------------------- labels of lines
-
-
 def _key(view: View, row: Row) -> Key:
     return tuple(view.get(row, name) for name in view.draw.down)
 

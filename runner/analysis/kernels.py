@@ -122,8 +122,6 @@ def _match(patterns: tuple[tuple[KernelClass, str], ...], text: str) -> KernelCl
     return next((found for found, pattern in patterns if re.search(pattern, text)), None)
 
 
-# ------------------------------------------------------------------------------------------- ranges inside attention
-
 #: The role of a range inside attention, by its name; the first pattern that matches.
 ROLES: Mapping[str, re.Pattern[str]] = {
     "softmax": re.compile(r"soft ?max", re.IGNORECASE),

@@ -140,8 +140,6 @@ def _object(a: Sided, b: Sided) -> str:
     return ""
 
 
-# --------------------------------------------------------------------------------------------------- with which effort
-
 #: The effort fields that apply only to this backend and its variants.
 _BACKENDS: Mapping[str, str] = {"compile_cache": "compiled"}
 #: The effort fields that only limit the measurement.

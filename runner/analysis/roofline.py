@@ -31,9 +31,6 @@ STREAMING: tuple[KernelClass, ...] = (
 MOVED = 0.05
 
 
-# ------------------------------------------------------------------------------------------------------- work of a cell
-
-
 @dataclass(frozen=True, kw_only=True)
 class StepWork:
     """The FLOPs of matrix products, and the fewest bytes through the device's memory."""
@@ -81,9 +78,6 @@ def intensity(cell: ModelCell, *, device: Device) -> float:
     fewest."""
     step = whole(work(cell, device=device).values())
     return step.flops / step.moved_bytes
-
-
-# ---------------------------------------------------------------------------------------------------------------- roofs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,9 +136,6 @@ def changes(ceilings: Iterable[CeilingRow]) -> list[tuple[str, float]]:
     return sorted(found, key=lambda change: change[1])
 
 
-# ---------------------------------------------------------------------------------------------------------- utilization
-
-
 def utilization(cell: ModelCell, *, step_ms: float, peak_flops_per_s: float) -> tuple[float, float, float]:
     """Returns the shares of a peak, measured or promised, that a step of this length uses: MFU, causal MFU and HFU.
 
@@ -156,9 +147,6 @@ def utilization(cell: ModelCell, *, step_ms: float, peak_flops_per_s: float) -> 
     forward, at_peak = steps.forward_flops(cell), peak_flops_per_s * step_ms / 1e3
     causal = forward.total - forward.attention / 2
     return passes * forward.total / at_peak, passes * causal / at_peak, steps.step_flops(cell) / at_peak
-
-
-# -------------------------------------------------------------------------------------------------------------- kernels
 
 
 class TimedKernel(Protocol):

@@ -280,8 +280,6 @@ def resolvable(noise: Noise, *, rounds: int = 1) -> float:
     return math.expm1(reach) if reach < math.log(MAX_RESOLVABLE) else math.inf
 
 
-# ------------------------------------------------------------------------------- many rounds without the outermost ones
-
 #: A process that a neighbor slows down for all its seconds has a time of its own, and one such round in ten makes the
 #: interval of a plain mean several times as wide. So a fifth of the rounds is left out at each end (Yuen 1974, "The
 #: two-sample trimmed t for unequal population variances"; for pairs Wilcox 2012, "Introduction to Robust Estimation and
@@ -320,8 +318,6 @@ def _trim(values: Sequence[float]) -> Sequence[float]:
     out = count_trimmed(len(values))
     return sorted(values)[out : len(values) - out]
 
-
-# ------------------------------------------------------------------------------------------------ Student's t
 
 #: The largest quantile of Student's t.
 MAX_QUANTILE = 1e6

@@ -260,8 +260,6 @@ def _say(one: Traced, phases: View, size: str, top: View) -> str:
     return f"{words}; one kernel takes **{share}** ({took} ms)."
 
 
-# --------------------------------------------------------------------------------------------------------------- names
-
 _GENERIC = ("Kernel", "Kernel2", "device_kernel")
 _PURPOSE = re.compile(r"(\w+?)(?:Functor|Ops|_kernel_cuda|_kernel_impl|_kernel)\b|std::(\w+)<")
 _LONGEST = 56

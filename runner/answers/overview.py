@@ -96,9 +96,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
 
 
-# ----------------------------------------------------------------------------------------------- the fastest of a size
-
-
 def _draw_best(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by: Any, words: str) -> View:
     found = []
     for model, group in groups.items():
@@ -138,9 +135,6 @@ def _way(one: StepResult) -> str:
 
 def _word(axis: str, value: Any) -> str:
     return _WORDS.get(axis, "{}").format(value)
-
-
-# --------------------------------------------------------------------------------------- the ladder from plain to fast
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,9 +222,6 @@ def _last_ms(ladder: Ladder, by: Any) -> float:
     return _ms(ladder.cells[-1], by) or 0.0
 
 
-# --------------------------------------------------------------------------------------------------- each choice alone
-
-
 def _draw_alone(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by: Any, words: str) -> View:
     """Draws what each choice buys alone on the plain step, for every size."""
     best: dict[tuple[str, str], tuple[Ratio, StepResult, StepResult]] = {}
@@ -271,9 +262,6 @@ def _draw_alone(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by
         note="Above 1× it is faster than the plain fp32 step. Gray: the "
         f"{name_levels(found for found, _, _ in best.values())} interval includes 1.",
     )
-
-
-# --------------------------------------------------------------------------------------------------------- regressions
 
 
 def _draw_regressions(latest: Sequence[RunSteps], history: Sequence[CellHistory]) -> View | None:
@@ -323,9 +311,6 @@ def _say_changes(view: View) -> str:
     count = format_count(len(view.rows), "cell")
     said, name = say_ratio(view.get(worst, "change"), "slower"), verbatim(worst.values[0])
     return f"{count} of {after} got slower since {before}: most {name}, {said} by {worst.values[4]}."
-
-
-# --------------------------------------------------------------------------------------------------------------- words
 
 
 def _say(best: View, ladder: View, size: str, clock: str) -> str:

@@ -188,9 +188,6 @@ def _join(names: list[str]) -> str:
     return "; ".join(names[:8]) + (f"; and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-# ------------------------------------------------------------------------------------------------------------ worktrees
-
-
 @contextmanager
 def _check_out(a: str, b: str, spec: OwnSpec) -> Iterator[tuple[Path, tuple[str, str], str]]:
     """Checks two commits out into temporary worktrees. Yields their folder, the model in each, relative to it, and what

@@ -108,9 +108,6 @@ def percent(text: str) -> float:
     return float(match[1]) / 100
 
 
-# ------------------------------------------------------------------------------------------------------------- A and B
-
-
 def resolve(text: str, sides: Mapping[str, Sequence[str]], ids: Mapping[str, str]) -> tuple[str, str]:
     """Returns the side that a word of the command line means: by what, and its name. Raises UsageError for none and
     for several."""
@@ -148,9 +145,6 @@ def _narrow(rows: Rows, within: Sequence[str]) -> Rows:
         kind, name = resolve(text, sides, {one.run.run_id.hex: one.run.name for one in runs})
         runs = tuple(one for one in runs if name in list_sides([one])[kind])
     return replace(rows, by_run=runs)
-
-
-# ---------------------------------------------------------------------------------------------------- JSON and the gate
 
 
 def make_json(answer: Answer, rows: Rows, a: str, b: str) -> dict[str, Any]:

@@ -148,9 +148,6 @@ def describe_added(added: Mapping[str, int]) -> str:
     return f"{runs}, cells: {cells}; {sum(added.values()):,} rows in all."
 
 
-# ------------------------------------------------------------------------------------------------------------ snapshots
-
-
 def import_snapshot(path: Path, *, db: Path, label: str | None = None) -> ImportReport:
     """Reads the memory snapshot at `path` and adds its timelines, one a device. The pickle is read by a process of its
     own (`runner.importers.snapshots`) that executes nothing of it and answers with numbers and text only. Raises
@@ -218,9 +215,6 @@ def _describe_timeline(row: TimelineRow, stored: int) -> str:
     left = row.allocations - stored
     less = f" {left:,} smaller allocations that were not alive at the peak are left out." if left else ""
     return f"{row.title}: {row.allocations:,} allocations{early}; {peak}.{less}"
-
-
-# --------------------------------------------------------------------------------------------------------------- traces
 
 
 def import_traces(paths: Sequence[Path], *, db: Path, label: str | None = None) -> ImportReport:

@@ -120,8 +120,6 @@ def refusal(path: Path, got: str, *, expected: str = "the SQLite export of a rep
     )
 
 
-# -------------------------------------------------------------------------------------------------------- what ran
-
 #: The most calls, ranges, processes and different (kernel, range) that are read, and the most characters in the names
 #: of ranges and of kernels.
 LAUNCHES, RANGES, PROCESSES, KERNELS = 5_000_000, 2_000_000, 256, 50_000

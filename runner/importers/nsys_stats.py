@@ -63,9 +63,6 @@ _RANGE, _TIMES = "NVTX Range", "NVTX Inst"
 _MAX_NAMED, _LENGTH = 8, 40
 
 
-# ---------------------------------------------------------------------------------------------------------- the tables
-
-
 @dataclass(frozen=True, kw_only=True)
 class PrintedTable:
     """One table: its headings and its rows, each with its line number. `report` is its name where a title says it."""
@@ -153,9 +150,6 @@ def _parse_columns(block: Sequence[_Line], dashes: int, report: str | None) -> P
     table = PrintedTable(report=report, headings=tuple(block[dashes - 1][1][place].strip() for place in places))
     table.rows.extend((number, [line[place].strip() for place in places]) for number, line in block[dashes + 1 :])
     return table
-
-
-# -------------------------------------------------------------------------------------------------------- the kernels
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -227,9 +227,6 @@ def _close(
     kernels.setdefault((place, name), Launched()).add(max(0, round(own * 1e3)))
 
 
-# ---------------------------------------------------------------------------------------------------------- the stream
-
-
 def _read_events(path: Path) -> Iterator[dict[str, Any]]:
     """Yields the events one by one. Raises UsageError for a file that is no trace, or ends within one."""
     decoder, buffer, at = json.JSONDecoder(), "", 0

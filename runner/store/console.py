@@ -183,9 +183,6 @@ def sweep_is_alive(path: Path) -> bool:
     return False
 
 
-# ------------------------------------------ in the process
-
-
 def answer(path: str, query: str, *, most_rows: int, seconds: float, opened: Callable[[], None]) -> dict[str, Any]:
     """Returns the answer as JSON can hold it. Calls `opened` when the file is open, from when on the query has its
     `seconds`. Locks this process down for good. Raises UsageError, StoreError."""

@@ -101,9 +101,6 @@ def _fingerprint(paths: Sequence[Path]) -> str:
     return hashlib.sha256(json.dumps(states).encode()).hexdigest()[:16]
 
 
-# -------------------------------------------------------------------------------------------------------------- writing
-
-
 def ingest(db_path: Path | str, *, patience_s: float = 0.1, most_s: float = 1.0) -> int:
     """Moves the finished cells of the spool into the file, many in a transaction; returns how many.
 
@@ -197,9 +194,6 @@ def _upgrade(con: DuckDBPyConnection, path: Path) -> None:
                 added = f"{column.name} {column.sql_type} DEFAULT {default_value(column)}"
                 con.execute(f"ALTER TABLE file.main.{table.name} ADD COLUMN {added}")
     con.commit()
-
-
-# -------------------------------------------------------------------------------------------------------------- reading
 
 
 @contextlib.contextmanager

@@ -300,9 +300,6 @@ def _has_rows(path: Path, state: str) -> bool:
         return False
 
 
-# ----------------------------------------------------------------------------------------------- from Parquet to a file
-
-
 def _build(folder: Path) -> Path:
     """Returns the results file of a packed folder, and makes it where this content has none yet."""
     files = tuple(sorted(folder.glob(f"*{ENDING}")))

@@ -200,9 +200,6 @@ def test_any_answer_is_shown(db: Path, query: str, first: str) -> None:
     assert str(columns["x"][0]) == first or not first
 
 
-# ---------------------------------------------------------------------------------------------------------- the page
-
-
 def cancel(page: Page) -> None:
     """Runs the query and cancels it. On a busy machine the query's own limit of 10 s may end it first, before Cancel is
     clicked or just after it."""

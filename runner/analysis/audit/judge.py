@@ -37,8 +37,6 @@ def judge(row: Audited, seen: RowContext) -> list[Finding]:
     return [finding for rule in rules if (finding := rule(row, seen))]
 
 
-# --------------------------------------------------------------------------------------------------------- several rows
-
 Known = tuple[Audited, RowContext]
 Found = Iterator[tuple[UUID, Finding]]
 PairRule = Callable[[Sequence[Known]], Found]

@@ -112,9 +112,6 @@ STEP_RULES: tuple[StepRule, ...] = (
     leaks_memory, tf32_as_fp32,
 )  # fmt: skip
 
-
-# ------------------------------------------------------------------------------------------------------------ attention
-
 AttentionRule = Callable[[AttentionRow, RowContext], Finding | None]
 
 #: The largest difference between saved bytes and the closed formula, as a share, where the formula is exact.
@@ -177,9 +174,6 @@ ATTENTION_RULES: tuple[AttentionRule, ...] = (
     swapped_axes,
     prediction_off_of_attention,
 )
-
-
-# ---------------------------------------------------------------------------------------------------------------- bytes
 
 ByteRule = Callable[[Audited, RowContext], Finding | None]
 MemoryRule = Callable[[MemoryRow, RowContext], Finding | None]

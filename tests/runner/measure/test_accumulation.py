@@ -22,9 +22,6 @@ def measured(asked: AccumulationCell) -> Measurement:
     return measure_accumulation(job, lambda doing: None)
 
 
-# -------------------------------------------------------------------------------------------------------------- formats
-
-
 @pytest.mark.parametrize("value", [1.0, 0.01, 9.953125, 10.0, 2047.0, 6e-5, 3e-8, 0.0])
 def test_spacing_equals_numpys(value: float) -> None:
     names: tuple[FloatName, ...] = ("fp16", "fp32", "fp64")
@@ -34,9 +31,6 @@ def test_spacing_equals_numpys(value: float) -> None:
     bf16 = torch.tensor(value, dtype=torch.bfloat16)
     above = torch.nextafter(bf16, torch.tensor(math.inf, dtype=torch.bfloat16))
     assert spacing(bf16.item(), "bf16") == (above - bf16).item()
-
-
-# ----------------------------------------------------------------------------------------------------------------- sums
 
 
 @pytest.mark.parametrize(("accumulator", "addend", "upcast", "expected"), SUMS)

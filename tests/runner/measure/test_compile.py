@@ -24,8 +24,6 @@ from tests.command import rows as read
 
 COUNTED: dict[str, Any] = {"graphs": 1, "graph_breaks": 0, "recompiles": 0, "compiler_fallback": False}
 
-# -------------------------------------------------------------------------------------------------------- measured rows
-
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -183,9 +181,6 @@ def test_the_difference_is_unknown_without_enough_memory_for_both() -> None:
     """The compiled pass fits, and the eager one requests a petabyte."""
     sizes = iter((1, 2**50))
     assert gradient_error(lambda: {"gain": torch.ones(next(sizes), dtype=torch.uint8)}) is None
-
-
-# ------------------------------------------------------------------------------------------------------------ the model
 
 
 @pytest.mark.soak

@@ -47,9 +47,6 @@ def measured(asked: NumericsCell, *, limit_bytes: int | None = None) -> Measurem
     return measure_numerics(job, lambda doing: None)
 
 
-# ----------------------------------------------------------------------------------------------------------- the errors
-
-
 def exact_tables(context: int, head_width: int) -> torch.Tensor:
     angles = np.outer(np.arange(context), ROPE_BASE ** (-np.arange(0, head_width, 2) / head_width))
     cosine, sine = np.cos(angles).repeat(2, axis=-1), np.sin(angles).repeat(2, axis=-1)
@@ -164,9 +161,6 @@ def test_tf32_is_skipped_on_devices_without_it() -> None:
         measured(cell(precision="tf32"))
 
 
-# --------------------------------------------------------------------------------------------- dtypes and normalization
-
-
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_dtypes_equal_those_of_a_pass_done_by_hand(name: str) -> None:
     kind = getattr(torch, name)
@@ -220,9 +214,6 @@ def test_streams_of_the_first_and_the_last_block() -> None:
     by_dtype = {row.computed_in: row.error for row in found if row.scale == 1 and row.layer == 0
                 and row.statistic == "variance"}  # fmt: skip
     assert (by_dtype["fp32"] or 1) < 1e-6 < (by_dtype["fp16"] or 0) < (by_dtype["bf16"] or 0) < 1e-2
-
-
-# ------------------------------------------------------------------------------------------------------- a whole sweep
 
 
 @pytest.mark.soak

@@ -22,8 +22,6 @@ from runner.engines.local import LocalEngine
 from runner.schema import AllocationRow, MarkRow, PhasePeakRow, StackRow, TimelineRow
 from tests.runner.measure.test_memory import make_cell, measured
 
-# ------------------------------------------------------------------------------------------------------------- by hand
-
 
 def event(at_us: int, address: int, change: int) -> MemoryEvent:
     return MemoryEvent(at_us * 1000, address, change)
@@ -91,9 +89,6 @@ def test_stacks_are_stored_once_without_folders_of_the_machine() -> None:
     assert strip_folders("??") == "??"
     assert stacks.number((("a\nb.py", 1, "f\x1b[31m"),)) == 2
     assert stacks.texts[2] == "a b.py:1 f [31m"
-
-
-# ------------------------------------------------------------------------------------------------------------ recorded
 
 
 @dataclass(frozen=True, kw_only=True)

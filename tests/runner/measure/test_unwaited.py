@@ -47,9 +47,6 @@ def measured(step: Callable[[Callable[[], None]], None] = sleeping, *, warmup: i
     return measure(step, CPU, phases=TWO, limits=limits)
 
 
-# ------------------------------------------------------------------------------------------------------------ the loop
-
-
 def test_a_loop_is_half_a_second_of_five_to_fifty_steps() -> None:
     assert [loop_length(ms) for ms in (0.1, 10.0, 12.0, 40.0, 100.0, 60_000.0)] == [50, 50, 42, 13, 5, 5]
 
@@ -148,9 +145,6 @@ def test_what_bounds_a_step(device_ms: float, share: float, bound: str) -> None:
         assert (partly.device_share, partly.bound) == (None, None)
 
 
-# ----------------------------------------------------------------------------------------------------- the traced step
-
-
 def work(kernel: str, start_us: float, end_us: float) -> DeviceWork:
     start_ns, end_ns = round(start_us * 1e3), round(end_us * 1e3)
     return DeviceWork(kernel, start_ns, end_ns, end_ns - start_ns, None)
@@ -194,9 +188,6 @@ def test_a_wrong_number_of_markers_gives_no_device_time(phases: int) -> None:
     assert phase_times(TRACED, phases=phases) is None
     assert phase_times([], phases=phases) is None
     assert phase_times([work("add", 0, 1)], phases=phases) is None
-
-
-# -------------------------------------------------------------------------------------------------- the system's counts
 
 
 def touching(pages: list[int]) -> Callable[[Callable[[], None]], None]:
