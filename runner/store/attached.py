@@ -14,7 +14,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any
 
 import duckdb
 from duckdb import DuckDBPyConnection
@@ -22,8 +21,9 @@ from duckdb import DuckDBPyConnection
 from runner.allowance import count_cpus
 from runner.errors import DatabaseBusy, DatabaseForeign, StoreError
 from runner.places import check_place
-from runner.schema import STORED, TABLES, Column, Table, utc_now
+from runner.schema import STORED, TABLES
 from runner.store.spool import RETRY_S
+from runner.store.sql import fetch_count, quote
 
 #: Extensions are never fetched from the web; more threads than a query uses only slow the opening.
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -188,44 +188,6 @@ def format_reason(error: Exception) -> str:
     return str(error).partition("\n")[0].rstrip(".!")
 
 
-def default_value(column: Column) -> str:
-    """Returns as SQL the value of a column in rows that are older than it."""
-    value = "NULL" if column.absent is None else quote(str(column.absent))
-    return f"{value}::{column.sql_type}"
-
-
-def select_stored_rows(table: Table, columns: frozenset[str], *, alias: str = "file") -> str:
-    """Returns a query of an attached file's rows with all columns of the schema."""
-    return select_known(table, columns, source=f"{alias}.main.{table.name}")
-
-
-def select_known(table: Table, columns: frozenset[str], *, source: str) -> str:
-    """Returns a query of `source`, which has these columns, with all columns of the schema."""
-    values = (c.name if c.name in columns else f"{default_value(c)} AS {c.name}" for c in table.columns)
-    return f"SELECT {', '.join(values)} FROM {source}"
-
-
-def fetch_count(con: DuckDBPyConnection, query: str, parameters: Mapping[str, Any] | None = None) -> int:
-    """Returns the one number that a query answers with."""
-    (count,) = con.execute(query, dict(parameters or {})).fetchone() or (0,)
-    return int(count)
-
-
-def insert_rows(con: DuckDBPyConnection, table: Table, source: str) -> int:
-    """Inserts rows into a table of the attached file, with the time of now as `ingested_at`; returns how many.
-
-    `source` follows FROM and calls the rows `new`."""
-    names = [column.name for column in table.columns]
-    values = ", ".join("$now" if name == "ingested_at" else f"new.{name}" for name in names)
-    query = f"INSERT INTO file.main.{table.name} ({', '.join(names)}) SELECT {values} FROM {source}"
-    return fetch_count(con, query, {"now": utc_now()} if "ingested_at" in names else {})
-
-
-def quote(text: str) -> str:
-    """Returns a text as an SQL literal."""
-    return "'" + text.replace("'", "''") + "'"
-
-
 def _try_attach(con: DuckDBPyConnection, path: Path, *, access: str, alias: str = "file") -> bool:
     """Returns False while others hold the file."""
     try:
@@ -249,9 +211,3 @@ def _check_length(con: DuckDBPyConnection, path: Path) -> None:
     size, needed = path.stat().st_size, _HEADER_BYTES + fetch_count(con, query)
     if size < needed:
         raise foreign_error(path, f"it was cut short, to {size} of at least {needed} bytes")
-
-
-#: A query of the cells of all tables of cells, for everything that counts cells.
-EVERY_CELL = " UNION ALL ".join(
-    f"SELECT run_id, cell_id, cell_key, round, status FROM {table.name}" for table in TABLES.values() if table.key
-)

@@ -33,20 +33,17 @@ from runner.store.attached import (
     attach,
     busy_error,
     connect,
-    default_value,
-    fetch_count,
     foreign_error,
     format_reason,
     is_damage,
     list_unknown,
     load_columns,
     newer_error,
-    quote,
-    select_stored_rows,
 )
 from runner.store.contract import Survey, find_problems, survey, valid
 from runner.store.database import PATIENCE_S, READER_PATIENCE_S, ingest, open_writer
 from runner.store.spool import Spool, sync_folder
+from runner.store.sql import default_value, fetch_count, quote, select_stored_rows
 from runner.store.views import UNREADABLE, check_document, is_newer, load_document
 
 #: The kinds of problems, the worst first. Of `incomplete` and `doubled` ones the rows are kept.

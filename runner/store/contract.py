@@ -30,19 +30,9 @@ from duckdb import DuckDBPyConnection
 from runner.errors import RowsRefused
 from runner.schema import TABLES, Column, Model, Table
 from runner.schema.axes import SHAPE
-from runner.store.attached import (
-    attach,
-    connect,
-    fetch_count,
-    foreign_error,
-    format_reason,
-    is_damage,
-    is_stepscope,
-    load_columns,
-    quote,
-    select_stored_rows,
-)
+from runner.store.attached import attach, connect, foreign_error, format_reason, is_damage, is_stepscope, load_columns
 from runner.store.shared import Taken, spilling, take_connection
+from runner.store.sql import fetch_count, quote, select_stored_rows
 
 #: The smallest measured number but 0, in its unit: the inverse of a smaller one may not fit into 64 bits.
 MIN_MEASURED = 1e-12

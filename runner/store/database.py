@@ -31,11 +31,9 @@ from runner.schema import STORED, TABLES
 from runner.store.attached import (
     attach,
     busy_error,
-    default_value,
     foreign_error,
     format_reason,
     full_error,
-    insert_rows,
     is_damage,
     is_refused,
     is_stepscope,
@@ -47,6 +45,7 @@ from runner.store.contract import Survey, survey
 from runner.store.fleet import is_fleet, list_files, open_fleet, refuse_fleet, survey_fleet
 from runner.store.shared import Taken, mark_origin, mark_state, take_connection, take_turn
 from runner.store.spool import Spool, sync_folder
+from runner.store.sql import default_value, insert_rows
 from runner.store.views import (
     UNREADABLE,
     Document,

@@ -16,9 +16,9 @@ from runner.errors import DatabaseMissing
 from runner.experiments import KINDS
 from runner.results.times import RoundTime, find_bound
 from runner.schema import DONE, TABLES, Bound, Cell, Status
-from runner.store.attached import EVERY_CELL
 from runner.store.database import open_reader
 from runner.store.read.selection import fetch, select
+from runner.store.sql import EVERY_CELL
 
 #: How many rows of each table a forecast reads.
 MAX_PAST = 100

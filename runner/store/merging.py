@@ -41,18 +41,11 @@ from runner import errors
 from runner.errors import DatabaseBusy, DatabaseForeign, RowsDiffer, RowsRefused, StepscopeError, UsageError
 from runner.places import temporary_folder
 from runner.schema import TABLES, Table
-from runner.store.attached import (
-    connect,
-    fetch_count,
-    foreign_error,
-    format_reason,
-    insert_rows,
-    quote,
-    select_stored_rows,
-)
+from runner.store.attached import connect, foreign_error, format_reason
 from runner.store.contract import check, check_unique, survey
 from runner.store.database import PATIENCE_S, open_reader, open_writer
 from runner.store.spool import Spool
+from runner.store.sql import fetch_count, insert_rows, quote, select_stored_rows
 from runner.store.views import UNREADABLE, is_newer, load_document, stage_checked
 
 

@@ -40,24 +40,13 @@ from duckdb import DuckDBPyConnection
 from runner.errors import DatabaseForeign, DatabaseMissing, StoreError, UsageError
 from runner.places import check_place, default_path, explain_error, split, temporary_folder
 from runner.schema import TABLES, Table
-from runner.store.attached import (
-    EVERY_CELL,
-    attach,
-    busy_error,
-    connect,
-    fetch_count,
-    foreign_error,
-    format_reason,
-    is_damage,
-    is_refused,
-    quote,
-    select_known,
-)
+from runner.store.attached import attach, busy_error, connect, foreign_error, format_reason, is_damage, is_refused
 from runner.store.contract import check, check_unique, select_runs
 from runner.store.database import PATIENCE_S, fingerprint, ingest, open_reader, open_writer
 from runner.store.fleet import join
 from runner.store.merging import MEMORY, extract
 from runner.store.spool import Spool, sync_folder
+from runner.store.sql import EVERY_CELL, fetch_count, quote, select_known
 
 ENDING = ".parquet"
 #: One thread writes groups of rows in one order. The second version of the format halves columns of times.

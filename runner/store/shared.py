@@ -34,8 +34,9 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner.allowance import count_cpus
-from runner.store.attached import CONFIG, connect, quote
+from runner.store.attached import CONFIG, connect
 from runner.store.spool import Spool
+from runner.store.sql import quote
 
 KEPT = 4
 #: The memory (MB) of a connection for each of its threads. A quarter of it was too little to read a million cells.

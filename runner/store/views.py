@@ -33,10 +33,10 @@ from duckdb import DuckDBPyConnection
 from runner.errors import DatabaseDamaged, RowsRefused
 from runner.places import explain_place
 from runner.schema import TABLES, Table
-from runner.store.attached import quote, select_stored_rows
 from runner.store.contract import NO_RUNS, Survey, check, select_runs, valid
 from runner.store.shared import take_connection
 from runner.store.spool import Spool
+from runner.store.sql import quote, select_stored_rows
 
 #: The content of one spool file: rows by table.
 Document = Mapping[str, Sequence[Mapping[str, Any]]]

@@ -13,9 +13,9 @@ from pathlib import Path
 import duckdb
 
 from runner.schema import TABLES
-from runner.store.attached import default_value
 from runner.store.database import look_through
 from runner.store.read.runs import load_run_details, load_runs
+from runner.store.sql import default_value
 from tests.synthetic import rows
 
 MACHINES = 4

@@ -17,11 +17,11 @@ from runner.errors import UsageError
 from runner.results.rows import Note, Notes, RunSummary, gather_notes
 from runner.schema import TABLES, Model, RunRow, utc_now
 from runner.schema.axes import MODEL
-from runner.store.attached import EVERY_CELL
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
 from runner.store.read.selection import FILTERS, MACHINE, fetch, fetch_rows
 from runner.store.spool import STALE_S
+from runner.store.sql import EVERY_CELL
 
 
 @dataclass(frozen=True, kw_only=True)

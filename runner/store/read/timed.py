@@ -36,11 +36,11 @@ from runner.results.times import (
     pool_bounds,
 )
 from runner.schema import TABLES, AttentionRow, Bound, Phase, StepCell, StepRow
-from runner.store.attached import quote
 from runner.store.database import open_reader
 from runner.store.read.runs import find_subject
 from runner.store.read.selection import DEVICE, MACHINE, Selection, fetch, fetch_rows, select_chosen
 from runner.store.shared import remember, remember_runs
+from runner.store.sql import quote
 
 KEY = TABLES["steps"].key
 _OWN = ("failed_phase", "message", "parameters", "tokens_per_s", "mfu", "compile_seconds")
