@@ -7,7 +7,7 @@ from runner.analysis.costs.attention import peak_breakdown
 from runner.analysis.pair import name_attention
 from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Power, Question, Row, View, choose
 from runner.answers.shared import about, cells_of, clock_choice, narrow, unmeasured
-from runner.answers.words import CLOCKS, STATUS, ended, fit_power, lacks, power_words, write
+from runner.answers.words import CLOCKS, STATUS, ended, ended_with_need, fit_power, lacks, power_words, write
 from runner.formats import format_bytes
 from runner.results.cells import AttentionResult
 from runner.results.rows import Rows
@@ -202,11 +202,8 @@ def _guides(fits: dict[str, Power | None]) -> tuple[Guide, ...]:
 
 
 def _why(one: AttentionResult) -> str:
-    needed = (
-        f": needs {format_bytes(one.predicted_peak_bytes)}" if one.status == "oom" and one.predicted_peak_bytes else ""
-    )
-    needed += ", not free in one piece" if needed and one.is_fragmented else ""
-    return ended(one) + needed
+    why = ended_with_need(one)
+    return f"{why}, not free in one piece" if ": needs" in why and one.is_fragmented else why
 
 
 def _say(

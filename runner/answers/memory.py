@@ -7,7 +7,7 @@ from uuid import UUID
 from runner.analysis.pair import pair_cells
 from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Question, Row, View
 from runner.answers.shared import about, best, cells_of, lost_of, narrow, sizes_of, unmeasured
-from runner.answers.words import CONTEXT, SIZE, STATUS, ended, fit_power, lacks, write
+from runner.answers.words import CONTEXT, SIZE, STATUS, ended_with_need, fit_power, lacks, write
 from runner.formats import at_tokens, format_bytes, format_list, format_share
 from runner.results.cells import Peak
 from runner.results.rows import Rows
@@ -47,7 +47,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
                 one.peak_allocated_bytes if one.status == "ok" else None,
                 one.predicted_peak_bytes,
                 one.peak_phase,
-                _why(one),
+                ended_with_need(one),
             ),
             cells=(one.cell_id,),
         )
@@ -96,7 +96,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
 
 def _parts(one: Peak, key: tuple[str, int | None]) -> list[Row]:
     if one.status != "ok":
-        return [Row(values=(*key, "peak", None, _why(one)), cells=(one.cell_id,))]
+        return [Row(values=(*key, "peak", None, ended_with_need(one)), cells=(one.cell_id,))]
     found = {_WORDS[name]: size for name, size in one.parts.items() if size and name in _WORDS} | {
         "peak": one.peak_allocated_bytes
     }
@@ -160,13 +160,6 @@ def _say(matrix: View, parts: View) -> tuple[str, str]:
         first_lost = min(lost, key=lambda row: row.values[3] or 0)
         more += f"**{first_lost.values[0]}**{at_tokens(first_lost.values[1] or 0)} ran {matrix.ended(first_lost)}."
     return text, more
-
-
-def _why(one: Peak) -> str:
-    needed = (
-        f": needs {format_bytes(one.predicted_peak_bytes)}" if one.status == "oom" and one.predicted_peak_bytes else ""
-    )
-    return ended(one) + needed
 
 
 QUESTION = Question(answer=answer, page="Memory", needs=("peaks",), course=("M2", "M3"))

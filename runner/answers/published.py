@@ -68,7 +68,10 @@ def _say(view: View) -> str:
 def _list_rows(table: PublishedTable, rows: Rows) -> list[Row]:
     lines = []
     for row in table.rows:
-        for variant in _list_variants(row):
+        # The settings that the headings state where several stand in one row; a part of a model is none.
+        stated = [figure.variant for figure in row.figures if "part" not in figure.variant]
+        found: list[tuple[tuple[str, Any], ...]] = [tuple(variant.items()) for variant in stated]
+        for variant in dict.fromkeys(found):
             setting = replace(row.setting, **dict(variant))
             cell = _CELLS[table.subject](setting)
             says = ", ".join(dict.fromkeys((*_name_settings(row, table), *(str(value) for _, value in variant))))
@@ -86,12 +89,6 @@ def _list_rows(table: PublishedTable, rows: Rows) -> list[Row]:
                         )
                     )
     return lines
-
-
-def _list_variants(row: PublishedRow) -> list[tuple[tuple[str, Any], ...]]:
-    """Returns the settings that the headings state where several stand in one row; a part of a model is none."""
-    found = (tuple(figure.variant.items()) for figure in row.figures if "part" not in figure.variant)
-    return list(dict.fromkeys(found))
 
 
 def _name_settings(row: PublishedRow, table: PublishedTable) -> list[str]:

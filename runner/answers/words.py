@@ -10,7 +10,7 @@ from runner.analysis.statistics import Ratio, student_quantile
 from runner.answers.answer import Field, Missing, Power
 from runner.experiments.experiment import Grid
 from runner.formats import format_bytes, format_number, format_tokens, join_parts
-from runner.results.cells import Result
+from runner.results.cells import AttentionResult, Peak, Result
 from runner.schema import Cell, NumericsCell, Phase
 from runner.schema.sizes import WORDS, describe_status, model_name
 
@@ -46,6 +46,12 @@ def pass_cell(row: NumericsCell) -> NumericsCell:
 
 def ended(result: Result) -> str:
     return "" if result.status == "ok" else describe_status(result)
+
+
+def ended_with_need(result: Peak | AttentionResult) -> str:
+    """Returns the same, and of a cell that ran out of memory the peak that it would have had by the formula."""
+    needed = result.predicted_peak_bytes if result.status == "oom" else None
+    return f"{ended(result)}: needs {format_bytes(needed)}" if needed else ended(result)
 
 
 #: The confidence of the interval of a ratio.
