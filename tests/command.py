@@ -24,8 +24,9 @@ import pytest
 from typer.testing import CliRunner
 
 from runner.cli.main import app
+from runner.job import Job
 from runner.plan.planning import Request, plan
-from runner.schema import StepCell
+from runner.schema import Cell, StepCell, new_id
 from runner.schema.sizes import size_named
 from runner.store.database import open_reader
 from runner.sweep.request import Settings, parse_request
@@ -47,6 +48,12 @@ def tiny(**asked: Any) -> StepCell:
         "warmup_steps": 1, "min_steps": 3, "max_steps": 3,
     }  # fmt: skip
     return StepCell(**(values | asked))
+
+
+def make_job(cell: Cell, **more: Any) -> Job:
+    """Returns the job of measuring a cell on a CPU, of no experiment unless one is named."""
+    usual: Any = {"run_id": new_id(), "cell_id": new_id(), "device": "cpu", "device_name": "", "experiment": ""}
+    return Job(cell=cell, **(usual | more))
 
 
 def run(*words: str, db: Path) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from runner.analysis.costs import attention as accounting
 from runner.analysis.costs.activations import MeasuredTensor, beside
 from runner.analysis.costs.attention import is_unfused
-from runner.job import Job, Measurement
+from runner.job import Measurement
 from runner.measure import precision
 from runner.measure.attention import (
     TOLERANCE,
@@ -23,7 +23,8 @@ from runner.measure.attention import (
 )
 from runner.measure.device import Device
 from runner.models.attention import ATTENTION, naive, unavailable
-from runner.schema import AttentionCell, SavedTensorRow, new_id
+from runner.schema import AttentionCell, SavedTensorRow
+from tests.command import make_job
 from tests.some import some
 
 CPU = Device("cpu")
@@ -43,16 +44,7 @@ def measured(asked: AttentionCell) -> dict[str, Any]:
 
 
 def measurement(asked: AttentionCell) -> Measurement:
-    job = Job(
-        experiment="attention",
-        cell=asked,
-        run_id=new_id(),
-        cell_id=new_id(),
-        device="cpu",
-        device_name="",
-        limit_bytes=1,
-    )
-    return measure_attention(job, lambda doing: None)
+    return measure_attention(make_job(asked, limit_bytes=1), lambda doing: None)
 
 
 # By hand, for B = 2, S = 8, d = 4 in float32: a vector has 2*8*4*4 = 256 bytes, a square 2*8*8*4 = 512, the mask 8*8 =

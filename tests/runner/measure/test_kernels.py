@@ -4,7 +4,6 @@ ranges."""
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
 import torch
@@ -14,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from runner.analysis.costs.steps import forward_flops, step_flops
 from runner.analysis.kernels import kernel_class
-from runner.job import Job, Measurement
+from runner.job import Measurement
 from runner.measure.device import Device
 from runner.measure.kernels import STEPS, Key, Sum, Trace, events_of, kernel_sums, measure_kernels
 from runner.measure.model_step import ModelStep
@@ -22,7 +21,7 @@ from runner.measure.timing import time_step
 from runner.models.ranges import listen_to_ranges
 from runner.models.transformer import Transformer
 from runner.schema import PHASES, KernelRow, ProfileCell
-from tests.command import TINY, rows, run, tiny
+from tests.command import TINY, make_job, rows, run, tiny
 
 
 def profiled_cell(**asked: Any) -> ProfileCell:
@@ -31,15 +30,7 @@ def profiled_cell(**asked: Any) -> ProfileCell:
 
 
 def profiled(**asked: Any) -> Measurement:
-    job = Job(
-        experiment="kernels",
-        cell=profiled_cell(**asked),
-        run_id=UUID(int=1),
-        cell_id=UUID(int=2),
-        device="cpu",
-        device_name="",
-    )
-    return measure_kernels(job, report=lambda phase: None)
+    return measure_kernels(make_job(profiled_cell(**asked)), report=lambda phase: None)
 
 
 def kernels(measurement: Measurement) -> list[KernelRow]:

@@ -8,27 +8,18 @@ import torch
 
 from runner.analysis.costs.steps import parameter_count
 from runner.errors import Skipped
-from runner.job import Job, Measurement
+from runner.job import Measurement
 from runner.measure import precision
 from runner.measure.device import Device
 from runner.measure.model_step import ModelStep
 from runner.measure.step import measure_step
-from runner.schema import PHASES, Mode, SampleRow, StepCell, TimingRow, new_id
-from tests.command import tiny
+from runner.schema import PHASES, Mode, SampleRow, StepCell, TimingRow
+from tests.command import make_job, tiny
 
 
 def measured(cell: StepCell) -> Measurement:
-    return measure_step(
-        Job(
-            experiment="benchmark",
-            cell=cell,
-            run_id=new_id(),
-            cell_id=new_id(),
-            device="cpu",
-            device_name="a CPU without a datasheet",
-        ),
-        report=lambda doing: None,
-    )
+    job = make_job(cell, device_name="a CPU without a datasheet")
+    return measure_step(job, report=lambda doing: None)
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16"])
