@@ -39,7 +39,7 @@ BETWEEN = Field(
 WHY = Field("why", "Explained by", role="note", doc="Findings of the audit that can explain the spread.")
 ROUND = Field.of("steps", "round", label="Process")
 STEP = Field.of("samples", "step")
-SAMPLED = Field.of("samples", "phase", "note")
+SAMPLED = Field.of("samples", "phase")
 TIME = Field.of("samples", "duration_ms", "value")
 WARMUP = Field.of("samples", "is_warmup", "note")
 
@@ -98,16 +98,19 @@ def _find_reasons(rows: Rows) -> Mapping[tuple[str, str | None], set[str]]:
     return reasons
 
 
-def draw_steps(cell_id: UUID, samples: Sequence[PhaseSample], *, name: str, title: str, words: str) -> View:
-    """Draws every step of one cell, each round by itself."""
+def draw_steps(
+    cell_id: UUID, samples: Sequence[PhaseSample], *, name: str, title: str, words: str = "", names_phase: bool = False
+) -> View:
+    """Draws every step of one cell, each round by itself; with the phase where that need not be the whole step."""
     return View(
         name=name,
         title=title,
         about=words,
-        fields=(ROUND, STEP, TIME, WARMUP, SAMPLED),
+        fields=(ROUND, STEP, TIME, WARMUP, *([SAMPLED] if names_phase else [])),
         rows=tuple(
-            Row(values=(one.round, one.step, one.duration_ms, one.is_warmup, one.phase), cells=(cell_id,))
+            Row(values=(*values, one.phase) if names_phase else values, cells=(cell_id,))
             for one in samples
+            for values in [(one.round, one.step, one.duration_ms, one.is_warmup)]
         ),
         draw=Draw("strip", "duration_ms", across="step", series="round", hollow="is_warmup"),
         note="Hollow: warm-up, which no summary includes.",
@@ -120,7 +123,7 @@ def answer_samples(cell_id: UUID, cell: Cell, samples: Sequence[PhaseSample]) ->
     measured = sorted(one.duration_ms for one in whole if not one.is_warmup)
     if not measured:
         return Answer(question="samples", sentence="No samples were kept.", cells={cell_id: cell})
-    strip = draw_steps(cell_id, whole, name=f"samples-{cell_id}", title=title(cell), words="")
+    strip = draw_steps(cell_id, whole, name=f"samples-{cell_id}", title=title(cell), names_phase=True)
     processes = format_count(len({one.round for one in whole}), "process")
     reach = f"{format_number(measured[0])} to {format_number(measured[-1])} ms"
     sentence = f"**{len(measured)}** steps in {processes}, {reach}."
