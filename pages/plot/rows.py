@@ -271,7 +271,7 @@ def _key(view: View, row: Row) -> Key:
 def _line_px(view: View, *, narrow: bool) -> int:
     if not view.draw.caption:
         return _LINE
-    return _CAPTIONED + 9 * (narrow and any(_is_long(view, row) for row in view.rows))
+    return _CAPTIONED + 18 * (narrow and any(_is_long(view, row) for row in view.rows))
 
 
 def _is_long(view: View, row: Row) -> bool:
