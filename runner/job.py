@@ -51,6 +51,16 @@ class OwnModelJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FitJob:
+    """An own model whose training step is to be counted on fake tensors, of at most so many tokens."""
+
+    spec: str
+    context: int
+    attention: str
+    optimizer: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ceilings:
     """Measured ceilings, and the reasons why others are missing, by the ceiling's name."""
 

@@ -130,7 +130,7 @@ def test_the_examples_of_every_help_run(folder: Path) -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     named = [*commands.items(), *(("model", one) for one in commands["model"].commands.values())]
     examples = [(name, one) for name, one in named if one.epilog and not one.hidden]
-    assert len(examples) == 12
+    assert len(examples) == 13
     for name, command in examples:
         words = shlex.split(command.epilog.partition("Example: stepscope ")[2])
         assert words[0] == name
@@ -181,7 +181,10 @@ def test_the_documents_name_every_command_and_preset() -> None:
         "make demo",
         "make test",
         "streamlit run app.py",
-        *(f"stepscope {name}" for name in shlex.split("sweep show report ab compare note import export app doctor")),
+        *(
+            f"stepscope {name}"
+            for name in shlex.split("sweep show fit report ab compare note import export app doctor")
+        ),
     ):
         assert command in readme, command
     assert all(f"`{name}`" in readme for name in PRESETS)

@@ -1,7 +1,8 @@
 """Will it fit on this GPU, and how large may it be?
 
-By the closed formulas, before there is a GPU. The error bars are those of the formulas on the measured peaks of the
-file: what PyTorch had reserved over what was predicted, from the 5th to the 95th percentile.
+By the closed formulas, before there is a GPU, or by the bytes of an own model's step as counted on fake tensors. The
+error bars are those of the formulas on the measured peaks of the file, or of the counts on the shipped ones: what
+PyTorch had reserved over what was predicted, from the 5th to the 95th percentile.
 """
 
 import csv
@@ -13,14 +14,15 @@ from statistics import median, quantiles
 from typing import Any
 
 from runner.analysis.costs import steps
-from runner.analysis.costs.activations import CONTEXT_BYTES
+from runner.analysis.costs.activations import CONTEXT_BYTES, workspace_bytes
 from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Question, Row, View, choose, verbatim
 from runner.answers.words import write
 from runner.errors import UsageError
-from runner.formats import format_bytes, format_share
+from runner.formats import format_bytes
 from runner.results.cells import Peak
 from runner.results.rows import Rows
 from runner.schema import StepCell
+from runner.schema.own import WAYS, CountedStep
 from runner.schema.sizes import SIZES, parse_shape
 
 GPUS = Path(steps.__file__).with_name("gpus.csv")
@@ -34,28 +36,58 @@ _OFFERED: Mapping[str, tuple[str, ...]] = {
     "context": tuple(str(128 * 2**power) for power in range(11)),
     "batch": tuple(str(2**power) for power in range(9)),
     "precision": ("bf16", "fp32"),
+    "weights": ("fp32", "bf16"),
     "attention": ("sdpa", "naive"),
     "optimizer": ("fused", "foreach"),
+    "checkpoint": ("0", "1"),
 }
 _DEFAULTS = {"size": "small", "context": "1024", "batch": "4"}
-#: How weights and products are held, by the precision and the dtype of the weights.
-_WAYS = {"fp32": ("fp32", "fp32"), "bf16": ("bf16", "fp32"), "bf16 weights": ("bf16", "bf16")}
 #: Assumed where the file has no measured peaks: the median of those of an H200.
 USUAL_SHARE = 1.06
 #: The largest batch and context that are looked for.
 MOST = 2**20
+#: Threads that run products, each with a workspace of cuBLAS: the step's and autograd's.
+WORKSPACES = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Errors:
-    """Bytes that PyTorch reserved over those predicted: median, 5th and 95th percentile, and the median error of the
-    peak of live tensors. None where no peak was measured."""
+    """Bytes that PyTorch reserved over those predicted: median, 5th and 95th percentile; and the error of the peak of
+    live tensors, median and 95th percentile. None where no peak was measured."""
 
     reserved: float = USUAL_SHARE
     low: float | None = None
     high: float | None = None
     peak: float | None = None
+    most: float | None = None
     cells: int = 0
+
+
+#: The errors of counts on fake tensors, on a Llama, a Mixtral and a Qwen of transformers among the shipped rows; a test
+#: counts them again.
+COUNTED = Errors(reserved=1.046, low=1.008, high=1.136, peak=0.00048, most=0.0036, cells=18)
+#: The predicted bytes of a step by part: of a way of holding numbers, with so many blocks recomputed together.
+Parts = Callable[[str, int, int, int], Mapping[str, int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A training step and how its bytes are known: `parts(way, checkpoint, batch, context)`. `longest` is the most
+    tokens that its model takes, 0 for one without a length."""
+
+    title: str
+    way: str
+    checkpoint: int
+    batch: int
+    context: int
+    kind: str
+    parts: Parts = lambda way, checkpoint, batch, context: {}
+    longest: int = MOST
+    has_blocks: bool = True
+
+    @property
+    def at(self) -> str:
+        return f"batch {self.batch}" + (f", {self.context:,} tokens" if self.longest else "")
 
 
 @cache
@@ -77,23 +109,36 @@ def measure_errors(peaks: Sequence[Peak]) -> Errors:
         return Errors()
     reserved = [share for share, _ in known]
     percentiles = quantiles(reserved, n=20, method="inclusive")
+    off = [abs(share - 1) for _, share in known]
     return Errors(
         reserved=median(reserved),
         low=percentiles[0],
         high=percentiles[-1],
-        peak=median(abs(share - 1) for _, share in known),
+        peak=median(off),
+        most=quantiles(off, n=20, method="inclusive")[-1],
         cells=len(known),
     )
 
 
-def find_largest(bytes_at: Callable[[int], int], room: float) -> int:
-    """Returns the largest whole number up to MOST whose bytes fit into the room, 0 if none does. Bytes grow with the
+def say_errors(errors: Errors) -> str:
+    """Returns how far predictions are off, in a sentence."""
+    if errors.peak is None or errors.most is None:
+        return "No measured peak in this file says how far the formula is off."
+    how = "counts on fake tensors are" if errors is COUNTED else "the formula is"
+    return (
+        f"On {errors.cells} measured peaks {how} off by {100 * errors.peak:.2g}% in the median, on 95% of them by at "
+        f"most {100 * errors.most:.2g}%."
+    )
+
+
+def find_largest(bytes_at: Callable[[int], int], room: float, *, most: int = MOST) -> int:
+    """Returns the largest whole number up to `most` whose bytes fit into the room, 0 if none does. Bytes grow with the
     number, nearly along a line between its last power of two and the next, which is where the search tries."""
     low, high = 0, 1
     while bytes_at(high) <= room:
         low, high = high, 2 * high
-        if low >= MOST:
-            return MOST
+        if low >= most:
+            return most
     while high - low > 1:
         below = bytes_at(low) if low else 0
         guess = low + int((room - below) * (high - low) / (bytes_at(high) - below))
@@ -104,18 +149,7 @@ def find_largest(bytes_at: Callable[[int], int], room: float) -> int:
             return guess
         else:
             low = guess + 1
-    return low
-
-
-def count_bytes(cell: StepCell, name: str, gpu: str) -> Callable[[int], int]:
-    """Returns the predicted peak of a cell (bytes) as a function of its batch or context."""
-
-    @cache
-    def bytes_at(count: int) -> int:
-        changed: dict[str, Any] = {name: count}
-        return steps.predicted_peak_bytes(replace(cell, **changed), gpu=gpu)
-
-    return bytes_at
+    return min(low, most)
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
@@ -123,58 +157,84 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     gpu = choose(asked, "gpu", "GPU", list(gpus), default="H200")
     choices = {name: _choose(asked, name) for name in _OFFERED}
     cell = _make_cell({name: choice.chosen for name, choice in choices.items()})
-    room = gpus[gpu.chosen] - CONTEXT_BYTES
-    peak = steps.predict_peak(cell, gpu=gpu.chosen)
-    needed = round(peak.total * errors.reserved)
-    words = " · ".join(
-        (gpu.chosen, choices["size"].chosen, f"train, {cell.precision}, {cell.attention}, {cell.optimizer} AdamW")
+
+    def parts(way: str, checkpoint: int, batch: int, context: int) -> Mapping[str, int]:
+        precision, weights = WAYS[way]
+        kind: dict[str, Any] = {"precision": precision, "weights_dtype": weights, "checkpoint_blocks": checkpoint}
+        asked = replace(cell, **kind, batch=batch, context=context)
+        return steps.predict_peak(asked, gpu=gpu.chosen).parts
+
+    step = Step(
+        title=choices["size"].chosen,
+        way="bf16 weights" if cell.weights_dtype == "bf16" else cell.precision,
+        checkpoint=cell.checkpoint_blocks,
+        batch=cell.batch,
+        context=cell.context,
+        kind=f"{cell.attention}, {cell.optimizer} AdamW",
+        parts=parts,
     )
-    at = f"batch {cell.batch}, {cell.context:,} tokens"
+    return replace(describe(step, gpu.chosen, errors), choices=(gpu, *choices.values()))
+
+
+def answer_counted(counted: CountedStep, step: Step, gpu: str) -> Answer:
+    """Returns the answer for an own model whose step was counted; the parts of `step` are left out."""
+
+    def parts(way: str, checkpoint: int, batch: int, context: int) -> Mapping[str, int]:
+        found = counted.parts_at(way, checkpoint > 0, batch=batch, context=context)
+        return {**found, "workspace": WORKSPACES * workspace_bytes(gpu)}
+
+    longest = (counted.longest or MOST) if counted.has_context else 0
+    step = replace(step, parts=parts, longest=longest, has_blocks=counted.has_blocks)
+    return describe(step, gpu, COUNTED)
+
+
+def describe(step: Step, gpu: str, errors: Errors) -> Answer:
+    """Returns the answer for one step on one GPU, without choices."""
+    room = list_gpus()[gpu] - CONTEXT_BYTES
+    sizes = step.parts(step.way, step.checkpoint, step.batch, step.context)
+    peak = sum(sizes.values())
+    needed = round(peak * errors.reserved)
+    recomputed = f", checkpointing by {step.checkpoint}" if step.checkpoint else ""
+    words = f"{gpu} · {step.title} · train, {step.way}, {step.kind}{recomputed}"
     parts = View(
         name="fit-peak",
-        title=f"Predicted peak of a training step, {at}",
+        title=f"Predicted peak of a training step, {step.at}",
         about=words,
         fields=(PART, BYTES),
         rows=tuple(
             Row(values=(name.replace("_", " "), size))
-            for name, size in (("peak", peak.total), ("reserved by PyTorch", needed), *peak.parts.items())
+            for name, size in (("peak", peak), ("reserved by PyTorch", needed), *sizes.items())
             if size
         ),
         draw=Draw(
             "bars",
             "size_bytes",
             down=("part",),
-            guides=(Guide(words=f"room on the {gpu.chosen}: {format_bytes(room)}", at=float(room), is_limit=True),),
+            guides=(Guide(words=f"room on the {gpu}: {format_bytes(room)}", at=float(room), is_limit=True),),
         ),
         note="Reserved: the peak times what PyTorch's allocator takes beside it. CUDA's own "
         f"{format_bytes(CONTEXT_BYTES)} are taken off the room.",
     )
-    batches = _draw_largest("batch", f"at {cell.context:,} tokens", cell, gpu.chosen, room, errors, words)
-    contexts = _draw_largest("context", f"at batch {cell.batch}", cell, gpu.chosen, room, errors, words)
+    batches = _draw_largest("batch", step, room, errors, words)
+    contexts = _draw_largest("context", step, room, errors, words)
     verdict = "fits" if needed <= room else "**does not fit**"
-    error = (
-        f" On {errors.cells} measured peaks the formula is off by {format_share(errors.peak)} in the median."
-        if errors.peak is not None
-        else " No measured peak in this file says how far the formula is off."
-    )
     return Answer(
-        sentence=f"A training step of **{verbatim(choices['size'].chosen)}** ({at}, {cell.precision}) peaks at "
-        f"**{write(peak.total, 'bytes')}** and {verdict} on the {verbatim(gpu.chosen)} "
-        f"({write(room, 'bytes')} of room).",
-        more=error.strip(),
-        views=(batches, contexts, parts),
-        choices=(gpu, *choices.values()),
+        question="fit",
+        sentence=f"A training step of **{verbatim(step.title)}** ({step.at}, {step.way}) peaks at "
+        f"**{write(peak, 'bytes')}** and {verdict} on the {verbatim(gpu)} ({write(room, 'bytes')} of room).",
+        more=say_errors(errors),
+        views=(batches, *((contexts,) if step.longest else ()), parts),
     )
 
 
 def _choose(asked: Asked, name: str) -> Choice:
     """Returns the choice, of what is offered or of what was asked for: a whole number, or a shape written out."""
     wanted, offered = asked.get(name, ""), _OFFERED[name]
-    is_number = name in ("context", "batch") and wanted.isdecimal() and 0 < int(wanted) <= MOST
+    is_number = name in ("context", "batch", "checkpoint") and wanted.isdecimal() and 0 < int(wanted) <= MOST
     is_own = is_number or (name == "size" and _is_shape(wanted))
     options = (*offered, *((wanted,) if is_own and wanted not in offered else ()))
     label = "Size" if name == "size" else name.capitalize()
-    prefix = f"{name} " if name in ("context", "batch") else ""
+    prefix = f"{name} " if name in ("context", "batch", "weights", "checkpoint") else ""
     return choose(asked, name, label, options, default=_DEFAULTS.get(name, ""), prefix=prefix)
 
 
@@ -190,29 +250,36 @@ def _make_cell(chosen: Mapping[str, str]) -> StepCell:
     settings: dict[str, Any] = {
         **size.numbers,
         **{name: chosen[name] for name in ("precision", "attention", "optimizer")},
+        "weights_dtype": chosen["weights"],
     }
-    return StepCell(**settings, batch=int(chosen["batch"]), context=int(chosen["context"]), mode="train")
+    numbers = (int(chosen[name]) for name in ("batch", "context", "checkpoint"))
+    settings |= dict(zip(("batch", "context", "checkpoint_blocks"), numbers, strict=True))
+    return StepCell(**settings, mode="train")
 
 
-def _draw_largest(name: str, at: str, cell: StepCell, gpu: str, room: int, errors: Errors, words: str) -> View:
+def _draw_largest(name: str, step: Step, room: int, errors: Errors, words: str) -> View:
     """Returns the largest batch or context that fits, by how numbers are held, with and without checkpointing; low
     and high by what PyTorch reserves at most and at least."""
-
+    most = step.longest if name == "context" else MOST
+    at = f", at batch {step.batch}" if name == "context" else f", at {step.context:,} tokens" if step.longest else ""
     found = []
-    for words_of, (precision, weights) in _WAYS.items():
-        for checkpointing, blocks in (("none", 0), ("every block", 1)):
-            kind: dict[str, Any] = {"precision": precision, "weights_dtype": weights, "checkpoint_blocks": blocks}
+    for way in WAYS:
+        for checkpointing, blocks in (("none", 0), *((("every block", 1),) if step.has_blocks else ())):
 
-            bytes_at = count_bytes(replace(cell, **kind), name, gpu)
+            @cache
+            def bytes_at(count: int, way: str = way, blocks: int = blocks) -> int:
+                batch, context = (count, step.context) if name == "batch" else (step.batch, count)
+                return sum(step.parts(way, blocks, batch, context).values())
+
             largest, *bounds = (
-                find_largest(bytes_at, room / share) if share else None
+                find_largest(bytes_at, room / share, most=most) if share else None
                 for share in (errors.reserved, errors.high, errors.low)
             )
-            found.append(Row(values=(words_of, checkpointing, largest, *bounds)))
+            found.append(Row(values=(way, checkpointing, largest, *bounds)))
     unit = {"batch": "", "context": "tokens"}[name]
     return View(
         name=f"fit-largest-{name}",
-        title=f"Largest {name} that fits, {at}",
+        title=f"Largest {name} that fits{at}",
         about=words,
         fields=(
             WAY,
@@ -223,7 +290,7 @@ def _draw_largest(name: str, at: str, cell: StepCell, gpu: str, room: int, error
         ),
         rows=tuple(found),
         draw=Draw("matrix", "largest", down=("way",), across="checkpointing"),
-        note=f"Looked for up to {MOST:,}.",
+        note=f"Looked for up to {most:,}.",
     )
 
 

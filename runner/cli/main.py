@@ -1,7 +1,7 @@
 """The commands: parse, call, print. Only they and their group exit. Each looks at the places that it is given, and then
 imports what it needs: neither a refusal nor a help waits for that.
 
-    stepscope sweep | show | compare | ab | report | import | export | doctor | app | note | model
+    stepscope sweep | show | fit | compare | ab | report | import | export | doctor | app | note | model
 
 `python -m runner` is the same. The old names audit, check, frontier, list, merge and replay work in this version, and
 say the new ones.
@@ -26,6 +26,7 @@ from typer.core import TyperGroup
 
 from runner.cli.options import (
     NAMES,
+    SHAPE,
     SPECS,
     AbCommand,
     Db,
@@ -38,7 +39,7 @@ from runner.cli.options import (
     with_options,
 )
 from runner.cli.terminal import Terminal, errors
-from runner.errors import INTERRUPTED, INTERRUPTED_CODE, StepscopeError, UsageError
+from runner.errors import INTERRUPTED, INTERRUPTED_CODE, DatabaseMissing, StepscopeError, UsageError
 from runner.formats import format_bytes
 from runner.places import check_results, check_room, check_source, default_path, explain_error
 
@@ -233,6 +234,57 @@ def show_command(
         show.print_names(console, what, as_json=as_json)
     else:
         show.print_run(console, what, db=find_file(path), as_json=as_json)
+
+
+@app.command(
+    name="fit", epilog='Example: stepscope fit hf:llama/config.json --gpu "RTX 4090" --context 1024 --checkpoint 1'
+)
+def fit_command(
+    spec: Annotated[str, typer.Argument(help="One of your own; see `stepscope model --help`.", metavar="[MODEL]")] = "",
+    model: Annotated[str, typer.Option(help="The same.", metavar="FILE.py:build")] = "",
+    sizes: Annotated[str, typer.Option(help=r"Stepscope's own. \[default: small]", metavar="A,B,…")] = "",
+    shape: Annotated[list[str] | None, typer.Option(help=f"Repeatable: {SHAPE}", metavar="SHAPE")] = None,
+    gpu: Annotated[str, typer.Option(help="Its name; a part is enough.")] = "H200",
+    batch: Annotated[int, typer.Option(help="Sequences in one step.", min=1)] = 4,
+    context: Annotated[int, typer.Option(help="Tokens of each sequence.", min=16)] = 1024,
+    precision: Annotated[str, typer.Option(help="bf16 or fp32.")] = "bf16",
+    weights: Annotated[str, typer.Option(help="Parameters' dtype.")] = "fp32",
+    attention: Annotated[str, typer.Option(help="sdpa or naive.")] = "sdpa",
+    optimizer: Annotated[str, typer.Option(help="fused or foreach.")] = "fused",
+    checkpoint: Annotated[int, typer.Option(help="Blocks recomputed at once.", min=0)] = 0,
+    timeout: Annotated[float, typer.Option(help="Seconds for a model.", min=1)] = 300,
+    db: Db = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One object; for several models a list.")] = False,
+) -> None:
+    """Say without a GPU whether a training step fits on one: its peak by part, and the largest batch and context.
+
+    Stepscope's own models are predicted by formula. A step of any other is counted on fake tensors, without data and in
+    seconds, with torch. The error bars come from measured peaks: those of the file, or those that Stepscope ships.
+    """
+    try:
+        path = check_results(db)
+    except DatabaseMissing:
+        if db is not None:
+            raise
+        path = None
+    if own := spec or model:
+        if sizes or shape:
+            raise UsageError(f"{own} came with --sizes or --shape.", expected="one of them")
+        _check_configuration(own)
+    from runner.cli.fit import fit
+    from runner.store.packing import find_file
+
+    asked = {
+        "batch": str(batch),
+        "context": str(context),
+        "precision": precision,
+        "weights": weights,
+        "attention": attention,
+        "optimizer": optimizer,
+        "checkpoint": str(checkpoint),
+    }
+    file = path and find_file(path)
+    fit(console, own or sizes, shape or (), gpu, asked, is_own=bool(own), db=file, timeout_s=timeout, as_json=as_json)
 
 
 @app.command(name="report", epilog="Example: stepscope report --format html --out report.html")

@@ -113,7 +113,7 @@ def _place(names: Collection[str], name: str | None) -> int:
 _SKIP = "Do not try cells that are predicted not to fit."
 _DRY_RUN = "Only print the plan, with predicted memory and time."
 _CEILINGS = "Measure at its start and end what this machine can do at most. [default: --ceilings]"
-_SHAPE = "d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=N]"
+SHAPE = "d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=N]"
 _MODEL = "One of your own, repeatable; see `stepscope model --help`."
 _SHARD = "Only this share of the plan, such as 2/8: the same command on 8 machines measures every cell once."
 _ON = "With --engine ray: accelerator types or custom resources, such as H200,A100. [default: every GPU]"
@@ -150,7 +150,7 @@ def sweep_options() -> dict[str, Any]:
             list[str] | None, _what(f"{', '.join(QUESTIONS)}, or frontier. [default: all but frontier]", metavar="NAME")
         ],
         "sizes": Annotated[str | None, _what("Models; see `stepscope show sizes`.")],
-        "shape": Annotated[list[str] | None, _what("A shape of your own; repeatable.", metavar=_SHAPE)],
+        "shape": Annotated[list[str] | None, _what("A shape of your own; repeatable.", metavar=SHAPE)],
         "model": Annotated[list[str] | None, _what(_MODEL, metavar="FILE.py:build")],
         **own["axis"],
         **own["limit"],

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 from runner.answers import QUESTIONS, ask
 from runner.answers.answer import Answer
+from runner.answers.fit import COUNTED, measure_errors, say_errors
 from runner.cli.terminal import Terminal
 from runner.errors import UsageError
 from runner.experiments.models import EDITIONS
@@ -163,6 +164,7 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
     for column, words in names.items():
         values = dict.fromkeys(str(value)[:12] for row in details if (value := getattr(row, column)) is not None)
         versions += [f"{words} {', '.join(values)}"] if values else []
+    errors = measure_errors(read(db, of, ("peaks",), load=load).peaks)
     dirty = sum(bool(row.git_dirty) for row in details)
     versions += [f"{format_count(dirty, 'run')} with uncommitted changes"] if dirty else []
     return (
@@ -178,6 +180,7 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
         ("Versions", ", ".join(versions)),
         ("Runs", "; ".join(map(_describe_run, runs[:_MAX_RUNS])) + _count_more(len(runs) - _MAX_RUNS)),
         ("Trust", _describe_trust(db, of, load)),
+        *([("Peaks", f"{say_errors(errors)} {say_errors(COUNTED)}")] if errors.cells and is_reference(db) else []),
         (
             "Reading",
             "in brackets the interval; of a cell that several runs measured the latest run counts, all its rounds "

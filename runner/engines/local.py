@@ -30,10 +30,10 @@ from uuid import UUID
 
 from runner.engines.engine import COMPILER, ENVIRONMENT, PRELOADED
 from runner.errors import BadModel, StepscopeError, UsageError
-from runner.job import CeilingJob, Ceilings, Job, Measurement, Outcome, OwnModelJob
+from runner.job import CeilingJob, Ceilings, FitJob, Job, Measurement, Outcome, OwnModelJob
 from runner.places import mark, unusable_error
 from runner.schema import TelemetryRow
-from runner.schema.own import OwnModel
+from runner.schema.own import CountedStep, OwnModel
 
 #: The time between two beats of what runs (s).
 BEAT_SECONDS = 1.0
@@ -168,7 +168,7 @@ MODEL_SECONDS = 300.0
 
 _Message = tuple[Any, ...]
 #: What a worker is given; a text names the device of a machine to describe.
-AnyJob = Job | CeilingJob | OwnModelJob | str
+AnyJob = Job | CeilingJob | OwnModelJob | FitJob | str
 
 
 class LocalEngine:
@@ -206,10 +206,18 @@ class LocalEngine:
 
     def describe_model(self, job: OwnModelJob, *, timeout_s: float = MODEL_SECONDS) -> OwnModel:
         """Returns what was understood of an own model. Raises BadModel with the reason where it cannot be built."""
+        model: OwnModel = self._understand(job, timeout_s=timeout_s)
+        return model
+
+    def count_step(self, job: FitJob, *, timeout_s: float) -> CountedStep:
+        """Returns the bytes of an own model's training step. Raises BadModel where they cannot be counted."""
+        step: CountedStep = self._understand(job, timeout_s=timeout_s)
+        return step
+
+    def _understand(self, job: OwnModelJob | FitJob, *, timeout_s: float) -> Any:
         message, _, text = self._run(job, timeout_s=timeout_s)
         if message is not None and message[0] == "understood":
-            model: OwnModel = message[1]
-            return model
+            return message[1]
         how = f"stopped after {timeout_s:g} s" if message is None else f"{message[1]}"
         raise BadModel(f"{job.spec} cannot be built: {how}{f' ({text})' if text else ''}.")
 

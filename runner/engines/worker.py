@@ -3,9 +3,9 @@
     Process(target=work, args=(pipe, prints, device)); pipe.send(job)
 
 Messages are tuples: ("doing", phase), then one of ("measured", Measurement), ("described", columns), ("ceilings",
-Ceilings), ("understood", OwnModel), ("failed", status, message, values) or ("refused", error). A process that dies
-sends nothing more; its exit code tells the engine why. The process leads its own group, so that the compilers it starts
-end with it, and it ends when the sweep does, however the sweep ended.
+Ceilings), ("understood", OwnModel or CountedStep), ("failed", status, message, values) or ("refused", error). A process
+that dies sends nothing more; its exit code tells the engine why. The process leads its own group, so that the compilers
+it starts end with it, and it ends when the sweep does, however the sweep ended.
 """
 
 import contextlib
@@ -25,10 +25,11 @@ import torch
 
 from runner.errors import BadModel, Skipped, StepscopeError
 from runner.experiments import TRIAL, kind_of
-from runner.job import CeilingJob, Job, OwnModelJob, RanOut
+from runner.job import CeilingJob, FitJob, Job, OwnModelJob, RanOut
 from runner.measure import limits
 from runner.measure.ceilings import measure_ceilings
 from runner.measure.device import describe
+from runner.measure.fit import count_step
 from runner.measure.limits import is_out_of_memory
 from runner.measure.own import describe_own
 
@@ -47,7 +48,7 @@ def work(pipe: Connection, prints: Connection, device: str) -> None:
         with contextlib.suppress(RuntimeError):  # the job says so, if the device cannot be used
             torch.cuda.synchronize(device)  # starts a CUDA context, without memory of the allocator's
     try:
-        job: Job | CeilingJob | OwnModelJob | str = pipe.recv()
+        job: Job | CeilingJob | OwnModelJob | FitJob | str = pipe.recv()
     except EOFError:
         return
     try:
@@ -59,6 +60,8 @@ def work(pipe: Connection, prints: Connection, device: str) -> None:
         elif isinstance(job, OwnModelJob):
             limits.limit(job.device, None)
             pipe.send(("understood", describe_own(job)))
+        elif isinstance(job, FitJob):
+            pipe.send(("understood", count_step(job)))
         else:
             pipe.send(_measure(pipe, job))
     except StepscopeError as error:

@@ -8,7 +8,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -142,3 +142,36 @@ class OwnModel:
             "model_key": self.key,
             **{name: value for name, value in UNREAD.items() if name not in self.reads},
         }
+
+
+#: How weights and products are held: the precision and the dtype of the weights, by name.
+WAYS: Mapping[str, tuple[str, str]] = {
+    "fp32": ("fp32", "fp32"),
+    "bf16": ("bf16", "fp32"),
+    "bf16 weights": ("bf16", "bf16"),
+}
+#: What is held at one moment of a step: bytes by part and by the powers of batch and context with which they grow.
+Held = Mapping[tuple[str, int, int], int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedStep:
+    """The training step of an own model, as counted on fake tensors: for each way of `WAYS`, without and with each
+    block recomputed, the moments at which its memory can peak. `longest` is the most tokens that its configuration
+    takes, where that is known; `has_context` says whether a sample has a length, `has_blocks` whether blocks repeat."""
+
+    key: str
+    longest: int | None
+    has_context: bool
+    has_blocks: bool
+    moments: Mapping[tuple[str, bool], Sequence[Held]]
+
+    def parts_at(self, way: str, is_checkpointed: bool, *, batch: int, context: int) -> dict[str, int]:
+        """Returns the bytes of each part at the peak."""
+        peak: dict[str, int] = {}
+        for held in self.moments[way, is_checkpointed]:
+            parts: dict[str, int] = {}
+            for (part, of_batch, of_context), size in held.items():
+                parts[part] = parts.get(part, 0) + size * batch**of_batch * context**of_context
+            peak = max(peak, parts, key=lambda one: sum(one.values()))
+        return peak

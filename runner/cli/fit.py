@@ -1,0 +1,111 @@
+"""Whether a training step fits on a GPU, before there is one: the answer `fit` for several models.
+
+python -m runner fit --sizes small,large --gpu "RTX 4090"
+python -m runner fit nano.py:build --context 512 --json
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.answers import check_chosen
+from runner.answers.answer import Answer
+from runner.answers.fit import COUNTED, QUESTION, Errors, Step, answer_counted, list_gpus, measure_errors
+from runner.cli.terminal import Terminal
+from runner.engines.local import LocalEngine
+from runner.errors import UsageError
+from runner.job import FitJob
+from runner.render.json import to_text
+from runner.render.text import print_answer
+from runner.results.rows import Rows
+from runner.schema.own import own_title, parse_spec
+from runner.schema.sizes import KEY_DIGITS, SIZES, parse_shape, size_named
+from runner.store.packing import find_reference
+from runner.store.read import read
+from runner.store.read.selection import Selection
+
+
+def fit(
+    console: Terminal,
+    models: str,
+    shapes: Sequence[str],
+    gpu: str,
+    asked: Mapping[str, str],
+    *,
+    is_own: bool,
+    db: Path | None,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Prints the answer for one model of the user's own, or for each of these sizes and shapes. Raises UsageError."""
+    asked = {**asked, "gpu": find_gpu(gpu)}
+    if is_own:
+        _predict(Rows(), asked, "small")  # refuses what cannot be chosen
+        answers, errors = [_count(models, asked, timeout_s=timeout_s)], COUNTED
+    else:
+        rows = read(db, Selection(), QUESTION.needs) if db else Rows()
+        if not measure_errors(rows.peaks).cells and (shipped := find_reference()):
+            rows = read(shipped, Selection(), QUESTION.needs)
+        names = models.split(",") if models else [] if shapes else ["small"]
+        sizes = [size_named(one.strip()).name for one in names] + list(shapes)
+        answers, errors = [_predict(rows, asked, one) for one in sizes], measure_errors(rows.peaks)
+    if as_json:
+        found = [_make_json(one, errors) for one in answers]
+        print(to_text(found if len(found) > 1 else found[0], indent=1))
+        return
+    for one in answers:
+        print_answer(console, one)
+
+
+def find_gpu(name: str) -> str:
+    """Returns the GPU of this name, or the only one that has it as a part. Raises UsageError with the nearest names."""
+    known = {one.casefold(): one for one in list_gpus()}
+    found = [one for lower, one in known.items() if name.casefold() in lower]
+    if name.casefold() in known or len(found) == 1:
+        return known.get(name.casefold(), found[0])
+    near = found or [known[one] for one in difflib.get_close_matches(name.casefold(), known, n=3, cutoff=0)]
+    raise UsageError(f"There is no GPU called {name!r}.", expected=f"such as {', '.join(near)}")
+
+
+def _predict(rows: Rows, asked: Mapping[str, str], size: str) -> Answer:
+    if size not in SIZES:
+        parse_shape(size)
+    answer: Answer = QUESTION.answer(rows, {**asked, "size": size})
+    check_chosen(answer, asked)
+    return answer
+
+
+def _count(text: str, asked: Mapping[str, str], *, timeout_s: float) -> Answer:
+    spec, batch, context = parse_spec(text), int(asked["batch"]), int(asked["context"])
+    job = FitJob(spec=spec.text, context=context, attention=asked["attention"], optimizer=asked["optimizer"])
+    counted = LocalEngine().count_step(job, timeout_s=timeout_s)
+    step = Step(
+        title=own_title(spec.text, counted.key[:KEY_DIGITS]),
+        way="bf16 weights" if asked["weights"] == "bf16" else asked["precision"],
+        checkpoint=min(int(asked["checkpoint"]), 1) if counted.has_blocks else 0,
+        batch=batch,
+        context=context,
+        kind=f"{asked['attention']}, {asked['optimizer']} AdamW",
+    )
+    return answer_counted(counted, step, asked["gpu"])
+
+
+def _make_json(answer: Answer, errors: Errors) -> dict[str, Any]:
+    """Returns the peak by five parts, which add up to it: autocast's copies are activations; the data, buffers and
+    cuBLAS's workspace temporaries."""
+    *largest, peak = answer.views
+    sizes = dict(zip(peak.column("part"), peak.column("size_bytes"), strict=True))
+    total, needed = sizes.pop("peak"), sizes.pop("reserved by PyTorch")
+    parts = {name: sizes.pop(name, 0) for name in ("parameters", "gradients")}
+    parts["optimizer"] = sizes.pop("optimizer state", 0)
+    parts["activations"] = sizes.pop("activations", 0) + sizes.pop("autocast copies", 0)
+    parts["temporaries"] = sum(sizes.values())
+    found: dict[str, Any] = {}
+    for view in largest:
+        for row in view.rows:
+            way, checkpointing, *numbers = row.values
+            ways = found.setdefault(view.name.removeprefix("fit-largest-"), {}).setdefault(way, {})
+            ways[checkpointing] = dict(zip(("largest", "low", "high"), numbers, strict=True))
+    fits = needed <= (peak.draw.guides[0].at or 0)
+    return {"peak_bytes": total, "parts": parts, "fits": fits, "error": errors.peak, "largest": found}

@@ -1,0 +1,151 @@
+"""`stepscope fit`: whether a training step fits, of Stepscope's own models by formula, of others on fake tensors."""
+
+import json
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import pytest
+
+from runner.analysis.costs.activations import workspace_bytes
+from runner.analysis.costs.steps import predict_peak
+from runner.answers import ask
+from runner.answers.fit import COUNTED, WORKSPACES
+from runner.job import FitJob
+from runner.measure.fit import count_step
+from runner.schema import StepCell
+from runner.schema.own import WAYS, CountedStep
+from tests.command import run
+from tests.runner.answers.shipped import FOLDER, query, shipped
+from tests.runner.own.build import MIXTRAL, MLP, own_file
+
+
+def fitted(*words: str) -> Any:
+    done = run("fit", *words, "--json", db=FOLDER)
+    assert done.returncode == 0, done.stdout
+    return json.loads(done.stdout)
+
+
+def test_a_size_has_the_answer_of_show(tmp_path: Path) -> None:
+    """The rows that Stepscope ships give the error bars where the file has none."""
+    said = run("fit", "--sizes", "medium", "--gpu", "rtx 4090", "--precision", "fp32", db=FOLDER).stdout
+    asked = ("--size", "medium", "--gpu", "GeForce RTX 4090", "--precision", "fp32")
+    assert said == run("show", "fit", *asked, db=FOLDER).stdout
+    assert "95% of them" in said
+
+
+def test_json_is_one_object_and_of_several_models_a_list() -> None:
+    small, own = fitted("--sizes", "small", "--shape", "d_model=64,d_ff=192,layers=2,heads=2", "--weights", "bf16")
+    assert list(small) == ["peak_bytes", "parts", "fits", "error", "largest"]
+    assert list(small["parts"]) == ["parameters", "gradients", "optimizer", "activations", "temporaries"]
+    assert sum(small["parts"].values()) == small["peak_bytes"] > own["peak_bytes"]
+    assert small["parts"]["parameters"] == 128_625_408 * 2
+    assert small["fits"] is True
+    assert 0 < small["error"] < 0.02
+    assert list(small["largest"]) == ["batch", "context"]
+    one = small["largest"]["context"]["bf16"]["every block"]
+    assert 1024 < one["low"] < one["largest"] < one["high"]
+    shown = ask("fit", shipped("peaks"), {"size": "small", "weights": "bf16"}).views[0].rows
+    assert [row.values[2] for row in shown] == [
+        ways[kind]["largest"] for ways in small["largest"]["batch"].values() for kind in ("none", "every block")
+    ]
+
+
+def test_a_network_is_counted_as_by_hand() -> None:
+    """Linear 64 → 256, GELU, linear 256 → 10, cross-entropy: with one sample the end of the step is the peak, with many
+    the backward pass of GELU."""
+    parameters = 64 * 256 + 256 + 256 * 10 + 10
+    done = fitted(MLP, "--batch", "1", "--precision", "fp32", "--optimizer", "foreach", "--gpu", "H200")
+    assert done["parts"]["parameters"] == done["parts"]["gradients"] == parameters * 4
+    assert done["parts"]["optimizer"] == 2 * parameters * 4
+    rest = done["parts"]["temporaries"] - parameters * 4 - 2 * 32 * 2**20
+    assert rest == 64 * 4 + 8, "the sample and its label"
+    assert list(done["largest"]) == ["batch"]
+    assert list(done["largest"]["batch"]["fp32"]) == ["none"], "no block repeats"
+
+    many = fitted(MLP, "--batch", "100000", "--precision", "fp32")["parts"]
+    kept, gradient = 256 + 256 + 10, 256 * 10 + 10
+    assert many["activations"] == 100_000 * kept * 4 + 8, "with the loss and its weight"
+    rest = many["temporaries"] - 2 * 32 * 2**20
+    assert rest == 100_000 * ((256 + 10) * 4 + 64 * 4 + 8) + gradient * 4
+
+
+SHAPE = {"d_model": 256, "d_ff": 1024, "layers": 3, "heads": 4, "vocabulary": 2048}
+OURS = f"""
+from runner.models.transformer import Transformer
+from runner.schema import StepCell
+
+def build(want):
+    weights = {{torch.float32: "fp32", torch.bfloat16: "bf16"}}[want.dtype]
+    cell = StepCell(**{SHAPE}, batch=want.batch, context=want.context, mode="train", precision="fp32",
+        weights_dtype=weights, attention=want.attention)
+    model = Transformer(cell, device=want.device)
+    tokens = torch.randint(2048, (want.batch, want.context + 1))
+    inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].reshape(-1)
+    return model, inputs, lambda logits: functional.cross_entropy(logits.flatten(0, 1), targets)
+"""
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "naive"])
+def test_our_model_on_fake_tensors_takes_what_its_formula_says(tmp_path: Path, attention: Any) -> None:
+    """At batches and contexts that it did not run with, too."""
+    job = FitJob(spec=own_file(tmp_path, OURS), context=128, attention=attention, optimizer="fused")
+    counted = count_step(job)
+    for way, (precision, weights) in WAYS.items():
+        for blocks, batch, context in ((0, 4, 128), (0, 2, 1024), (1, 16, 512)):
+            kind: Any = {"precision": precision, "weights_dtype": weights, "attention": attention, "mode": "train"}
+            kind |= {"batch": batch, "context": context, "checkpoint_blocks": blocks, "optimizer": "fused", **SHAPE}
+            formula = predict_peak(StepCell(**kind), gpu="H200").total - WORKSPACES * workspace_bytes("H200")
+            found = sum(counted.parts_at(way, blocks > 0, batch=batch, context=context).values())
+            assert found == pytest.approx(formula, rel=0.02), kind
+
+
+@pytest.mark.soak
+def test_the_counts_are_off_by_little_on_measured_peaks_of_transformers() -> None:
+    """Those of the shipped rows, and what the answer says of them."""
+    keys = "model, batch, context, precision, attention, optimizer, peak_allocated_bytes, peak_reserved_bytes"
+    shares = []
+    counted: dict[str, CountedStep] = {}
+    for model, batch, context, way, attention, optimizer, peak, reserved in query(
+        f"SELECT {keys} FROM steps WHERE model LIKE 'hf:%' AND peak_allocated_bytes IS NOT NULL"
+    ):
+        if model not in counted:
+            counted[model] = count_step(FitJob(spec=model, context=1024, attention=attention, optimizer=optimizer))
+        parts = counted[model].parts_at(way, False, batch=batch, context=context)
+        predicted = sum(parts.values()) + WORKSPACES * workspace_bytes("H200")
+        shares.append((reserved / predicted, abs(peak / predicted - 1)))
+    reserved, off = ([*values] for values in zip(*shares, strict=True))
+    low, *_, high = quantiles(reserved, n=20, method="inclusive")
+    assert len(shares) == COUNTED.cells
+    assert (median(reserved), low, high) == pytest.approx((COUNTED.reserved, COUNTED.low, COUNTED.high), abs=0.005)
+    assert median(off) == pytest.approx(COUNTED.peak, rel=0.1)
+    assert quantiles(off, n=20, method="inclusive")[-1] == pytest.approx(COUNTED.most, rel=0.1)
+
+
+def test_what_cannot_be_counted_is_one_sentence(tmp_path: Path) -> None:
+    reading = own_file(
+        tmp_path,
+        """
+        class Reading(nn.Linear):
+            def forward(self, x):
+                return super().forward(x).sum() * x.sum().item()
+
+        def build(want):
+            return Reading(8, 8), torch.randn(want.batch, 8)
+        """,
+    )
+    for words, told in (
+        (("--gpu", "RTX 4091"), "GeForce RTX 4090"),
+        (("--sizes", "smol"), "no size called 'smol'"),
+        (("--precision", "fp8"), "precision=fp8"),
+        ((MLP, "--attention", "mine"), "attention=mine"),
+        ((MLP, "--sizes", "small"), "came with --sizes"),
+        (("hf:nowhere/config.json",), "cannot be read"),
+        (("nowhere.py:build",), "no file nowhere.py"),
+        ((MIXTRAL, "--context", "5000"), "at most 4,096 tokens"),
+        ((reading,), "cannot be counted on fake tensors"),
+    ):
+        done = run("fit", *words, db=FOLDER)
+        assert done.returncode == 2, done.stdout
+        assert told in done.stdout
+        assert done.stdout.startswith("error: ")
