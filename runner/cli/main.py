@@ -274,15 +274,8 @@ def fit_command(
     from runner.cli.fit import fit
     from runner.store.packing import find_file
 
-    asked = {
-        "batch": str(batch),
-        "context": str(context),
-        "precision": precision,
-        "weights": weights,
-        "attention": attention,
-        "optimizer": optimizer,
-        "checkpoint": str(checkpoint),
-    }
+    numbers = {"batch": str(batch), "context": str(context), "checkpoint": str(checkpoint)}
+    asked = {"precision": precision, "weights": weights, "attention": attention, "optimizer": optimizer, **numbers}
     file = path and find_file(path)
     fit(console, own or sizes, shape or (), gpu, asked, is_own=bool(own), db=file, timeout_s=timeout, as_json=as_json)
 

@@ -222,12 +222,8 @@ def import_traces(paths: Sequence[Path], *, db: Path, label: str | None = None) 
     added."""
     processes, titles = [load_trace(path) for path in paths], [path.name for path in paths]
     gpu, memory = read_gpu({process.gpu for process in processes})
-    run = replace(
-        new_run(paths[0] if len(paths) == 1 else paths[0].parent, label),
-        device=processes[0].device,
-        device_name=gpu,
-        device_memory_bytes=memory,
-    )
+    run = new_run(paths[0] if len(paths) == 1 else paths[0].parent, label)
+    run = replace(run, device=processes[0].device, device_name=gpu, device_memory_bytes=memory)
     return _add_traces(run, processes, db=db, titles=titles, origin="torch-profiler")
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 #: The bench modules in this folder. Each is imported only when it runs, because half of them need a browser.
-BENCHES = ("step", "cell", "store", "fleet", "app", "snapshot", "timeline", "published", "noise")
+BENCHES = ("step", "cell", "store", "fleet", "app", "snapshot", "timeline", "noise")
 
 
 def main() -> None:
