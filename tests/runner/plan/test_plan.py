@@ -300,6 +300,18 @@ def test_cells_that_are_compared_are_measured_one_after_the_other() -> None:
     assert pairs == {("bf16", "fp32"), ("fp32", "bf16")}, "neither always comes first"
 
 
+@pytest.mark.parametrize("seed", ["host", "another", "third"])
+def test_the_first_quarter_of_laptop_answers_something_of_each_question(seed: str) -> None:
+    cells = plan(Request(), device="cpu", device_memory_bytes=None, seed=seed)
+    first = [item.cell for item in cells[: len(cells) // 4]]
+    assert {type(cell) for cell in first} == {type(item.cell) for item in cells}
+    steps = {replace(cell, precision="fp32"): set[str]() for cell in first if isinstance(cell, StepCell)}
+    for cell in first:
+        if isinstance(cell, StepCell):
+            steps[replace(cell, precision="fp32")].add(cell.precision)
+    assert {"fp32", "bf16"} in steps.values(), "a pair of precisions"
+
+
 def test_a_model_added_by_a_running_sweep_has_a_name() -> None:
     """A page may read the sizes of a file shortly before it reads the cells."""
     names = name_models([Model.of(rows.asked("toy-64"))])
