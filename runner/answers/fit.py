@@ -247,13 +247,11 @@ def _is_shape(text: str) -> bool:
 
 def _make_cell(chosen: Mapping[str, str]) -> StepCell:
     size = SIZES[chosen["size"]] if chosen["size"] in SIZES else parse_shape(chosen["size"])
-    settings: dict[str, Any] = {
-        **size.numbers,
-        **{name: chosen[name] for name in ("precision", "attention", "optimizer")},
-        "weights_dtype": chosen["weights"],
+    kind = {name: chosen[name] for name in ("precision", "attention", "optimizer")} | {
+        "weights_dtype": chosen["weights"]
     }
-    numbers = (int(chosen[name]) for name in ("batch", "context", "checkpoint"))
-    settings |= dict(zip(("batch", "context", "checkpoint_blocks"), numbers, strict=True))
+    numbers = {name: int(chosen[name.split("_")[0]]) for name in ("batch", "context", "checkpoint_blocks")}
+    settings: dict[str, Any] = {**size.numbers, **kind, **numbers}
     return StepCell(**settings, mode="train")
 
 

@@ -141,8 +141,7 @@ def _compare(
     if failed:
         raise UsageError(f"Not measured in both versions: {_join(failed)}.", expected="cells that both have in time")
     if undecided := _list_undecided(answer, given.limit):
-        ended = ends_at is not None and time.monotonic() >= ends_at
-        when = "when the budget ended" if ended else f"after {rounds} rounds"
+        when = "when the budget ended" if ends_at and time.monotonic() >= ends_at else f"after {rounds} rounds"
         progress.say(f"Undecided {when}: {_join(undecided)}.")
     return code
 

@@ -20,10 +20,7 @@ DB_HELP = (
     "[default: STEPSCOPE_DB or data/results.duckdb]"
 )
 #: What `compare` takes for A and B.
-SPECS = (
-    "a run's id or its beginning, a label, or machine:…, commit:…, precision:…, backend:…, model:…, attention:…, "
-    "optimizer:…, weights_dtype:…"
-)
+SPECS = "a run's id or its beginning, a label, or machine:…, commit:…, precision:…, backend:…, model:…, attention:…"
 #: What `show` knows without rows. `columns` is Markdown, and `all` the three tables.
 NAMES = ("presets", "experiments", "sizes", "columns", "all")
 Db = Annotated[Path | None, typer.Option("--db", help=escape(DB_HELP), show_default=False)]

@@ -216,17 +216,12 @@ def shuffle(cells: Sequence[Planned], order: random.Random) -> list[Planned]:
     for item in order.sample(cells, len(cells)):
         key = (type(item.cell), getattr(item.cell, "mode", None), size_of(item.cell))
         blocks.setdefault(key, []).append(item)
-    kinds: dict[type[Cell], list[list[Planned]]] = {}
-    for block in sorted(
-        order.sample(list(blocks.values()), len(blocks)), key=lambda one: (len(one) < 2, _scale(one[0]))
-    ):
-        kinds.setdefault(type(block[0].cell), []).append(block)
-    return [item for turn in zip_longest(*kinds.values(), fillvalue=()) for block in turn for item in block]
-
-
-def _scale(item: Planned) -> int:
-    """Returns a number that grows with a cell's shape, batch and length."""
-    return prod(number for number in size_of(item.cell) if isinstance(number, int) and number)
+    kinds: dict[type[Cell], list[tuple[bool, int, list[Planned]]]] = {}
+    for block in order.sample(list(blocks.values()), len(blocks)):
+        scale = prod(number for number in size_of(block[0].cell) if isinstance(number, int) and number)
+        kinds.setdefault(type(block[0].cell), []).append((len(block) < 2, scale, block))
+    turns = zip_longest(*(sorted(kind, key=lambda one: one[:2]) for kind in kinds.values()))
+    return [item for turn in turns for place in turn if place for item in place[2]]
 
 
 def _cells_of(preset: Preset, request: Request, device_memory_bytes: int | None) -> list[Planned]:
