@@ -25,7 +25,7 @@ def build(want):
 QUICK = shlex.split("--device cpu --modes train --precisions fp32 --batch 1 --max-steps 10 --budget 20s")
 #: What is committed after the first version, by branch.
 VERSIONS = {
-    "slow": MODEL.replace("LAYERS = 2", "LAYERS = 16"),
+    "slow": MODEL.replace("LAYERS = 2", "LAYERS = 64"),
     "equal": MODEL,
     "late": MODEL.replace("return model, torch.randn(64, 256)", "return model, torch.randn(64, 250)"),
     "broken": MODEL.replace("def build(want):", "def build(want):\n    raise ValueError('no weights')"),
@@ -71,9 +71,10 @@ def run_ab(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_slower_commit_is_found_and_the_tree_stays_as_it_was(repository: Path) -> None:
-    """Eight times the layers take longer in every round. Both commits are in one run, in the same rounds."""
+    """32 times the layers take longer in every round, beside other work too. Both commits are in one run, in the same
+    rounds."""
     (repository / "net.py").write_text("this is not committed")
-    done = run_ab(repository, "main", "slow", "--model", "net.py:build", "--json")
+    done = run_ab(repository, "main", "slow", "--model", "net.py:build", "--budget", "2m", "--json")
     assert done.returncode == 1, done.stderr
     found = json.loads(done.stdout)
     assert re.fullmatch(r"main@[0-9a-f]{7}/net\.py:build", found["a"])
