@@ -6,7 +6,7 @@ python -m runner report --question precision --format latex
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -138,7 +138,7 @@ def _select(options: ReportOptions, contents: Contents, *, db: Path) -> Selectio
     edition = next((name for name in get_args(Edition) if name == options.edition), None)
     if edition is None:
         raise UsageError(f"There is no edition {options.edition!r}.", expected=" or ".join(get_args(Edition)))
-    axes = EDITIONS[f"cs336-{edition}"]
+    axes: Mapping[str, Any] = EDITIONS[f"cs336-{edition}"]["steps"]
     shapes: list[dict[str, Any]] = [size_named(name).numbers for name in axes["sizes"]]
     sizes = tuple(Model(**shape) for shape in shapes)
     return replace(of, size=sizes, context=axes["contexts"])

@@ -19,7 +19,6 @@ EXTRA_SECONDS = 1.0
 GRID = Grid.of(ProfileCell, modes=("inference", "train"), precisions=("fp32",))
 TOY = GRID.change(sizes=("toy-256",), contexts=(64,))
 _SMALL = GRID.change(sizes=("small",), contexts=(512,), precisions=("bf16",))
-_ALL_MODES = ("inference", "backward", "train")
 
 
 def _predict(cell: ProfileCell, on: On) -> Prediction:
@@ -74,12 +73,12 @@ EXPERIMENT = Experiment(
             TOY.change(modes=("train",), precisions=("bf16",)),
         ),
         "standard": (
-            GRID.change(sizes=SIZES, contexts=(512,), modes=_ALL_MODES),
+            GRID.change(sizes=SIZES, contexts=(512,), modes=("inference", "backward", "train")),
             GRID.change(sizes=("small", "large"), contexts=(128, 1024)),
             GRID.change(sizes=("small", "large"), contexts=(512,), modes=("train",), precisions=("tf32", "bf16")),
             _SMALL.change(backends=("compiled",)),
             _SMALL.change(attention=("sdpa",), modes=("train",)),
         ),
-        **{name: (GRID.change(**axes, modes=_ALL_MODES),) for name, axes in EDITIONS.items()},
+        **{name: (GRID.change(**axes["profiles"]),) for name, axes in EDITIONS.items()},
     },
 )

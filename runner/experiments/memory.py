@@ -6,7 +6,9 @@ Answers M1 to M6. The cell records every allocation of one steady step, which fo
 """
 
 from collections.abc import Mapping
+from math import sqrt
 
+from runner.analysis.costs.steps import best_checkpoint
 from runner.experiments.experiment import Experiment, Grid, Kind, On, Prediction
 from runner.experiments.models import EDITIONS, SIZES, TOYS, check_model, fits_trained, predict_model
 from runner.formats import format_bytes
@@ -21,8 +23,9 @@ TOY = GRID.change(sizes=TOYS, contexts=(64,))
 
 
 def _record_timelines(grid: Grid) -> Grid:
-    """Returns the timelines of one inference step and one training step of each size."""
-    contexts = grid.value("contexts")[:1]
+    """Returns the timelines of one inference step and one training step of each size, at the shortest and the longest
+    context."""
+    contexts = tuple(dict.fromkeys((grid.value("contexts")[0], grid.value("contexts")[-1])))
     return grid.change(modes=("inference", "train"), precisions=("fp32",), contexts=contexts, timeline=(True,))
 
 
@@ -30,6 +33,17 @@ def _checkpoint(grid: Grid) -> Grid:
     """Returns the training step of each size at its longest context, with each block computed again in backward."""
     contexts = grid.value("contexts")[-1:]
     return grid.change(modes=("train",), precisions=("fp32",), contexts=contexts, checkpoint=(1,))
+
+
+def _search(grid: Grid) -> Grid:
+    """Returns the steps with and without the optimizer of one size, with so many blocks recomputed together as need
+    least memory by the formula, one fewer, one more, and √L, which is best where a block keeps as much as its input."""
+    (cell, *_) = grid.change(contexts=grid.value("contexts")[-1:]).cells()
+    assert isinstance(cell, MemoryCell)
+    best = best_checkpoint(cell)
+    return _checkpoint(grid).change(
+        modes=("backward", "train"), checkpoint=(best - 1, best, best + 1, round(sqrt(cell.shape.layers)))
+    )
 
 
 def _predict(cell: MemoryCell, on: On) -> Prediction:
@@ -63,12 +77,9 @@ EXPERIMENT = Experiment(
             _checkpoint(GRID.change(sizes=SIZES, contexts=(512,))),
         ),
         **{
-            name: (
-                GRID.change(**axes, modes=("forward", "train")),
-                _record_timelines(GRID.change(**axes)),
-                _checkpoint(GRID.change(**axes)),
-            )
+            name: (grid, _record_timelines(grid), _search(grid))
             for name, axes in EDITIONS.items()
+            for grid in (GRID.change(**axes["memory"]),)
         },
     },
 )

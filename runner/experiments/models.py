@@ -16,10 +16,20 @@ from runner.schema.sizes import check_shape
 
 TOYS = ("toy-64", "toy-128", "toy-256")
 SIZES = ("small", "medium", "large", "xl@2025", "xl@2026")
-#: The sizes and contexts of an edition of the assignment, by preset.
-EDITIONS: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
-    "cs336-2025": {"sizes": ("small", "medium", "large", "xl@2025", "2.7B"), "contexts": (128, 256, 512, 1024)},
-    "cs336-2026": {"sizes": ("small", "medium", "large", "xl@2026", "10B"), "contexts": (512,)},
+#: The sizes and contexts of which an edition of the assignment asks for times, for profiles and for memory, by preset.
+#: The profiles of 2026 are of two sizes of one's choice, up to the longest context that fits: large's on an H200.
+_STEPS_2025 = {"sizes": ("small", "medium", "large", "xl@2025", "2.7B"), "contexts": (128, 256, 512, 1024)}
+EDITIONS: Mapping[str, Mapping[str, Mapping[str, tuple[Any, ...]]]] = {
+    "cs336-2025": {
+        "steps": _STEPS_2025,
+        "profiles": _STEPS_2025,
+        "memory": {"sizes": ("2.7B",), "contexts": (128, 256, 512)},
+    },
+    "cs336-2026": {
+        "steps": {"sizes": ("small", "medium", "large", "xl@2026", "10B"), "contexts": (512,)},
+        "profiles": {"sizes": ("small", "large"), "contexts": (512, 1024, 2048)},
+        "memory": {"sizes": ("xl@2026",), "contexts": (128, 2048)},
+    },
 }
 #: The time to compile anything in a fresh process without a cache, and to compile each of the first blocks of a model
 #: (s), by device. A CPU needs a C++ compiler. On CUDA several cells are compiled at once, so that each takes a share.

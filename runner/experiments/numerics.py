@@ -96,6 +96,6 @@ EXPERIMENT = Experiment(
     grids={
         "laptop": (SUMS_GRID, GRID.change(sizes=("toy-256",), contexts=(64,))),
         "standard": (SUMS_GRID, _SMALL.change(contexts=(512,))),
-        **{name: (SUMS_GRID, _SMALL.change(contexts=axes["contexts"][:1])) for name, axes in EDITIONS.items()},
+        **{name: (SUMS_GRID, _SMALL.change(contexts=axes["steps"]["contexts"][:1])) for name, axes in EDITIONS.items()},
     },
 )

@@ -25,7 +25,7 @@ TOY_STEPS = GRID.change(sizes=TOYS, contexts=(32, 64, 128), max_seconds=1.2)
 TOY_STEP = TOY_STEPS.change(sizes=("toy-256",), contexts=(64,))
 FITTING = GRID.change(sizes=SIZES, contexts=(128, 512, 1024), max_seconds=3.0)
 #: The steps of each edition of the assignment, by preset, and those of its smallest size at its shortest context.
-EDITION_STEPS = {name: GRID.change(**axes, max_steps=0) for name, axes in EDITIONS.items()}
+EDITION_STEPS = {name: GRID.change(**axes["steps"], max_steps=0) for name, axes in EDITIONS.items()}
 EDITION_STEP = {
     name: grid.change(sizes=("small",), contexts=grid.value("contexts")[:1]) for name, grid in EDITION_STEPS.items()
 }

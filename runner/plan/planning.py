@@ -62,7 +62,11 @@ PRESETS: Mapping[str, Preset] = {
             doc="Edition 2025 of the assignment: its sizes at contexts 128, 256, 512 and 1024; "
             "5 warm-up and 10 measured steps.",
         ),
-        Preset(name="cs336-2026", doc="Edition 2026: its sizes at context 512, the optimizer step timed too."),
+        Preset(
+            name="cs336-2026",
+            doc="Edition 2026: its sizes at context 512, profiles of two sizes at three contexts, memory of xl at 128 "
+            "and 2,048 tokens, checkpointing by the blocks recomputed together.",
+        ),
     )
 }
 #: The question of each experiment.

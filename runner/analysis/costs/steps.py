@@ -316,6 +316,13 @@ def optimizer_temporary_bytes(cell: ModelCell) -> int:
     return {"foreach": parameter_bytes(cell), "for-loop": 3 * largest, "fused": 0}[cell.optimizer]
 
 
+def best_checkpoint(cell: ModelCell, *, device: Device = "cuda") -> int:
+    """Returns how many blocks recomputed together need the least memory in forward and backward, the fewest of equal
+    ones. L / k streams and k blocks' tensors are held, so that k is about √(L × stream / block), and at least 1."""
+    plain, sizes = replace(cell, mode="backward"), range(1, cell.shape.layers + 1)
+    return min(sizes, key=lambda k: predicted_peak_bytes(replace(plain, checkpoint_blocks=k), device=device))
+
+
 def predicted_peak_bytes(cell: ModelCell, *, device: Device = "cuda", gpu: str = "") -> int:
     """Returns `predict_peak(cell).total`, in bytes."""
     return predict_peak(cell, device=device, gpu=gpu).total

@@ -1,6 +1,7 @@
 """The cost formulas compared with PyTorch's counts: parameters, FLOPs, saved tensors, peak memory."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -208,6 +209,17 @@ def test_predicted_peak(changes: dict[str, Any], moment: str, tolerance: float) 
     assert predicted.moment == moment
     assert predicted.total == steps.predicted_peak_bytes(cell, device="cpu")
     assert predicted.total == pytest.approx(measured_peak_bytes(cell), rel=tolerance)
+
+
+def test_the_best_number_of_blocks_recomputed_together_needs_less_than_its_neighbors() -> None:
+    """It is one block wherever a block keeps much more than its input, as at xl; more in deep and narrow models."""
+    xl = small(d_model=2560, d_ff=10_240, layers=32, heads=32, context=2048)
+    assert steps.best_checkpoint(xl) == 1
+    deep = make_cell(layers=64, d_ff=16, context=128, attention="sdpa-flash", mode="backward")
+    best = steps.best_checkpoint(deep, device="cpu")
+    assert best > 1
+    peaks = [measured_peak_bytes(replace(deep, checkpoint_blocks=best + more)) for more in (-1, 0, 1)]
+    assert peaks[1] == min(peaks)
 
 
 H200 = "NVIDIA H200"

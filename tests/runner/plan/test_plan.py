@@ -14,7 +14,7 @@ from runner.errors import UsageError
 from runner.experiments import EXPERIMENTS, KINDS, kind_of
 from runner.experiments.experiment import Grid
 from runner.plan.planning import PRESETS, QUESTIONS, Planned, Request, plan, preset_for, size_of
-from runner.schema import TABLES, AttentionCell, Cell, MemoryCell, StepCell, table_of
+from runner.schema import TABLES, AttentionCell, Cell, MemoryCell, ProfileCell, StepCell, table_of
 from runner.schema.axes import Model
 from runner.schema.columns import column
 from runner.schema.sizes import SIZES, name_models, parse_shape, size_named, title
@@ -110,6 +110,22 @@ def test_editions_of_the_assignment(preset: str, shapes: list[tuple[int, int]], 
     assert len(cells) == count
     assert {(cell.vocabulary, cell.batch, cell.min_steps, cell.max_steps) for cell in cells} == {(10_000, 4, 10, 10)}
     assert "train" in {cell.mode for cell in cells}, "the optimizer step must be timed too"
+
+
+def test_the_edition_of_2026_profiles_two_sizes_and_looks_for_the_memory_of_xl() -> None:
+    everything = [word for name in ("kernels", "memory", "numerics") for word in ("--experiment", name)]
+    cells = [item.cell for item in planned("--preset", "cs336-2026", *everything, device="cuda")]
+    profiles = Counter((cell.d_model, cell.context, cell.mode) for cell in cells if isinstance(cell, ProfileCell))
+    assert profiles == Counter(itertools.product((768, 1280), (512, 1024, 2048), ("inference", "train")))
+    memory = [cell for cell in cells if isinstance(cell, MemoryCell)]
+    assert {(cell.d_model, cell.layers) for cell in memory} == {(2560, 32)}
+    asked = itertools.product((128, 2048), ("inference", "forward", "train"), ("fp32", "bf16"))
+    plain = [cell for cell in memory if not cell.timeline and not cell.checkpoint_blocks and cell.mode != "backward"]
+    assert sorted((cell.context, cell.mode, cell.precision) for cell in plain) == sorted(asked)
+    recorded = {(cell.context, cell.mode) for cell in memory if cell.timeline}
+    assert recorded == {*itertools.product((128, 2048), ("inference", "train"))}
+    searched = {(cell.context, cell.mode, cell.checkpoint_blocks) for cell in memory if cell.checkpoint_blocks}
+    assert searched == {*itertools.product([2048], ("backward", "train"), (1, 2, 6))}, "the best is 1; 6 is √32"
 
 
 @pytest.mark.parametrize("preset", PRESETS)
