@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from runner.analysis.audit.findings import group_findings
+from runner.analysis.audit.findings import REMEDIES, group_findings, list_findings
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
 from runner.answers.words import lacks
 from runner.formats import format_count
@@ -28,10 +28,11 @@ NO_GRADE = "no result"
 def answer(rows: Rows, asked: Asked) -> Answer:
     if not rows.audited:
         return Answer(missing=lacks("no row of steps, attention or memory"))
-    groups = {f"{one.code.replace('_', ' ')} ({one.severity})": one for one in group_findings(rows.audited)}
+    found = group_findings(list_findings(rows.audited))
+    groups = {f"{one.code.replace('_', ' ')} ({one.severity})": one for one in found}
     name = choose(asked, "finding", "Finding", list(groups))
     group = groups.get(name.chosen)
-    shown = group.by_title if group else []
+    shown = group.found if group else []
     cells: dict[tuple[str, str], list[UUID]] = {}
     for row in rows.audited:
         cells.setdefault((row.table, row.grade or NO_GRADE), []).append(row.cell_id)
@@ -56,7 +57,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         fields=(SEVERITY, CODE, ROWS, REMEDY),
         rows=tuple(
             Row(
-                values=(one.severity, one.code.replace("_", " "), len(one.found), one.remedy),
+                values=(one.severity, one.code.replace("_", " "), len(one.found), REMEDIES[one.code]),
                 cells=tuple(row.cell_id for row, _ in one.found),
             )
             for one in groups.values()
@@ -66,7 +67,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
     return Answer(
         sentence=_say(grades, findings),
-        more=f"{name.chosen}: {group.remedy}" if group else "",
+        more=f"{name.chosen}: {REMEDIES[group.code]}" if group else "",
         views=(grades, findings, *([_draw_rows(shown, name.chosen)] if shown else [])),
         choices=(name,) if group else (),
         cells={row.cell_id: _cell(row) for row, _ in shown},

@@ -9,26 +9,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from rich.text import Text
 
-from runner.analysis.audit.findings import count_grades, group_findings, shorten_ids
+from runner.analysis.audit.findings import (
+    REMEDIES,
+    FindingGroup,
+    count_grades,
+    group_findings,
+    list_findings,
+    shorten_ids,
+)
 from runner.analysis.audit.published import (
     PUBLISHED_REMEDIES,
     PUBLISHED_RULES,
-    PublishedFinding,
     audit_published,
     count_published_grades,
-    count_rows,
-    format_lines,
-    group_published,
 )
 from runner.analysis.audit.timeline_rules import TIMELINE_REMEDIES
 from runner.cli.terminal import Terminal, new_grid
 from runner.formats import format_count
 from runner.render.json import to_text
 from runner.results.cells import Timeline
-from runner.results.findings import GRADE_WORDS, GRADES, SEVERITIES, Finding, Grade, Severity, format_evidence, grade
+from runner.results.findings import GRADE_WORDS, GRADES, SEVERITIES, Finding, Grade, format_evidence, grade
 from runner.results.rows import RunSummary
 from runner.store.database import look_through
 from runner.store.read.findings import MAX_ROWS, count_not_read, load_audit, load_timeline_findings
@@ -41,27 +45,26 @@ from runner.store.read.selection import Selection
 STYLES: Mapping[Grade, str] = {"A": "green", "B": "blue", "C": "yellow", "D": "red"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Group:
-    """The findings of one code, each with where it was found; `noun` is what they touch, `count` how many of it."""
-
-    code: str
-    severity: Severity
-    remedy: str
-    noun: str
-    count: int
-    found: Sequence[tuple[str, Finding]]
+#: Where something was found, in words, and what it touches.
+_Place = tuple[str, frozenset[UUID]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Audited:
-    """What the audit says of a run: grades by table, findings, and the line that is printed where there are none."""
+    """What the audit says of a run: grades by table, findings that touch so many of what `noun` says, and the line that
+    is printed where there are none."""
 
     of: str
     grades: Mapping[str, Counter[Grade | None]]
-    groups: Sequence[_Group]
+    found: Sequence[tuple[_Place, Finding]]
+    remedies: Mapping[str, str]
+    noun: str
     clean: str
     notes: Sequence[str] = ()
+
+    @property
+    def groups(self) -> list[FindingGroup[_Place]]:
+        return group_findings(self.found)
 
 
 def print_left_out(console: Terminal, db: Path) -> None:
@@ -110,72 +113,47 @@ def print_findings(console: Terminal, run: str, *, db: Path, as_json: bool) -> i
 def _audit_rows(db: Path, run: RunSummary) -> _Audited:
     rows, left = load_audit(db, Selection(run=run.run_id)), count_not_read(db, Selection(run=run.run_id))
     short = shorten_ids([row.cell_id for row in rows])
-    groups = [
-        _Group(
-            code=group.code,
-            severity=group.severity,
-            remedy=group.remedy,
-            noun="cell",
-            count=len(group.found),
-            found=[(f"{short[row.cell_id]}  {row.table}: {row.title}", finding) for row, finding in group.by_title],
-        )
-        for group in group_findings(rows)
-    ]
     none = "This run has no rows of steps, attention or memory, which are what the audit looks at."
-    clean = "The audit found nothing against any of these rows." if rows else none
     older = f"{left:,} older rows were not read: the newest {MAX_ROWS:,} of each table are."
-    return _Audited(of="table", grades=count_grades(rows), groups=groups, clean=clean, notes=[older] if left else [])
+    return _Audited(
+        of="table",
+        grades=count_grades(rows),
+        found=[
+            ((f"{short[row.cell_id]}  {row.table}: {row.title}", frozenset([row.cell_id])), finding)
+            for row, finding in list_findings(rows)
+        ],
+        remedies=REMEDIES,
+        noun="cell",
+        clean="The audit found nothing against any of these rows." if rows else none,
+        notes=[older] if left else [],
+    )
 
 
 def _audit_published(db: Path, run: RunSummary) -> _Audited:
     own = list_table_ids(db, run.run_id)
     tables = [table for table in load_published(db) if table.table_id in own]
-    if not tables:
-        clean = "This import counts no more: the same file was imported again. Audit the later import."
-        return _Audited(of="table", grades={}, groups=(), clean=clean)
-    findings = audit_published(tables)
-    groups = [
-        _Group(
-            code=group[0].finding.code,
-            severity=group[0].finding.severity,
-            remedy=PUBLISHED_REMEDIES[group[0].finding.code],
-            noun="row",
-            count=count_rows(group),
-            found=[(_describe_place(one), one.finding) for one in group],
-        )
-        for group in group_published(findings)
-    ]
+    findings = sorted(audit_published(tables), key=lambda one: (one.table.file, one.lines))
+    clean = f"Nothing was found by {len(PUBLISHED_RULES)} rules, which does not say that the rows are right."
+    again = "This import counts no more: the same file was imported again. Audit the later import."
     return _Audited(
         of="table",
         grades={table.title: count_published_grades(table, findings) for table in tables},
-        groups=groups,
-        clean=f"Nothing was found by {len(PUBLISHED_RULES)} rules, which does not say that the rows are right.",
+        found=[((one.place, frozenset(row.row_id for row in one.rows)), one.finding) for one in findings],
+        remedies=PUBLISHED_REMEDIES,
+        noun="row",
+        clean=clean if tables else again,
         notes=["Published by others, not measured here."],
     )
 
 
-def _describe_place(one: PublishedFinding) -> str:
-    return f"{one.table.file}, {'line' if len(one.lines) == 1 else 'lines'} {format_lines(one.lines)}"
-
-
 def _audit_timelines(db: Path, timelines: Sequence[Timeline]) -> _Audited:
-    by_label = {timeline.label: load_timeline_findings(db, timeline.cell_id) for timeline in timelines}
-    groups = [
-        _Group(
-            code=finding.code,
-            severity=finding.severity,
-            remedy=TIMELINE_REMEDIES[finding.code],
-            noun="recording",
-            count=1,
-            found=[(label, finding)],
-        )
-        for label, findings in by_label.items()
-        for finding in findings
-    ]
+    found = {timeline.label: load_timeline_findings(db, timeline.cell_id) for timeline in timelines}
     return _Audited(
         of="timeline",
-        grades={label: Counter([grade(findings)]) for label, findings in by_label.items()},
-        groups=groups,
+        grades={label: Counter([grade(findings)]) for label, findings in found.items()},
+        found=[((one.label, frozenset([one.cell_id])), finding) for one in timelines for finding in found[one.label]],
+        remedies=TIMELINE_REMEDIES,
+        noun="recording",
         clean="The audit found nothing against any of these recordings.",
         notes=["Recorded by others."],
     )
@@ -191,11 +169,11 @@ def _print(console: Terminal, audited: _Audited) -> None:
         console.say(" ".join([*audited.notes, GRADE_WORDS]), style="dim")
     for group in audited.groups:
         style = STYLES[SEVERITIES[group.severity]]
-        count = format_count(group.count, group.noun)
+        count = format_count(len({one for (_, touched), _ in group.found for one in touched}), audited.noun)
         console.say("")
         console.say(Text.assemble((group.code, f"bold {style}"), f" ({group.severity}), {count}"))
-        console.say(f"  What to do: {group.remedy}")
-        for where, finding in group.found:
+        console.say(f"  What to do: {audited.remedies[group.code]}")
+        for (where, _), finding in group.found:
             console.say(f"  {where}")
             console.say(f"    {finding.sentence}")
             if finding.evidence:
@@ -212,10 +190,10 @@ def _make_json(run: RunSummary, audited: _Audited) -> dict[str, Any]:
             {
                 "code": group.code,
                 "severity": group.severity,
-                "remedy": group.remedy,
+                "remedy": audited.remedies[group.code],
                 "found": [
                     {"where": where, "sentence": finding.sentence, "evidence": finding.evidence}
-                    for where, finding in group.found
+                    for (where, _), finding in group.found
                 ],
             }
             for group in audited.groups

@@ -19,6 +19,7 @@ from typing import Literal, TypeVar
 
 from runner.published.values import (
     DIMENSION_OF,
+    MISSING,
     Dimension,
     is_unit,
     normalize_unit,
@@ -70,26 +71,22 @@ def _spell(names: Mapping[R, str]) -> dict[str, R]:
     return {word: name for name, words in names.items() for word in words.split()}
 
 
-_STATISTICS: Mapping[Statistic, str] = {
-    "mean": "mean avg average", "std": "std stddev stdev sd σ deviation dev", "median": "median med p50",
-    "min": "min minimum fastest best", "max": "max maximum slowest",
-}  # fmt: skip
-STATISTICS = _spell(_STATISTICS)
-_PASSES: Mapping[Phase, str] = {
-    "forward": "forward fwd fw", "backward": "backward bwd back bw", "optimizer": "optimizer opt optim adamw",
-    "loss": "loss",
-}  # fmt: skip
-PASSES = _spell(_PASSES)
+STATISTICS: Mapping[str, Statistic] = _spell(
+    {"mean": "mean avg average", "std": "std stddev stdev sd σ deviation dev", "median": "median med p50",
+     "min": "min minimum fastest best", "max": "max maximum slowest"}
+)  # fmt: skip
+PASSES: Mapping[str, Phase] = _spell(
+    {"forward": "forward fwd fw foward", "backward": "backward bwd back bw", "optimizer": "optimizer opt optim adamw",
+     "loss": "loss"}
+)  # fmt: skip
+PRECISIONS = _spell({"fp64": "fp64 float64 double", "fp32": "fp32 float32 float", "tf32": "tf32",
+                     "bf16": "bf16 bfloat16", "fp16": "fp16 float16 half", "mixed": "amp autocast mixed"})  # fmt: skip
 VARIANTS: Mapping[str, tuple[str, str]] = {
-    **_spell({("precision", "fp32"): "fp32 float32", ("precision", "tf32"): "tf32",
-              ("precision", "bf16"): "bf16 bfloat16", ("precision", "fp16"): "fp16 float16 half",
-              ("precision", "mixed"): "amp autocast mixed", ("backend", "compiled"): "compiled compile",
-              ("backend", "eager"): "eager uncompiled", ("mode", "inference"): "inference",
-              ("mode", "train"): "train training"}),
+    **{word: ("precision", name) for word, name in PRECISIONS.items()},
+    **_spell({("backend", "compiled"): "compiled compile", ("backend", "eager"): "eager uncompiled",
+              ("mode", "inference"): "inference", ("mode", "train"): "train training"}),
     **{name: ("implementation", name) for name in ["naive", "vanilla", "pytorch", "torch", "sdpa", "flash", "triton"]},
 }  # fmt: skip
-#: Settings whose number a heading may state, as "context 128 (ms)" does.
-NUMBERED = _spell({"warmup_steps": "warmup", "context": "context ctx", "batch": "batch bs", "seq_len": "seqlen seq"})
 #: Parts of a model or of attention whose time or memory a heading may name, and other words for what a figure is about.
 COMPONENTS = frozenset(["attention", "attn", "softmax", "matmul", "mlp", "ffn", "embedding", "masking"])
 PARTS = frozenset(["model", "plus", "total", "step", "before", "after", "during", "activations", "parameters"])
@@ -104,15 +101,13 @@ DIMENSIONS: Mapping[str, Dimension] = {
     **dict.fromkeys(("speedup", "ratio", "result", "other", "dtype"), "plain"),
     "share": "share", "calls": "count", "tokens_per_s": "tokens/s", "flops_per_s": "flops/s",
 }  # fmt: skip
-_MEMORY_NAMES: Mapping[Quantity, str] = {
-    "reserved_memory": "reserved", "peak_memory": "peak max maximum", "allocated_memory": "allocated alloc",
-}  # fmt: skip
-MEMORY_NAMES = _spell(_MEMORY_NAMES)
-_NAMED: Mapping[Quantity, str] = {
-    "speedup": "speedup speedups", "ratio": "ratio", "share": "share fraction mfu",
-    "calls": "instances calls count launches", "tokens_per_s": "throughput", "dtype": "dtype", "result": "result sum",
-}  # fmt: skip
-NAMED = _spell(_NAMED)
+MEMORY_NAMES: Mapping[str, Quantity] = _spell(
+    {"reserved_memory": "reserved", "peak_memory": "peak max maximum", "allocated_memory": "allocated alloc"}
+)
+NAMED: Mapping[str, Quantity] = _spell(
+    {"speedup": "speedup speedups", "ratio": "ratio", "share": "share fraction mfu", "dtype": "dtype",
+     "calls": "instances calls count launches", "tokens_per_s": "throughput", "result": "result sum"}
+)  # fmt: skip
 _RATES: Mapping[Dimension, Quantity] = {"share": "share", "flops/s": "flops_per_s", "tokens/s": "tokens_per_s"}
 #: The sums of phases that have a name of their own.
 _SUMS: Mapping[str, Quantity] = {
@@ -125,8 +120,8 @@ _SUMS: Mapping[str, Quantity] = {
 # --------------------------------------------------------------------------------------------------------- the headings
 
 #: What a column is: a setting; a figure; the status; whether memory ran out; a quantity's name, whose value is another
-#: column's; the origin of the table (its file, title, line, machine); text that is kept as it is; or not understood.
-Role = Literal["setting", "figure", "status", "oom", "quantity", "value", "origin", "group", "kept", "unknown"]
+#: column's; the origin of the table (its file, title, line, machine); or text that is kept as it is.
+Role = Literal["setting", "figure", "status", "oom", "quantity", "value", "origin", "group", "kept"]
 #: A time whose phase the row or the title says.
 TIME: Literal["time"] = "time"
 
@@ -134,8 +129,8 @@ TIME: Literal["time"] = "time"
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
     """The meaning of a heading. `setting` is the field of Setting, or of an origin; `quantity` is TIME where the row
-    must say of which phase. `statistics` are those of each number in a cell. `assumed` says what was assumed. Figures
-    that are not `understood` have no values."""
+    must say of which phase. `statistics` are those of each number in a cell. `assumed` says what was assumed. A column
+    that is not `understood` is kept as text."""
 
     role: Role
     setting: str = ""
@@ -164,7 +159,7 @@ class Meaning:
             return words + unit + "".join(f", {value}" for value in self.variant.values())
         if self.role == "origin":
             return "machine" if self.setting == "machine" else f"{self.setting} {ORIGIN}"
-        return _ROLE_WORDS.get(self.role, "not understood")
+        return _ROLE_WORDS[self.role]
 
 
 _ROLE_WORDS: Mapping[Role, str] = {
@@ -193,8 +188,9 @@ def parse_heading(heading: str) -> Meaning:
     meaning = Meaning(role="setting", setting=name, unit=unit) if name else parse_figure(heading)
     if meaning is None and "." in heading and " " not in heading:
         within = parse_heading(heading.rpartition(".")[2])  # "config.model", of an object within another
-        meaning = within if within.role in ("setting", "status", "oom", "kept") else None
-    return meaning or Meaning(role="unknown")
+        meaning = within if within.understood and within.role in ("setting", "status", "oom", "kept") else None
+    unknown = "not known: kept as text, as what tells rows apart."
+    return meaning or Meaning(role="kept", assumed=unknown, understood=False)
 
 
 def split_words(heading: str) -> list[str]:
@@ -214,14 +210,13 @@ def split_words(heading: str) -> list[str]:
 
 def parse_pass(text: str) -> Quantity | None:
     """Returns the phase that a text such as "fwd + bwd", "forward only" or "foward + backward" names."""
-    words = [{"foward": "forward"}.get(word, word) for word in split_words(text[:200])]
-    return _join_phases({PASSES[word] for word in words if word in PASSES})
+    return _join_phases({PASSES[word] for word in split_words(text[:200]) if word in PASSES})
 
 
 def parse_figure(heading: str) -> Meaning | None:
     """Returns the figure that the words mean, None where one of them is unknown or says nothing of a figure."""
-    words, variant = _take_numbers([word for word in split_words(heading) if word not in FILLERS])
-    variant |= dict(VARIANTS[word] for word in words if word in VARIANTS)
+    words = [word for word in split_words(heading) if word not in FILLERS]
+    variant = dict(VARIANTS[word] for word in words if word in VARIANTS)
     left = [word for word in words if word not in VARIANTS and not (word == "precision" and "precision" in variant)]
     units = [word for word in left if is_unit(word)]
     left = [word for word in left if not is_unit(word)]
@@ -250,24 +245,9 @@ def parse_figure(heading: str) -> Meaning | None:
         quantity=meant,
         statistics=statistics or ("value",),
         unit=spell_unit(unit) if unit else None,
-        variant={**variant},
+        variant=variant,
         assumed="taken as a rate, in operations a second." if units and units[0].endswith("flops") else None,
     )
-
-
-def _take_numbers(words: list[str]) -> tuple[list[str], dict[str, str | int]]:
-    """Returns the words without those that state a number, as "context 128" does, and these settings."""
-    left: list[str] = []
-    settings: dict[str, str | int] = {}
-    for word in words:
-        before = [one for one in left[-3:] if one in NUMBERED]
-        if word.isdigit() and before and len(word) < 9:
-            settings[NUMBERED[before[-1]]] = int(word)
-            while left.pop() != before[-1]:
-                pass
-        else:
-            left.append(word)
-    return left, settings
 
 
 def _find_time(parts: list[str], *, is_time: bool) -> Quantity | Literal["time"] | None:
@@ -304,59 +284,43 @@ _WHOLE = "d_model d_ff layers heads vocabulary parameters batch context seq_len 
 WHOLE = frozenset(_WHOLE.split())
 #: The largest whole number of a setting, which is that of the schema.
 _LARGEST = 2**60
-_PRECISIONS = {"float32": "fp32", "float": "fp32", "float16": "fp16", "half": "fp16", "bfloat16": "bf16",
-               "float64": "fp64", "double": "fp64"}  # fmt: skip
 _YES, _NO = frozenset({"true", "yes", "on", "1", "✓"}), frozenset({"false", "no", "off", "0", "✗"})
 _MODES = {"forward": "forward", "forward_backward": "backward", "backward": "backward", "step": "train"}
-_UNSTATED = frozenset({"", "nan", "n/a", "na", "none", "null", "-", "--", "—", "–", "?", "<na>"})
 
 
-@dataclass(frozen=True, kw_only=True)
-class SettingValue:
-    """A setting's value, None where the cell states none, and what was assumed or refused."""
-
-    value: str | int | bool | None = None
-    remark: str | None = None
-
-
-def parse_setting(name: str, text: str, *, unit: str | None = None) -> SettingValue:
-    """Returns the value of the setting `name`."""
+def parse_setting(name: str, text: str, *, unit: str | None = None) -> tuple[str | int | bool | None, str | None]:
+    """Returns the value of the setting `name`, None where the cell states none, and what was assumed or refused."""
     text = strip_markup(text)
     lower = text.lower()
     if name in WHOLE:
         read = parse_cell(text, dimension="count" if name == "parameters" else "plain", unit=unit)
         if not read.values:
-            return SettingValue(remark=read.remark)
+            return None, read.remark
         value = read.values[0]
         if value != int(value) or not 0 <= value <= _LARGEST or len(read.values) > 1:
-            return SettingValue(remark=f"Refused: “{text[:60]}” is no whole number from 0.")
-        return SettingValue(value=int(value), remark=read.remark)
-    if lower in _UNSTATED and not (name == "backend" and lower == "none"):
-        return SettingValue()
+            return None, f"Refused: “{text[:60]}” is no whole number from 0."
+        return int(value), read.remark
+    if lower in MISSING and not (name == "backend" and lower == "none"):
+        return None, None
     if name == "precision":
         plain = lower.removeprefix("torch.")
-        return SettingValue(value=_PRECISIONS.get(plain, plain))
+        return PRECISIONS.get(plain, plain), None
     if name == "backend":
         plain = "compiled" if lower in _YES or lower in ("torch.compile", "compile", "inductor") else lower
-        return SettingValue(value="eager" if lower in _NO or lower in ("none", "uncompiled") else plain)
+        return "eager" if lower in _NO or lower in ("none", "uncompiled") else plain, None
     if name == "is_profiled":
-        return SettingValue(value=True if lower in _YES else False if lower in _NO else None)
+        return True if lower in _YES else False if lower in _NO else None, None
     if name == "mode":
-        words = split_words(text)
-        remark = "“foward” was read as forward." if "foward" in words else None
-        if "inference" in words or "eval" in words:
-            return SettingValue(value="inference")
-        if "train" in words or "training" in words:
-            return SettingValue(value="train")
-        timed = parse_pass(text)
-        return SettingValue(value=_MODES.get(timed or "", text.lower()), remark=remark)
-    return SettingValue(value=lower if name == "device" else text)
+        modes = [VARIANTS[word][1] for word in split_words(text) if VARIANTS.get(word, ("",))[0] == "mode"]
+        return modes[0] if modes else _MODES.get(parse_pass(text) or "", lower), None
+    return lower if name == "device" else text, None
 
 
 # ----------------------------------------------------------------------------------------------------------- the titles
 
-_NO_WARMUP = re.compile(r"\b(?:no|without|0) (?:steps? )?warm[- ]?up\b", re.IGNORECASE)
-_WARMUP = re.compile(r"\b(\d{1,4})[ -](?:steps? (?:of )?)?warm[- ]?up|\bwarm[- ]?up(?: steps)? ?[=:] ?(\d{1,4})", re.I)
+_WARMUP = re.compile(
+    r"\b(no|without|\d{1,4})[ -](?:steps? (?:of )?)?warm[- ]?up|\bwarm[- ]?up(?: steps)? ?[=:] ?(\d{1,4})", re.I
+)
 _NUMBER = re.compile(
     r"\b(batch(?:[ _]size)?|context(?:[ _]length)?|ctx|seq(?:uence)?[ _]len(?:gth)?|d_model|d_head)"
     r"(?: ?[=:] ?| (?:of )?)(\d{1,7})\b(?!\s?[-–,/]\s?\d| (?:to|and|or) \d)",
@@ -364,7 +328,6 @@ _NUMBER = re.compile(
 )
 #: The words of a title that compares rows and does not say what each measured.
 _COMPARING = frozenset({"vs", "versus", "against", "compared", "comparison"})
-_TITLE_PRECISIONS = frozenset({"fp32", "float32", "tf32", "bf16", "bfloat16", "fp16", "float16"})
 
 
 @lru_cache(maxsize=256)
@@ -375,14 +338,12 @@ def read_title(title: str) -> Mapping[str, str | int | bool]:
     if _COMPARING & {*words}:
         return {}
     settings: dict[str, str | int | bool] = {}
-    warmup = _WARMUP.search(title)
-    if _NO_WARMUP.search(title):
-        settings["warmup_steps"] = 0
-    elif warmup:
-        settings["warmup_steps"] = int(warmup[1] or warmup[2])
+    if warmup := _WARMUP.search(title):
+        steps = warmup[1] or warmup[2]
+        settings["warmup_steps"] = int(steps) if steps.isdigit() else 0
     if "nsys" in words or "nvtx" in words or "profiled" in words:
         settings["is_profiled"] = True
-    precisions = {VARIANTS[word][1] for word in words if word in _TITLE_PRECISIONS}
+    precisions = {PRECISIONS[word] for word in words if word in PRECISIONS and word[-1].isdigit()}
     if len(precisions) == 1:
         settings["precision"] = precisions.pop()
     if "compiled" in words and "eager" not in words and "uncompiled" not in words:

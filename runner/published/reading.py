@@ -31,7 +31,6 @@ from runner.published.headings import (
     Meaning,
     Role,
     find_subject,
-    parse_figure,
     parse_heading,
     parse_pass,
     parse_setting,
@@ -43,7 +42,7 @@ from runner.results.published import PublishedFigure, PublishedRow, PublishedTab
 from runner.schema import Status
 
 #: Rises when the same file would be read differently, so that an import adds it again.
-READER = 3
+READER = 4
 PROVENANCE = "provenance.csv"
 OUT_OF_MEMORY = "Out of memory."
 #: Begins the remark of what was wanted and is not stored.
@@ -73,6 +72,7 @@ _STATISTICS: Mapping[str, tuple[Statistic, ...]] = {
     "mean and std": ("mean", "std"),
 }
 _QUANTITIES = {*(word for part in get_args(Quantity) for word in (get_args(part) or (part,))), TIME}
+_KINDS = {"setting": SETTINGS, "origin": _ORIGINS, "quantity": _QUANTITIES}
 _UNITS = {unit for units in UNITS.values() for unit in units}
 _DO = "Write a first draft of it with `python -m runner import FILE --propose`."
 
@@ -101,32 +101,21 @@ class TableMapping:
     digest: str = ""
 
 
-class _BadMapping(Exception):
-    """What a mapping says and what was expected."""
-
-
 def load_mapping(path: Path) -> TableMapping:
     """Returns what the mapping file says. Raises UsageError for a file that is no mapping."""
-    try:
-        return _parse_mapping(_read_bytes(path, most=_MAPPING_BYTES, do=_DO))
-    except _BadMapping as error:
-        got, expected = error.args
-        raise UsageError(f"{path} is no mapping that can be used: got {got}.", expected=expected, do=_DO) from None
-
-
-def _parse_mapping(content: bytes) -> TableMapping:
+    content = _read_bytes(path, most=_MAPPING_BYTES, do=_DO)
     try:
         document = tomllib.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise _BadMapping(f"text that is no TOML ({error})", "TOML") from None
+        raise _refuse_mapping(f"text that is no TOML ({error})", "TOML") from None
     for name, part in document.items():
         if name not in ("table", "columns") or not isinstance(part, dict):
-            raise _BadMapping(f"“{name}”", "the sections [table] and [columns]")
+            raise _refuse_mapping(f"“{name}”", "the sections [table] and [columns]")
     table = dict(document.get("table", {}))
     named: dict[str, Any] = {name: table.pop(name, None) for name in ("title", "machine")}
     decimal = table.pop("decimal", ".")
     if decimal not in (".", ",") or not all(isinstance(text, str | None) for text in named.values()):
-        raise _BadMapping(f"decimal = {decimal!r} and {named}", 'decimal = "." or ",", texts as title and machine')
+        raise _refuse_mapping(f"decimal = {decimal!r} and {named}", 'decimal = "." or ",", texts as title and machine')
     return TableMapping(
         columns={name: _parse_column(name, given) for name, given in document.get("columns", {}).items()},
         settings={name: _parse_value(name, value) for name, value in table.items()},
@@ -138,44 +127,44 @@ def _parse_mapping(content: bytes) -> TableMapping:
 
 def _parse_value(name: str, value: object) -> str | int | bool:
     if name not in SETTINGS or not isinstance(value, str | int):
-        raise _BadMapping(f"{name} = {value!r} in [table]", f"title, machine, decimal, {', '.join(sorted(SETTINGS))}")
-    read = parse_setting(name, str(value).lower() if isinstance(value, bool) else str(value))
-    if read.value is None:
-        raise _BadMapping(f"{name} = {value!r} in [table]", "a whole number" if name in WHOLE else "a value")
-    return read.value
+        raise _refuse_mapping(
+            f"{name} = {value!r} in [table]", f"title, machine, decimal, {', '.join(sorted(SETTINGS))}"
+        )
+    read, _ = parse_setting(name, str(value))
+    if read is None:
+        raise _refuse_mapping(f"{name} = {value!r} in [table]", "a whole number" if name in WHOLE else "a value")
+    return read
 
 
 def _parse_column(name: str, given: object) -> Meaning:
     if given == "keep" or given in _ROLES:
         return Meaning(role="kept" if given == "keep" else given)
     if not isinstance(given, dict) or not given or not all(isinstance(value, str | int) for value in given.values()):
-        raise _BadMapping(f"{given!r} for the column “{name}”", '“keep” or a table such as { setting = "name" }')
+        raise _refuse_mapping(f"{given!r} for the column “{name}”", '“keep” or a table such as { setting = "name" }')
     left = dict(given)
-    kinds = [kind for kind in ("setting", "quantity", "origin") if kind in left]
+    kinds = [kind for kind in _KINDS if kind in left]
     if len(kinds) != 1:
-        raise _BadMapping(f"{given!r} for the column “{name}”", "one of setting, quantity and origin")
-    meant, unit = str(left.pop(kinds[0])), str(left.pop("unit")) if "unit" in left else None
-    if kinds == ["setting"]:
-        meaning = Meaning(role="setting", setting=_check(name, meant, SETTINGS), unit=unit)
-    elif kinds == ["origin"]:
-        meaning = Meaning(role="origin", setting=_check(name, meant, _ORIGINS))
-    else:
-        _check(name, normalize_unit(unit or "ms"), _UNITS)
-        meaning = Meaning(
-            role="figure",
-            quantity=cast(Quantity, _check(name, meant, _QUANTITIES)),
-            statistics=_STATISTICS[_check(name, str(left.pop("statistic", "value")), _STATISTICS)],
-            unit=unit,
-            variant={key: left.pop(key) for key in list(left) if key in SETTINGS},
-        )
+        raise _refuse_mapping(f"{given!r} for the column “{name}”", "one of setting, quantity and origin")
+    meant = _check(name, str(left.pop(kinds[0])), _KINDS[kinds[0]])
+    unit = str(left.pop("unit")) if "unit" in left else None
+    _check(name, normalize_unit(unit or "ms"), _UNITS)
+    statistics = _STATISTICS[_check(name, str(left.pop("statistic", "value")), _STATISTICS)]
+    variant = {key: left.pop(key) for key in list(left) if key in SETTINGS}
     if left:
-        raise _BadMapping(f"“{next(iter(left))}” for the column “{name}”", "quantity, statistic, unit and settings")
-    return meaning
+        raise _refuse_mapping(f"“{next(iter(left))}” for the column “{name}”", "quantity, statistic, unit and settings")
+    if "quantity" not in kinds:
+        return Meaning(role="setting" if "setting" in kinds else "origin", setting=meant, unit=unit)
+    quantity = cast(Quantity, meant)
+    return Meaning(role="figure", quantity=quantity, statistics=statistics, unit=unit, variant=variant)
+
+
+def _refuse_mapping(got: str, expected: str) -> UsageError:
+    return UsageError(f"The mapping cannot be used: got {got}.", expected=expected, do=_DO)
 
 
 def _check(name: str, text: str, known: Collection[str]) -> str:
     if text not in known:
-        raise _BadMapping(f"“{text}” for the column “{name}”", f"one of {', '.join(sorted(known))}")
+        raise _refuse_mapping(f"“{text}” for the column “{name}”", f"one of {', '.join(sorted(known))}")
     return text
 
 
@@ -307,12 +296,9 @@ class TableColumns:
 
     @property
     def settings(self) -> set[str]:
-        """The names of the settings that columns state."""
-        return {meaning.setting for meaning in self.meanings.values() if meaning.role == "setting"}
-
-    def varies(self, setting: str) -> bool:
-        """Returns whether headings state this setting, so that it differs within a row."""
-        return any(setting in meaning.variant for meaning in self.meanings.values())
+        """The names of the settings that cells or headings state."""
+        of_cells = {meaning.setting for meaning in self.meanings.values() if meaning.role == "setting"}
+        return of_cells.union(*(meaning.variant.keys() - {"part", "mode"} for meaning in self.meanings.values()))
 
 
 def understand_columns(table: TextTable, mapping: TableMapping) -> TableColumns:
@@ -335,33 +321,21 @@ def _understand(heading: str, cells: Sequence[str]) -> Meaning:
     if heading == GROUP:
         return Meaning(role="group")
     meaning = parse_heading(heading)
-    may_number = len(cells) > 1 and (meaning.role == "kept" or heading.startswith("column "))
+    may_number = len(cells) > 1 and ((meaning.role == "kept" and meaning.understood) or heading.startswith("column "))
     if may_number and [*cells] in ([*map(str, range(len(cells)))], [*map(str, range(1, len(cells) + 1))]):
         return Meaning(role="origin", setting="row")
     if meaning.role == "setting" and meaning.setting in WHOLE and cells:
         read = [parse_setting(meaning.setting, cell, unit=meaning.unit) for cell in cells]
-        if all(one.remark and one.value is None for one in read):
+        if all(remark and value is None for value, remark in read):
             return Meaning(role="kept", assumed="kept as text, because its cells are no whole numbers.")
     if meaning.setting == "name" and cells and all(_BYTES.fullmatch(cell) for cell in cells):
         return Meaning(role="kept", assumed="kept as text: its cells are sizes in bytes, of no model.")
-    if meaning.role == "setting" and meaning.setting in ("backend", "precision", "implementation", "name"):
-        figure = parse_figure(heading)
-        if figure and cells and all(_is_measured(cell) for cell in cells):
-            return figure
     if meaning.role == "figure" and meaning.quantity != "dtype" and cells:
         if not any(re.search(r"\d", cell) or is_oom(cell) for cell in cells):
             return Meaning(role="kept", assumed="kept as text, because no cell holds a number.")
         if meaning.quantity == TIME and not meaning.unit and all(cell.endswith("%") for cell in cells):
             return replace(meaning, quantity="share", unit="%")
-    if meaning.role == "unknown":
-        return Meaning(role="kept", assumed="not known: kept as text, as what tells rows apart.", understood=False)
     return meaning
-
-
-def _is_measured(cell: str) -> bool:
-    """Returns whether a cell is a number with a decimal point, a time, a pair, or no result."""
-    read = parse_cell(cell, dimension="time", unit="ms")
-    return cell.lower() not in ("0", "1") and (read.is_oom or bool(read.values))
 
 
 def _settle(table: TextTable, meanings: dict[str, Meaning], given: set[str], title: str) -> None:
@@ -464,7 +438,7 @@ def _build_row(
         row.settings.setdefault(name, value)
     title = row.origins.get("title", title)
     for name, value in read_title(title).items():
-        if name not in columns.settings and name not in row.settings and not columns.varies(name):
+        if name not in columns.settings and name not in row.settings:
             row.settings[name] = value
             row.remarks.append(f"{name} {str(value).lower()} was taken from the title.")
     passes = [cells[name] for name, meaning in columns.meanings.items() if meaning.setting == "mode" and cells[name]]
@@ -504,12 +478,11 @@ def _read_text(heading: str, cell: str, meaning: Meaning, row: _Row) -> None:
     elif meaning.role == "group":
         row.settings |= {name: value for name, value in read_title(cell).items() if name not in row.settings}
     elif meaning.role == "setting":
-        read = parse_setting(meaning.setting, cell, unit=meaning.unit)
-        if read.value is not None and row.settings.setdefault(meaning.setting, read.value) != read.value:
+        read, remark = parse_setting(meaning.setting, cell, unit=meaning.unit)
+        if read is not None and row.settings.setdefault(meaning.setting, read) != read:
             left = f"“{cell[:40]}” was left out: another column says {row.settings[meaning.setting]}."
             row.remarks.append(f"{heading}: {left}")
-        if read.remark:
-            row.remarks.append(f"{heading}: {read.remark}")
+        row.remarks += [f"{heading}: {remark}"] if remark else []
     elif meaning.role == "kept" and "nsys profile" in cell:
         row.settings.setdefault("is_profiled", True)
         row.remarks.append("It was taken to be profiled, because its command runs under nsys.")

@@ -12,9 +12,8 @@ import csv
 import io
 import json
 import re
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from typing import Any
@@ -37,8 +36,7 @@ _MAX_SPAN = 1_000
 #: The heading of the column that holds what stood in a row of its own above some rows.
 GROUP = "group"
 _BETWEEN = re.compile(r"[\s,]*")
-#: The text that pandas prints in place of what it leaves out.
-_ELIDED = frozenset({"...", "..", "…"})
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +122,6 @@ def _make_table(rows: Sequence[TextRow], *, headings: TextRow, title: str | None
             continue
         if len(cells) != width:
             lost.append(f"Line {row.line} was refused: {len(cells)} cells below {width} headings.")
-        elif all(cell in _ELIDED for cell in cells if cell):
-            lost.append(f"Line {row.line} stands for rows that the table leaves out.")
         else:
             kept.append(TextRow(line=row.line, cells=cells))
             groups.append(group)
@@ -279,7 +275,7 @@ def _read_markdown_table(lines: Sequence[str], begin: int, end: int, title: str 
     rows = []
     for place in range(begin + 2, end):
         cells = _split_bars(lines[place])
-        if lines[place].lstrip().startswith("|") is False and lines[begin].lstrip().startswith("|") and len(cells) < 2:
+        if not lines[place].lstrip().startswith("|") and lines[begin].lstrip().startswith("|") and len(cells) < 2:
             continue  # a line of text right below the table, which the parser takes into it
         if cells[0][:1] in ("*", "_") and not any(cells[1:]):
             cells = cells[:1] * len(cells)  # a line in bold above some rows
@@ -292,10 +288,20 @@ def _read_markdown_table(lines: Sequence[str], begin: int, end: int, title: str 
 
 @dataclass
 class _Cell:
-    text: str
-    columns: int
-    rows: int
-    is_head: bool
+    """A cell, a caption or a heading, while its text is read."""
+
+    text: str = ""
+    columns: int = 1
+    rows: int = 1
+    is_head: bool = False
+
+
+@dataclass
+class _HtmlTable:
+    line: int
+    title: _Cell
+    rows: list[tuple[int, list[_Cell]]] = field(default_factory=list)
+    is_nesting: bool = False
 
 
 class _Tables(HTMLParser):
@@ -303,60 +309,45 @@ class _Tables(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.done: list[tuple[int, str | None, list[tuple[int, list[_Cell]]], str | None]] = []
-        self.rows: list[tuple[int, list[_Cell]]] = []
-        self.title: str | None = None
-        self.heading: str | None = None
-        self.begin, self.depth, self.in_head, self.in_cell = 0, 0, False, False
-        self.nested: str | None = None
-        self.text: list[str] | None = None
+        self.done: list[_HtmlTable] = []
+        self.open: list[_HtmlTable] = []
+        self.heading, self.in_head = _Cell(), False
+        self.cell: _Cell | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        said = dict(attrs)
         if tag in ("td", "th", "tr", "table"):
-            self._end_cell()  # HTML may leave its end out
+            self.cell = None  # HTML may leave its end out
         if tag == "table":
-            self.depth += 1
-            if self.depth == 1:
-                self.rows, self.title, self.begin, self.nested = [], None, self.getpos()[0], None
-            else:
-                self.nested = "a cell of it holds another table"
+            for around in self.open:
+                around.is_nesting = True
+            self.open.append(_HtmlTable(line=self.getpos()[0], title=self.heading))
         elif tag == "thead":
             self.in_head = True
-        elif tag == "tr" and self.depth:
-            self.rows.append((self.getpos()[0], []))
-        elif tag in ("td", "th") and self.rows:
-            columns, rows = (_read_span(said.get(name)) for name in ("colspan", "rowspan"))
-            self.rows[-1][1].append(_Cell("", columns, rows, tag == "th" or self.in_head))
-            self.in_cell, self.text = True, []
-        elif tag == "caption" or re.fullmatch("h[1-6]", tag):
-            self.text = []
-        elif tag == "br" and self.text is not None:
-            self.text.append(" ")
-
-    def _end_cell(self) -> None:
-        if self.in_cell and self.text is not None:
-            self.rows[-1][1][-1].text = " ".join("".join(self.text).split())
-            self.in_cell, self.text = False, None
+        elif tag == "tr" and self.open:
+            self.open[-1].rows.append((self.getpos()[0], []))
+        elif tag in ("td", "th") and self.open and self.open[-1].rows:
+            columns, rows = (_read_span(dict(attrs).get(name)) for name in ("colspan", "rowspan"))
+            self.cell = _Cell("", columns, rows, tag == "th" or self.in_head)
+            self.open[-1].rows[-1][1].append(self.cell)
+        elif tag == "caption" and self.open:
+            self.cell = self.open[-1].title = _Cell()
+        elif re.fullmatch("h[1-6]", tag):
+            self.cell = self.heading = _Cell()
+        elif tag == "br":
+            self.handle_data(" ")
 
     def handle_data(self, data: str) -> None:
-        if self.text is not None:
-            self.text.append(data)
+        if self.cell and len(self.cell.text) <= CELL_CHARACTERS:
+            self.cell.text += data
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in ("td", "th", "tr", "thead", "tbody", "table"):
-            self._end_cell()
-        words = " ".join("".join(self.text or ()).split())
-        if tag == "caption" and self.text is not None:
-            self.title, self.text = words, None
-        elif re.fullmatch("h[1-6]", tag) and self.text is not None:
-            self.heading, self.text = words, None
-        elif tag == "thead":
+        if re.fullmatch("td|th|tr|thead|tbody|table|caption|h[1-6]", tag):
+            self.cell = None
+        if tag == "thead":
             self.in_head = False
-        elif tag == "table" and self.depth:
-            self.depth -= 1
-            if not self.depth:
-                self.done.append((self.begin, self.title or self.heading, self.rows, self.nested))
+        elif tag == "table" and self.open:
+            ended = self.open.pop()
+            self.done += [] if self.open else [ended]
 
 
 def _read_span(text: str | None) -> int:
@@ -370,21 +361,20 @@ def parse_html(text: str, *, first_line: int = 1) -> list[TextTable]:
     parser.feed(text)
     parser.close()
     tables = []
-    for begin, title, rows, nested in parser.done:
-        line = begin + first_line - 1
-        table = TextTable(line=line, title=title, refused=nested)
-        grid = None if nested else _place([cells for _, cells in rows])
-        if grid is None:
-            tables.append(replace(table, refused=nested or "its cells overlap or do not fill its rows"))
-            continue
-        heads = next((at for at, (_, cells) in enumerate(rows) if not all(c.is_head for c in cells)), len(rows)) or 1
-        if not grid or (heads == 1 and _is_data(grid[0])):
-            tables.append(replace(table, refused="it has no row of headings" if grid else "it has no rows"))
+    for one in parser.done:
+        line, title = one.line + first_line - 1, " ".join(one.title.text.split()) or None
+        grid = _place([cells for _, cells in one.rows])
+        heads = next((at for at, (_, row) in enumerate(one.rows) if not all(cell.is_head for cell in row)), None) or 1
+        why = "its cells overlap or do not fill its rows" if grid is None else None if grid else "it has no rows"
+        why = "it has no row of headings" if grid and heads == 1 and _is_data(grid[0]) else why
+        why = "a cell of it holds another table" if one.is_nesting else why
+        if why or not grid:
+            tables.append(TextTable(line=line, title=title, refused=why))
             continue
         names = tuple(" ".join(dict.fromkeys(filter(None, column))) for column in zip(*grid[:heads], strict=True))
         placed = [
             TextRow(line=at + first_line - 1, cells=tuple(map(strip_markup, cells)))
-            for (at, _), cells in list(zip(rows, grid, strict=True))[heads:]
+            for (at, _), cells in list(zip(one.rows, grid, strict=True))[heads:]
         ]
         tables.append(_make_table(placed, headings=TextRow(line=line, cells=names), title=title, line=line))
     return tables
@@ -402,7 +392,7 @@ def _place(rows: Sequence[Sequence[_Cell]]) -> list[list[str]] | None:
                 for right in range(cell.columns):
                     if (at + down, column + right) in taken or len(taken) > CELLS:
                         return None
-                    taken[at + down, column + right] = cell.text
+                    taken[at + down, column + right] = " ".join(cell.text.split())
             column += cell.columns
     width = max((column for _, column in taken), default=-1) + 1
     if len(taken) != width * len(rows):
@@ -415,30 +405,19 @@ def _place(rows: Sequence[Sequence[_Cell]]) -> list[list[str]] | None:
 
 def _parse_json_lines(text: str) -> list[TextTable]:
     lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    return _tables_of(None, [_load(line) for _, line in lines], [number for number, _ in lines])
+    return _tables_of(None, [(number, _load(line)) for number, line in lines])
 
 
 def _parse_json(text: str) -> list[TextTable]:
-    """Returns the tables of a document: a list of records, an object of columns, what pandas writes as "split", or an
-    object of such lists by title. JSON lines are read too."""
+    """Returns the tables of a document: a list of records, an object of columns, or an object of such lists by title.
+    JSON lines are read too."""
     loaded = _load(text)
     if loaded is None:
         return _parse_json_lines(text)
     if isinstance(loaded, list):
-        count = len(loaded)
-        decoder, at = json.JSONDecoder(), text.index("[") + 1
-        lines: list[int] = []
-        while len(lines) < count:
-            at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
-            lines.append(at)
-            _, at = decoder.raw_decode(text, at)
-        newlines = [at for at, letter in enumerate(text) if letter == "\n"]
-        return _tables_of(None, loaded, [bisect_left(newlines, at) + 1 for at in lines])
+        return _tables_of(None, _read_list(text))
     if not isinstance(loaded, dict):
         return []
-    if isinstance(loaded.get("columns"), list) and isinstance(loaded.get("data"), list):
-        names, lists = [*map(str, loaded["columns"])], [row for row in loaded["data"] if isinstance(row, list)]
-        return _tables_of(None, [dict(zip(names, row, strict=False)) for row in lists])
     columns = {name: [*value.values()] if isinstance(value, dict) else value for name, value in loaded.items()}
     are_flat = all(
         isinstance(value, list) and not any(isinstance(cell, dict | list) for cell in value)
@@ -446,21 +425,32 @@ def _parse_json(text: str) -> list[TextTable]:
     )
     if are_flat and len({*map(len, columns.values())}) == 1:
         rows = zip(*columns.values(), strict=True)
-        return _tables_of(None, [dict(zip(columns, row, strict=True)) for row in rows])
+        return _tables_of(None, enumerate((dict(zip(columns, row, strict=True)) for row in rows), start=1))
     named = [(name, value) for name, value in loaded.items() if isinstance(value, list)]
-    return [table for name, value in named for table in _tables_of(name, value)] or _tables_of(None, [loaded])
+    found = [table for name, value in named for table in _tables_of(name, enumerate(value, start=1))]
+    return found or _tables_of(None, [(1, loaded)])
 
 
 def _load(text: str) -> Any:
     try:
-        return json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+        return _DECODER.decode(text)
     except (ValueError, RecursionError):
         return None
 
 
-def _tables_of(title: str | None, records: Sequence[object], lines: Sequence[int] = ()) -> list[TextTable]:
+def _read_list(text: str) -> Iterator[tuple[int, Any]]:
+    """Yields the records of a document that is a list, each with its line."""
+    line, at = 1, 0
+    end = text.index("[") + 1
+    while text[begin := end + len(_BETWEEN.match(text, end)[0])] != "]":  # type: ignore[index]
+        line, at = line + text.count("\n", at, begin), begin
+        record, end = _DECODER.raw_decode(text, begin)
+        yield line, record
+
+
+def _tables_of(title: str | None, records: Iterable[tuple[int, object]]) -> list[TextTable]:
     """Returns the table of records, each with its line, else its number; no table where none is an object."""
-    numbered = [*zip(lines or range(1, len(records) + 1), records, strict=True)]
+    numbered = [*records]
     flat = [(line, dict(_flatten(record, "", 3))) for line, record in numbered if isinstance(record, dict)]
     if not flat:
         return []

@@ -14,7 +14,7 @@ why: a blank inside a number, a comma that may be a decimal point, a time withou
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Literal
 
 Dimension = Literal["time", "bytes", "share", "count", "plain", "tokens/s", "flops/s"]
@@ -59,21 +59,17 @@ _NUMBER = r"[+-]?(?:\d{1,40}(?:,\d{3}){0,9}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-
 _UNIT = r"[a-zA-Zμµ%×]{1,12}(?:/[a-zA-Z]{1,6})?"
 _ONE = re.compile(rf"(?P<about>[~≈])?\s?(?P<a>{_NUMBER})\s?(?P<unit>{_UNIT})?(?P<mark>[*†‡§]{{1,3}})?")
 _PAIR = re.compile(
-    rf"\(?(?P<a>{_NUMBER})\s?(?P<unit>{_UNIT})?\s?(?:±|\+/-|\+-)\s?(?P<b>{_NUMBER})\s?(?P<second>{_UNIT})?\)?"
-    rf"\s?(?P<after>{_UNIT})?"
-)
-_IN_PARENTHESES = re.compile(
-    rf"(?P<a>{_NUMBER})\s?(?P<unit>{_UNIT})?\s?\(\s?±?\s?(?P<b>{_NUMBER})\s?(?P<second>{_UNIT})?\s?\)"
-    rf"\s?(?P<after>{_UNIT})?"
+    rf"\(?(?P<a>{_NUMBER})\s?(?P<unit>{_UNIT})?\s?(?P<between>±|\+/-|\+-|\(\s?±?)\s?(?P<b>{_NUMBER})"
+    rf"\s?(?P<second>{_UNIT})?\s?\)?\s?(?P<after>{_UNIT})?"
 )
 _OOM = re.compile(r"\b(?:oom|out[ -]?of[ -]?memory(?:error)?|outofmemoryerror)\b", re.IGNORECASE)
 _NO_OOM = re.compile(r"\b(?:no|not|without|never|avoids?|before|until|if|0)\b", re.IGNORECASE)
-_MISSING = frozenset({"nan", "n/a", "na", "none", "null", "-", "--", "—", "–", "/", "?", "inf", "-inf", "n.a.", "<na>"})
+_NONE = "nan n/a na none null - -- — – / ? inf -inf n.a. <na>"
+MISSING = frozenset(["", *_NONE.split()])
 #: A comma that separates no thousands, as in 12,5 or 1.234,5.
 _DECIMAL_COMMA = re.compile(r"[+-]?\d{1,40}(?:\.\d{3}){0,9},(?:\d{1,2}|\d{4,40})(?:\s?[a-zA-Zμµ%×]{1,12})?")
 _POINT_OF_THOUSANDS = re.compile(r"(?<=\d)\.(?=\d{3}(?:\D|$))")
-
-
+_DOUBTFUL_COMMA = "has a comma that may be a decimal point"
 _ODD = {"\u2212": "-", "\u00a0": " ", "\u202f": " ", "\u2009": " ", "<br>": " ", "<br/>": " "}
 _WRAPS = ("***", "**", "__", "``", "`", "*", "_")
 
@@ -96,7 +92,6 @@ class CellValue:
     values: tuple[float, ...] = ()
     remark: str | None = None
     is_oom: bool = False
-    is_refused: bool = False
 
 
 def parse_cell(
@@ -109,31 +104,40 @@ def parse_cell(
     text = strip_markup(text)
     if is_oom(text):
         return CellValue(is_oom=True)
-    if not text or text.lower() in _MISSING:
+    if text.lower() in MISSING:
         return CellValue()
     if len(text) > _LENGTH:
         return _refuse(text, "is no number")
     if commas == "decimal":
         text = _POINT_OF_THOUSANDS.sub("", text).replace(",", ".")
     match = _ONE.fullmatch(text) or _PAIR.fullmatch(text)
-    if match is None and _IN_PARENTHESES.fullmatch(text):
-        match = _IN_PARENTHESES.fullmatch(text) if pair or "±" in text else None
-        if match is None:
-            return _refuse(text, "has a second number in parentheses, and the heading does not say what it is")
     if match is None:
-        return _refuse(text, "has a comma that may be a decimal point" if is_decimal_comma(text) else "is no number")
+        return _refuse(text, _DOUBTFUL_COMMA if is_decimal_comma(text) else "is no number")
     parts = match.groupdict()
-    numbers = [parts["a"]] + ([parts["b"]] if parts.get("b") else [])
+    if parts.get("between", "").strip() == "(" and not pair:
+        return _refuse(text, "has a second number in parentheses, and the heading does not say what it is")
+    numbers = [number for number in (parts["a"], parts.get("b")) if number]
     remarks = ["The table says “about”."] if parts.get("about") else []
     remarks += [f"The mark {parts['mark']} was left out."] if parts.get("mark") else []
     if any("," in number for number in numbers):
         if commas == "doubtful" or any(number.lstrip("+-").startswith("0") for number in numbers):
-            return _refuse(text, "has a comma that may be a decimal point")
+            return _refuse(text, _DOUBTFUL_COMMA)
         remarks.append("The comma was read as a separator of thousands.")
-    own, second, after = parts.get("unit"), parts.get("second"), parts.get("after")
-    shared = after or second or own or unit  # the one behind both numbers, the other's, or the heading's
-    units = [own or shared, second or shared]
-    return _convert(text, numbers, units[: len(numbers)], dimension=dimension, remarks=remarks)
+    own, second = parts.get("unit"), parts.get("second")
+    shared = parts.get("after") or second or own or unit  # the one behind both numbers, the other's, or the heading's
+    values = []
+    for number, of in zip(numbers, (own or shared, second or shared), strict=False):
+        factor, remark = _find_factor(of, dimension)
+        if factor is None:
+            return _refuse(text, remark)
+        value = Decimal(number.replace(",", "")) * factor
+        if abs(value) > _LARGEST:
+            return _refuse(text, "is too large")
+        remarks += [remark] if remark and remark not in remarks else []
+        values.append(float(value))
+    if values[1:] < [0.0] and len(values) == 2:
+        return _refuse(text, "has a negative standard deviation")
+    return CellValue(values=tuple(values), remark=" ".join(remarks) or None)
 
 
 def is_oom(text: str) -> bool:
@@ -166,44 +170,20 @@ def spell_unit(unit: str) -> str:
     return unit
 
 
-def _convert(
-    text: str, numbers: list[str], units: list[str | None], *, dimension: Dimension, remarks: list[str]
-) -> CellValue:
-    values = []
-    for number, unit in zip(numbers, units, strict=True):
-        factor, remark = _find_factor(unit, dimension)
-        if factor is None:
-            return _refuse(text, remark or "has no unit")
-        if remark and remark not in remarks:
-            remarks.append(remark)
-        try:
-            value = Decimal(number.replace(",", "")) * factor
-        except InvalidOperation:
-            return _refuse(text, "is no number")
-        if abs(value) > _LARGEST:
-            return _refuse(text, "is too large")
-        values.append(float(value))
-    if len(values) == 2 and values[1] < 0:
-        return _refuse(text, "has a negative standard deviation")
-    return CellValue(values=tuple(values), remark=" ".join(remarks) or None)
-
-
-def _find_factor(unit: str | None, dimension: Dimension) -> tuple[Decimal | None, str | None]:
+def _find_factor(unit: str | None, dimension: Dimension) -> tuple[Decimal | None, str]:
     """Returns what the unit is worth and a remark; None and the reason where it is worth nothing here."""
     if unit is None:
-        if dimension in ("plain", "count"):
-            return Decimal(1), None
-        if dimension == "share":
-            return Decimal(1), "No unit: taken as a fraction of 1."
-        return None, "has no unit, and neither has its heading"
+        if dimension not in ("plain", "count", "share"):
+            return None, "has no unit, and neither has its heading"
+        return Decimal(1), "No unit: taken as a fraction of 1." if dimension == "share" else ""
     known = UNITS[dimension]
     name = normalize_unit(unit)
     if name not in known:
         return None, f"has the unit “{unit}”, which is none of {', '.join(known)}"
     if name in ("kb", "mb", "gb", "tb"):
         return known[name], f"{unit} was taken as powers of 1,000; many mean powers of 1,024 by it."
-    return known[name], None
+    return known[name], ""
 
 
 def _refuse(text: str, why: str) -> CellValue:
-    return CellValue(remark=f"Refused: “{text[:60]}” {why}.", is_refused=True)
+    return CellValue(remark=f"Refused: “{text[:60]}” {why}.")

@@ -7,9 +7,10 @@ Findings and grades themselves are in `runner.results.findings`. Thresholds stan
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Generic, TypeVar
 from uuid import UUID
 
 from runner.formats import format_ms
@@ -17,6 +18,7 @@ from runner.results.findings import SEVERITIES, AuditedRow, Finding, Grade, Seve
 from runner.results.times import find_bound
 from runner.schema import Bound, Phase, RunRow, TelemetryRow, TimingRow
 
+T = TypeVar("T")
 #: Moments closer together than this are written with their seconds.
 _BRIEF = timedelta(minutes=2)
 
@@ -136,22 +138,12 @@ REMEDIES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class FindingGroup:
-    """All findings of one code and severity, each with its row, and what to do about them."""
+class FindingGroup(Generic[T]):
+    """All findings of one code and severity, each with what it is about."""
 
     code: str
     severity: Severity
-    found: tuple[tuple[AuditedRow, Finding], ...]
-
-    @property
-    def remedy(self) -> str:
-        return REMEDIES[self.code]
-
-    @property
-    def by_title(self) -> list[tuple[AuditedRow, Finding]]:
-        """The findings in the order of their tables, sorted by the title of their row."""
-        tables = list(dict.fromkeys(row.table for row, _ in self.found))
-        return sorted(self.found, key=lambda each: (tables.index(each[0].table), each[0].title))
+    found: Sequence[tuple[T, Finding]]
 
 
 def count_grades(
@@ -165,14 +157,20 @@ def count_grades(
     return dict(counts)
 
 
-def group_findings(rows: Sequence[AuditedRow]) -> list[FindingGroup]:
+def list_findings(rows: Sequence[AuditedRow]) -> list[tuple[AuditedRow, Finding]]:
+    """Returns each finding with its row, by table and title."""
+    tables = list(dict.fromkeys(row.table for row in rows))
+    ordered = sorted(rows, key=lambda row: (tables.index(row.table), row.title))
+    return [(row, finding) for row in ordered for finding in row.findings]
+
+
+def group_findings(found: Iterable[tuple[T, Finding]]) -> list[FindingGroup[T]]:
     """Returns the findings by severity and code: the most severe first, of those the most frequent."""
-    groups: dict[tuple[Severity, str], list[tuple[AuditedRow, Finding]]] = defaultdict(list)
-    for row in rows:
-        for finding in row.findings:
-            groups[finding.severity, finding.code].append((row, finding))
+    groups: dict[tuple[Severity, str], list[tuple[T, Finding]]] = defaultdict(list)
+    for about, finding in found:
+        groups[finding.severity, finding.code].append((about, finding))
     order = sorted(groups, key=lambda key: ([*SEVERITIES].index(key[0]), -len(groups[key]), key[1]))
-    return [FindingGroup(severity=severity, code=code, found=tuple(groups[severity, code])) for severity, code in order]
+    return [FindingGroup(severity=severity, code=code, found=groups[severity, code]) for severity, code in order]
 
 
 def shorten_ids(ids: Sequence[UUID]) -> dict[UUID, str]:

@@ -1,7 +1,7 @@
 """Audits published tables: what contradicts itself, and what no machine can do.
 
     for one in audit_published(tables):
-        print(one.table.file, format_lines(one.lines), one.finding.sentence)
+        print(one.place, one.finding.sentence)
 
 Rows are compared within their table alone, and only where every other column says the same, read or not; a row with an
 empty cell among them is not compared. A figure is as exact as its last printed digit. Rates are lower bounds: what a
@@ -13,7 +13,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise, permutations
 from typing import Any, NamedTuple, get_args
@@ -25,7 +25,7 @@ from runner.analysis.audit.row_rules import FOREIGN, OWN_SCRATCH
 from runner.analysis.audit.time_rules import cold_step, impossible_ratio
 from runner.analysis.costs import hardware
 from runner.formats import format_ms, format_quantity
-from runner.results.findings import SEVERITIES, Finding, Grade, Severity, grade
+from runner.results.findings import Finding, Grade, grade
 from runner.results.published import ORIGIN, PublishedFigure, PublishedRow, PublishedTable, Quantity, Setting
 from runner.schema import Phase, TimingRow
 
@@ -53,13 +53,8 @@ LOWER, LOWER_UNKNOWN = 0.05, 0.25
 SUM_OFF = 0.02
 #: The least share of the parameters that a name counts which take part in products: the others are embeddings.
 IN_PRODUCTS = 0.75
-#: By words in a machine's name, the GPU whose data sheet bounds it: the fastest that the words can mean.
-_MACHINES: Mapping[str, str] = {
-    r"rtx pro 6000": "RTX PRO 6000 Blackwell Workstation Edition", r"\bh200\b": "H200",
-    r"\bh100\b|hopper": "H100 80GB HBM3", r"\bb200\b": "B200", r"\ba100\b": "A100-SXM4-80GB", r"\ba10\b": "A10",
-    r"\bl40s\b": "L40S", r"\bl4\b": "L4", r"\bt4\b": "Tesla T4", r"\bv100\b": "Tesla V100-SXM2-32GB",
-    r"\b5090\b": "GeForce RTX 5090", r"\b4090\b": "GeForce RTX 4090", r"\b3090\b": "GeForce RTX 3090",
-}  # fmt: skip
+#: The model of each GPU whose data sheet is known: its name's first word with a digit.
+_MODELS = {name: next(filter(re.compile(r".*\d").match, re.split("[ -]", name))) for name in hardware.DATASHEETS}
 #: The rate that no single GPU reaches, in FLOP/s: the highest dense rate of any data sheet here.
 HIGHEST = max(sheet.bf16_tflops or 0.0 for sheet in hardware.DATASHEETS.values()) * 1e12
 
@@ -76,6 +71,11 @@ class PublishedFinding:
     def lines(self) -> tuple[int, ...]:
         """The lines of the file that it touches, from 1."""
         return tuple(sorted({row.line for row in self.rows}))
+
+    @property
+    def place(self) -> str:
+        """The file and the lines in words: `004_e2e.csv, lines 2, 5`."""
+        return f"{self.table.file}, {'line' if len(self.lines) == 1 else 'lines'} {', '.join(map(str, self.lines))}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -109,23 +109,6 @@ class PublishedCell:
         return self.setting.context or self.setting.seq_len
 
 
-@dataclass(kw_only=True)
-class Judged:
-    """A table while it is judged: its cells, and the rows that a rule before found wrong."""
-
-    table: PublishedTable
-    cells: Sequence[PublishedCell]
-    wrong: set[UUID] = field(default_factory=set)
-
-    @property
-    def sound(self) -> list[PublishedCell]:
-        return [cell for cell in self.cells if cell.row.row_id not in self.wrong]
-
-    @property
-    def compared(self) -> list[PublishedCell]:
-        return [cell for cell in self.sound if cell.is_compared]
-
-
 Found = Iterator[tuple[Sequence[PublishedCell], Finding]]
 
 
@@ -134,13 +117,14 @@ def audit_published(tables: Sequence[PublishedTable]) -> list[PublishedFinding]:
     table of kernels, or of something else, only the cells themselves are judged."""
     findings = []
     for table in tables:
-        judged = Judged(table=table, cells=list_cells(table))
+        cells = list_cells(table)
         for rule in PUBLISHED_RULES if table.subject in ("steps", "attention") else (unreadable, negative_time):
-            found = [*rule(judged)]
-            for cells, finding in found:
-                rows = tuple({cell.row.row_id: cell.row for cell in cells}.values())
-                findings.append(PublishedFinding(table=table, rows=rows, finding=finding))
-                judged.wrong |= {row.row_id for row in rows} if finding.code in _EXPLAINING else set()
+            wrong: set[UUID] = set()
+            for found, finding in rule(cells) if cells else ():
+                rows = {cell.row.row_id: cell.row for cell in found}
+                findings.append(PublishedFinding(table=table, rows=tuple(rows.values()), finding=finding))
+                wrong |= rows.keys() if finding.code in _EXPLAINING else set()
+            cells = [cell for cell in cells if cell.row.row_id not in wrong]
     return findings
 
 
@@ -158,10 +142,10 @@ def list_cells(table: PublishedTable) -> list[PublishedCell]:
         key = {name: text for name, text in row.stated.items() if name not in left_out}
         for variant, figures in groups.items():
             values: dict[tuple[Quantity, str], PublishedFigure] = {}
-            for statistic in ("mean", "median", "value"):
-                for figure in figures:
-                    if figure.statistic == statistic and figure.value is not None:
-                        values.setdefault((figure.quantity, str(figure.variant.get("part", ""))), figure)
+            known = [figure for figure in figures if figure.value is not None]
+            for one in sorted(known, key=lambda one: {"mean": 0, "median": 1}.get(one.statistic, 2)):
+                if one.statistic in ("mean", "median", "value"):
+                    values.setdefault((one.quantity, str(one.variant.get("part", ""))), one)
             changes: dict[str, Any] = dict(variant)
             cells.append(
                 PublishedCell(
@@ -171,7 +155,7 @@ def list_cells(table: PublishedTable) -> list[PublishedCell]:
                     variant=variant,
                     key=key,
                     figures=values,
-                    stds={f.quantity: f.value for f in figures if f.statistic == "std" and f.value is not None},
+                    stds={one.quantity: one.value or 0.0 for one in known if one.statistic == "std"},
                     is_compared=needed <= key.keys(),
                 )
             )
@@ -180,16 +164,16 @@ def list_cells(table: PublishedTable) -> list[PublishedCell]:
 
 def _find_last_digit(figure: PublishedFigure) -> float:
     """Returns what one unit of the last printed digit is worth, in the figure's unit; a thousandth where unclear."""
-    number = re.search(r"\d[\d,]*(?:\.(\d+))?(?:e[+-]?\d+)?", figure.text.lower())
-    printed = float(re.sub("e.*", "", number[0]).replace(",", "")) if number else 0.0
+    number = re.search(r"\d[\d,]*(\.\d+)?", figure.text)
+    printed = float(number[0].replace(",", "")) if number else 0.0
     if not number or not printed or not figure.value:
         return abs(figure.value or 0.0) * 1e-3
-    return abs(figure.value / printed) * 10.0 ** -len(number[1] or "")
+    return abs(figure.value / printed) * 10.0 ** (1 - len(number[1] or "."))
 
 
-def _group_by_axis(judged: Judged, cells: Sequence[PublishedCell]) -> Iterator[tuple[str, list[PublishedCell]]]:
+def _group_by_axis(cells: Sequence[PublishedCell]) -> Iterator[tuple[str, list[PublishedCell]]]:
     """Yields those of the cells that differ in one growing setting alone, the least work first, with its heading."""
-    for heading, meaning in judged.table.meanings.items():
+    for heading, meaning in cells[0].table.meanings.items():
         name = meaning.removeprefix("setting ").partition(" ")[0]
         if not meaning.startswith("setting ") or name not in _GROWING:
             continue
@@ -207,9 +191,9 @@ def _group_by_axis(judged: Judged, cells: Sequence[PublishedCell]) -> Iterator[t
 # --------------------------------------------------------------------------------------------------------- the rules
 
 
-def unreadable(judged: Judged) -> Found:
+def unreadable(cells: Sequence[PublishedCell]) -> Found:
     """Finds cells that are nearly a number: a blank or a second point within it."""
-    for cell in judged.cells:
+    for cell in cells:
         for figure in cell.row.figures:
             is_own = dict(cell.variant).items() <= dict(figure.variant).items()
             is_refused = figure.value is None and "is no number" in (figure.remark or "")
@@ -217,18 +201,18 @@ def unreadable(judged: Judged) -> Found:
                 yield [cell], doubt("unreadable", f"“{figure.text}” below “{figure.heading}” is no number.")
 
 
-def negative_time(judged: Judged) -> Found:
-    for cell in judged.cells:
+def negative_time(cells: Sequence[PublishedCell]) -> Found:
+    for cell in cells:
         for (quantity, part), figure in cell.figures.items():
             if (quantity in _TIMES or quantity == "peak_memory") and (value := cell.value(quantity, part)) < 0:
                 sentence = f"{figure.heading} is {figure.text}: nothing takes less than nothing. It is a difference."
                 yield [cell], fault("negative_time", sentence, value=value)
 
 
-def wrong_unit(judged: Judged) -> Found:
+def wrong_unit(cells: Sequence[PublishedCell]) -> Found:
     """Finds a value a hundred times those beside it, or a hundredth of them, beyond what the work grows by."""
     groups: dict[object, list[tuple[PublishedCell, PublishedFigure, float]]] = defaultdict(list)
-    for cell in judged.sound:
+    for cell in cells:
         ways = tuple(getattr(cell.setting, name) for name in _WAYS)
         for (quantity, part), figure in cell.figures.items():
             if quantity in _TIMES or quantity in _PEAKS:
@@ -255,10 +239,10 @@ def _work(cell: PublishedCell) -> float:
     return float((cell.length or 1) ** 2 * (s.batch or 1) * (s.layers or 1) * (s.d_model or s.d_head or 1) ** 2)
 
 
-def duplicate_key(judged: Judged) -> Found:
+def duplicate_key(cells: Sequence[PublishedCell]) -> Found:
     """Finds one cell twice, with different figures."""
     groups: dict[object, list[PublishedCell]] = defaultdict(list)
-    for cell in judged.compared:
+    for cell in (cell for cell in cells if cell.is_compared):
         groups[tuple(cell.key.items()), cell.variant].append(cell)
     for same in (same for same in groups.values() if same[0].key):
         for name, figure in same[0].figures.items():
@@ -270,8 +254,8 @@ def duplicate_key(judged: Judged) -> Found:
                 break
 
 
-def time_not_monotonic(judged: Judged) -> Found:
-    for axis, family in _group_by_axis(judged, judged.sound):
+def time_not_monotonic(cells: Sequence[PublishedCell]) -> Found:
+    for axis, family in _group_by_axis(cells):
         said: set[UUID] = set()
         for quantity in _PASSES:
             timed = [cell for cell in family if cell.value(quantity) > 0 and cell.row.row_id not in said]
@@ -303,11 +287,11 @@ def _find_distance(cell: PublishedCell, timed: Sequence[PublishedCell], quantity
     return abs(y - y1 - (y2 - y1) * (x - x1) / (x2 - x1))
 
 
-def peak_carried_over(judged: Judged) -> Found:
+def peak_carried_over(cells: Sequence[PublishedCell]) -> Found:
     """Finds the peak of a larger cell again, to the digit, in the next line, or one that is far beyond a larger cell's.
     The least peak of a family may repeat: what does not depend on the axis, such as the optimizer's state, may set
     it."""
-    for _, family in _group_by_axis(judged, judged.cells):
+    for _, family in _group_by_axis(cells):
         for quantity in _PEAKS:
             peaks = [(cell, cell.figures[quantity, ""]) for cell in family if (quantity, "") in cell.figures]
             least = min((cell.value(quantity) for cell, _ in peaks), default=0.0)
@@ -322,12 +306,12 @@ def peak_carried_over(judged: Judged) -> Found:
                     yield [cell], fault("peak_carried_over", sentence, peak_bytes=peak, larger_bytes=beside)
 
 
-def no_effect(judged: Judged) -> Found:
+def no_effect(cells: Sequence[PublishedCell]) -> Found:
     """Finds half precision with the bytes of float32, where they grow with the work. Constant bytes say nothing."""
     alike: dict[object, list[tuple[PublishedCell, PublishedFigure, float]]] = defaultdict(list)
-    names = [name for name, meaning in judged.table.meanings.items() if meaning.startswith("setting precision")]
+    names = [name for name, meaning in cells[0].table.meanings.items() if meaning.startswith("setting precision")]
     groups: dict[object, list[PublishedCell]] = defaultdict(list)
-    for cell in judged.compared:
+    for cell in (cell for cell in cells if cell.is_compared):
         variant = tuple(item for item in cell.variant if item[0] != "precision")
         groups[tuple(item for item in cell.key.items() if item[0] not in names), variant].append(cell)
     for found in groups.values():
@@ -348,11 +332,11 @@ def no_effect(judged: Judged) -> Found:
             yield [cell for cell, *_ in same], fault("no_effect", sentence, rows=len(sizes))
 
 
-def sum_off(judged: Judged) -> Found:
+def sum_off(cells: Sequence[PublishedCell]) -> Found:
     """Finds a sum that is less than one of its parts, or that does not add up where the table's other rows do."""
     for total, names in _SUMS.items():
         rows = []
-        for cell in judged.sound:
+        for cell in cells:
             parts = [cell.figures[name, ""] for name in names if (name, "") in cell.figures]
             if (total, "") in cell.figures and len(parts) > 1 and parts[0].quantity == "forward":
                 exact = sum(map(_find_last_digit, (cell.figures[total, ""], *parts)))
@@ -368,57 +352,64 @@ def sum_off(judged: Judged) -> Found:
                 yield [cell], doubt("sum_off", sentence, stated_ms=value, added_ms=sum(added))
 
 
-def ratio_off(judged: Judged) -> Found:
-    """Finds a stated speedup or ratio that no two times of its row have, each rounded or cut at its last digit."""
-    by_row: dict[UUID, list[PublishedCell]] = defaultdict(list)
-    for cell in judged.sound:
-        by_row[cell.row.row_id].append(cell)
-    for own in by_row.values():
-        figures = [figure for figure in own[0].row.figures if figure.value]
-        times = [
-            _Exact(f.value or 0.0, _find_last_digit(f), f.text, (f.quantity, f.statistic))
-            for f in figures
-            if f.quantity in _PASSES and (f.value or 0.0) > 0 and f.statistic in ("mean", "median", "value")
-        ]
-        both = [(cell.value("forward"), cell.value("backward"), cell) for cell in own]
-        sums = [
-            _Exact(a + b, 2 * _find_last_digit(cell.figures["forward", ""]), f"{a + b:.4g}", ("sum", ""))
-            for a, b, cell in both
-            if a and b
-        ]
-        for figure in (figure for figure in figures if figure.quantity in ("speedup", "ratio")):
-            stated, digit, part = figure.value or 0.0, _find_last_digit(figure), figure.variant.get("part")
-            of = [time for time in times if time.kind[0] == part] if part in _PASSES else times
-            pairs = [(a, b) for a, b in permutations(of, 2) if a.kind == b.kind]
-            pairs = pairs if figure.quantity == "speedup" and pairs else [*permutations(of, 2)]
-            if pairs and not any(_is_ratio(stated, digit, a, b) for a, b in [*pairs, *permutations(sums, 2)]):
-                a, b = min(pairs, key=lambda pair: abs(pair[0].value / pair[1].value - stated))
-                sentence = (
-                    f"{figure.heading} is {figure.text}, and no two times of the row have that ratio; the nearest is "
-                    f"{a.text} / {b.text} = {a.value / b.value:.3f}."
-                )
-                yield own, doubt("ratio_off", sentence, stated=stated)
-
-
-class _Exact(NamedTuple):
-    """A time, what its last digit is worth, its text, and what it is of."""
+class _Time(NamedTuple):
+    """A time, how far its last digit leaves it open, and its text."""
 
     value: float
     digit: float
     text: str
-    kind: tuple[str, str]
 
 
-def _is_ratio(stated: float, digit: float, a: _Exact, b: _Exact) -> bool:
+def ratio_off(cells: Sequence[PublishedCell]) -> Found:
+    """Finds a stated speedup or ratio that no two times of its row have, each rounded or cut at its last digit."""
+    by_row: dict[UUID, list[PublishedCell]] = defaultdict(list)
+    for cell in cells:
+        by_row[cell.row.row_id].append(cell)
+    for own in by_row.values():
+        known: dict[str, list[_Time]] = {
+            name: [
+                _Time(figure.value or 0.0, _find_last_digit(figure), figure.text)
+                for cell in own
+                if cell.value(name) > 0 and (figure := cell.figures[name, ""])
+            ]
+            for name in _PASSES
+        }
+        both = zip(known["forward"], known["backward"], strict=False)
+        known["sum"] = [_Time(a.value + b.value, a.digit + b.digit, f"{a.value + b.value:.4g}") for a, b in both]
+        for figure in own[0].row.figures:
+            if figure.quantity not in ("speedup", "ratio") or not figure.value:
+                continue
+            of = [known[part]] if (part := figure.variant.get("part")) in known else [*known.values()]
+            if figure.quantity == "ratio" or max(map(len, of)) < 2:
+                of = [[one for alike in of for one in alike]]
+            pairs = [pair for alike in of for pair in permutations(alike, 2)]
+            if pairs and not any(_is_ratio(figure, a, b) for a, b in pairs):
+                a, b = min(pairs, key=lambda pair: abs(pair[0].value / pair[1].value - (figure.value or 0.0)))
+                sentence = (
+                    f"{figure.heading} is {figure.text}, and no two times of the row have that ratio; the nearest is "
+                    f"{a.text} / {b.text} = {a.value / b.value:.3f}."
+                )
+                yield own, doubt("ratio_off", sentence, stated=figure.value)
+
+
+def _is_ratio(stated: PublishedFigure, a: _Time, b: _Time) -> bool:
     if b.value <= b.digit:
         return True  # rounded away: it may be anything
     least, most = (a.value - a.digit) / (b.value + b.digit), (a.value + a.digit) / (b.value - b.digit)
-    return least - digit <= stated <= most + digit
+    digit = _find_last_digit(stated)
+    return least - digit <= (stated.value or 0.0) <= most + digit
+
+
+def _rank(gpu: str) -> tuple[float, float]:
+    sheet = hardware.DATASHEETS[gpu]
+    return sheet.bf16_tflops or 0.0, sheet.bandwidth_gb_per_s or 0.0
 
 
 @lru_cache(maxsize=1024)
 def _find_gpu(words: str) -> str | None:
-    return next((gpu for pattern, gpu in _MACHINES.items() if re.search(pattern, words.lower())), None)
+    """Returns the GPU whose data sheet bounds it: the fastest that the words can mean."""
+    known = [name for name, model in _MODELS.items() if re.search(rf"\b{model}\b", words, re.IGNORECASE)]
+    return max(known, key=_rank, default=None)
 
 
 def find_machine(cell: PublishedCell) -> str | None:
@@ -444,9 +435,9 @@ def count_flops(cell: PublishedCell) -> float | None:
     return 2.0 * IN_PRODUCTS * count * batch * length or None
 
 
-def above_peak(judged: Judged) -> Found:
+def above_peak(cells: Sequence[PublishedCell]) -> Found:
     """Finds rates above the data sheet: TF32 called float32, times of which not all was timed, another unit."""
-    for cell in judged.sound:
+    for cell in cells:
         flops = (count_flops(cell) if cell.setting.device not in ("cpu", "mps") else None) or 0.0
         timed = {name: cell.value(name) for name in _PRODUCTS if cell.value(name) > 0}
         rate, name = max(((flops * _PRODUCTS[name] / ms * 1e3, name) for name, ms in timed.items()), default=(0.0, ""))
@@ -465,10 +456,10 @@ def above_peak(judged: Judged) -> Found:
         yield [cell], fault(code, f"{said}: {why}.", flops_per_s=rate, peak_flops_per_s=peak)
 
 
-def time_rules(judged: Judged) -> Found:
+def time_rules(cells: Sequence[PublishedCell]) -> Found:
     """Judges means, spreads and the ratio of both passes as those of measured rows."""
-    for cell in judged.sound:
-        ids: Any = {"run_id": judged.table.table_id, "cell_id": cell.row.row_id}
+    for cell in cells:
+        ids: Any = {"run_id": cell.table.table_id, "cell_id": cell.row.row_id}
         timings = {
             phase: TimingRow(
                 **ids, phase=phase, mean_ms=cell.value(phase), std_ms=cell.stds.get(phase), n=cell.setting.steps
@@ -481,9 +472,9 @@ def time_rules(judged: Judged) -> Found:
                 yield [cell], finding
 
 
-PUBLISHED_RULES: tuple[Callable[[Judged], Found], ...] = (
-    unreadable, negative_time, wrong_unit, duplicate_key, above_peak, time_rules, time_not_monotonic,
-    peak_carried_over, no_effect, sum_off, ratio_off,
+PUBLISHED_RULES: tuple[Callable[[Sequence[PublishedCell]], Found], ...] = (
+    unreadable, peak_carried_over, negative_time, wrong_unit, duplicate_key, above_peak, time_rules,
+    time_not_monotonic, no_effect, sum_off, ratio_off,
 )  # fmt: skip
 _EXPLAINING = frozenset({"negative_time", "wrong_unit", "duplicate_key", "impossible_ratio", "cold_step"})
 #: What to do about each finding of a published row that a measured row does not have, or not so.
@@ -504,38 +495,8 @@ PUBLISHED_REMEDIES: Mapping[str, str] = {
 # -------------------------------------------------------------------------------------------------------- the report
 
 
-def group_published(findings: Sequence[PublishedFinding]) -> list[tuple[PublishedFinding, ...]]:
-    """Returns the findings by severity and code: the most severe first, of those the ones that touch most rows."""
-    groups: dict[tuple[Severity, str], list[PublishedFinding]] = defaultdict(list)
-    for one in sorted(findings, key=lambda one: (one.table.file, one.lines)):
-        groups[one.finding.severity, one.finding.code].append(one)
-    order = sorted(groups, key=lambda key: ([*SEVERITIES].index(key[0]), -count_rows(groups[key]), key[1]))
-    return [tuple(groups[key]) for key in order]
-
-
-def count_rows(findings: Sequence[PublishedFinding]) -> int:
-    """Returns how many rows the findings touch."""
-    return len({row.row_id for one in findings for row in one.rows})
-
-
 def count_published_grades(table: PublishedTable, findings: Sequence[PublishedFinding]) -> Counter[Grade | None]:
     """Returns how many rows of a table have each grade, None counting those without a result of which nothing is
     said."""
-    by_row: dict[UUID, list[Finding]] = defaultdict(list)
-    for one in findings:
-        for row in one.rows if one.table.table_id == table.table_id else ():
-            by_row[row.row_id].append(one.finding)
-    return Counter(
-        grade(by_row[row.row_id]) if row.status == "ok" or row.row_id in by_row else None for row in table.rows
-    )
-
-
-def format_lines(lines: Sequence[int]) -> str:
-    """Returns lines as people write them: `2–5, 9`."""
-    spans: list[list[int]] = []
-    for line in sorted(set(lines)):
-        if spans and line == spans[-1][1] + 1:
-            spans[-1][1] = line
-        else:
-            spans.append([line, line])
-    return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in spans)
+    found = {row.row_id: [one.finding for one in findings if row in one.rows] for row in table.rows}
+    return Counter(grade(found[row.row_id]) if row.status == "ok" or found[row.row_id] else None for row in table.rows)

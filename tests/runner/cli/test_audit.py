@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from runner.analysis.audit.findings import REMEDIES, count_grades, group_findings, shorten_ids
+from runner.analysis.audit.findings import REMEDIES, count_grades, list_findings, shorten_ids
 from runner.schema import RunRow, new_id
 from runner.store.read.findings import count_not_read, load_audit
 from runner.store.read.selection import Selection
@@ -108,7 +108,7 @@ def test_filters_apply_to_the_tables_that_have_their_column(filled: Path) -> Non
     narrow = load_audit(filled, Selection(machine="Example CPU 2 · bench1", context=(256,)))
     assert [(row.table, row.grade) for row in narrow] == [("steps", None)]
     other = load_audit(filled, Selection(machine="Example CPU · bench1"))
-    assert [group.code for group in group_findings(other)] == []
+    assert list_findings(other) == []
     by_machine = count_grades(load_audit(filled, Selection()), by=lambda row: row.machine)
     assert {machine: sum(counts.values()) for machine, counts in by_machine.items()} == {
         "Example CPU · bench1": 1,
