@@ -26,7 +26,7 @@ class Page:
 
 
 PAGES = (
-    Page("Overview", "overview", "home", ("overview",)),
+    Page("Overview", "overview", "home", ("overview", "tune")),
     Page("Step time", "training-step", "timer", ("step", "warmup", "variability")),
     Page(
         "Mixed precision",
@@ -49,6 +49,8 @@ PAGES = (
 )
 #: The names of tabs that a question's own name does not tell.
 TABS: Mapping[str, str] = {
+    "overview": "Fastest by size",
+    "tune": "All ways of one model",
     "step": "Time",
     "warmup": "Warm-up",
     "precision": "Speedup",

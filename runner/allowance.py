@@ -5,11 +5,14 @@
 
 A container's limits are those of Linux's control groups, versions 1 and 2 (cgroups(7)): of this process's group and of
 those around it, as far as the container shows them. Where there are none, the machine's own numbers hold.
+
+A GPU's own counters are those of its driver (NVML).
 """
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -87,4 +90,34 @@ def _read(path: Path) -> str | None:
     try:
         return path.read_text().strip()
     except OSError:
+        return None
+
+
+def gpu_handle(device: str) -> Any:
+    """Returns NVML's handle of a CUDA device; None for any other device, or where the library cannot be used."""
+    kind, _, index = device.partition(":")
+    if kind != "cuda":
+        return None
+    import pynvml
+
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    name = visible[int(index or 0)] if visible else (index or "0")
+    try:
+        pynvml.nvmlInit()
+        if name.isdigit():
+            return pynvml.nvmlDeviceGetHandleByIndex(int(name))
+        return pynvml.nvmlDeviceGetHandleByUUID(name)
+    except pynvml.NVMLError:
+        return None
+
+
+def read_counter(handle: Any, name: str, *arguments: int) -> Any:
+    """Returns what a function of NVML says of a GPU; None without one, and where it has no such counter."""
+    if handle is None:
+        return None
+    import pynvml
+
+    try:
+        return getattr(pynvml, name)(handle, *arguments)
+    except pynvml.NVMLError:
         return None

@@ -29,7 +29,7 @@ QUICK = ("README.md", "continuous-integration.md", "method.md")
 #: Files that the documents name and a sweep makes.
 MADE = ("data/results.duckdb", "data/results.duckdb.spool/")
 #: Commands that need an hour, a server, a cluster or a repository: their options are parsed, and others test them.
-PARSED = ("app", "ab", "--again", "--engine", "frontier", "--config", "--shard")
+PARSED = ("app", "ab", "tune", "--again", "--engine", "frontier", "--config", "--shard")
 #: Files that the documents name and this test does not make.
 NOT_MADE = ("cell.1.sqlite", "snapshot.pickle", "trace.json.gz")
 
@@ -130,11 +130,11 @@ def test_the_examples_of_every_help_run(folder: Path) -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     named = [*commands.items(), *(("model", one) for one in commands["model"].commands.values())]
     examples = [(name, one) for name, one in named if one.epilog and not one.hidden]
-    assert len(examples) == 13
+    assert len(examples) == 14
     for name, command in examples:
         words = shlex.split(command.epilog.partition("Example: stepscope ")[2])
         assert words[0] == name
-        if name in ("app", "ab", "import"):
+        if name in ("app", "ab", "import", "tune"):
             (make_command(name) if name == "ab" else command).make_context(name, words[1:])
             continue
         done = run_line(*words, *(["--dry-run"] if name == "sweep" else []))

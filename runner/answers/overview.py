@@ -5,7 +5,7 @@ ratio of two cells that differ in it alone and were measured with the same effor
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,11 +13,13 @@ from runner.analysis.pair import compute_ratio, describe_effort_difference, desc
 from runner.analysis.statistics import Ratio
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
 from runner.answers.shared import about, cells_of, clock_choice, describe_machine, narrow, sizes_of
+from runner.answers.tune import WORDS, name_way
 from runner.answers.words import CLOCKS, LEVEL, SIZE, STATUS, ended, lacks, name_levels, plain_cells, say_ratio
 from runner.formats import format_count, format_number, format_share
 from runner.results.cells import StepResult
 from runner.results.rows import CellHistory, Rows, RunSteps
 from runner.schema import Model, StepCell
+from runner.schema.axes import PLAIN
 from runner.schema.sizes import title
 
 RATE = Field("tokens_per_s", "Tokens per second", unit="tokens/s", role="value")
@@ -37,23 +39,8 @@ CHANGE = Field("change", "Speedup", unit="×", role="value", doc="Time before ov
 CLOCK = Field("clock", "Decided by", role="note")
 HISTORY = Field("history", "Over its runs", role="note", doc="The cell's times, the oldest run first.")
 JOINED = Field("joined", "Several at once", role="note")
-_WORDS = {
-    "attention": "{}",
-    "optimizer": "{} AdamW",
-    "weights_dtype": "{} weights",
-    "checkpoint_blocks": "checkpointing {}",
-}
-#: The options of a plain step, which save no time.
-PLAIN: Mapping[str, Any] = {
-    "precision": "fp32",
-    "weights_dtype": "fp32",
-    "attention": "naive",
-    "optimizer": "foreach",
-    "backend": "eager",
-    "checkpoint_blocks": 0,
-}
 AXES = tuple(PLAIN)
-_ORDER = ("precision", "attention", "optimizer", "backend", "weights_dtype", "checkpoint_blocks")
+_ORDER = tuple(WORDS)
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
@@ -106,7 +93,15 @@ def _draw_best(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by:
             mfu = one.mfu * rate / one.tokens_per_s if one.mfu and one.tokens_per_s else None
             found.append(
                 Row(
-                    values=(sizes[model], rate, mfu, _ms(one, by), _way(one), len({*map(_settings, timed)}), ""),
+                    values=(
+                        sizes[model],
+                        rate,
+                        mfu,
+                        _ms(one, by),
+                        name_way(one.cell),
+                        len({*map(_settings, timed)}),
+                        "",
+                    ),
                     cells=(one.cell_id,),
                 )
             )
@@ -125,16 +120,8 @@ def _draw_best(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by:
     )
 
 
-def _way(one: StepResult) -> str:
-    """Returns the settings in which a cell is not the plain one: `bf16 + sdpa + fused AdamW`."""
-    return (
-        " + ".join(_word(axis, getattr(one.cell, axis)) for axis in _ORDER if getattr(one.cell, axis) != PLAIN[axis])
-        or "fp32, eager"
-    )
-
-
 def _word(axis: str, value: Any) -> str:
-    return _WORDS.get(axis, "{}").format(value)
+    return WORDS[axis].format(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +189,11 @@ def _draw_ladder(ladder: Ladder, size: str, by: Any, words: str) -> View:
             not alone,
         )
         found.append(Row(values=values, cells=(before.cell_id, one.cell_id), wanted=tuple(between[:-1])))
-    apart = "" if _reaches_best(ladder) else f" The fastest, {_way(ladder.fastest)}, was measured with another effort."
+    apart = (
+        ""
+        if _reaches_best(ladder)
+        else f" The fastest, {name_way(ladder.fastest.cell)}, was measured with another effort."
+    )
     return View(
         name="ladder",
         title=f"What each choice buys: {size}",

@@ -1,7 +1,7 @@
 """The commands: parse, call, print. Only they and their group exit. Each looks at the places that it is given, and then
 imports what it needs: neither a refusal nor a help waits for that.
 
-    stepscope sweep | show | fit | compare | ab | report | import | export | doctor | app | note | model
+    stepscope sweep | show | tune | fit | compare | ab | report | import | export | doctor | app | note | model
 
 `python -m runner` is the same. The old names audit, check, frontier, list, merge and replay work in this version, and
 say the new ones.
@@ -278,6 +278,53 @@ def fit_command(
     asked = {"precision": precision, "weights": weights, "attention": attention, "optimizer": optimizer, **numbers}
     file = path and find_file(path)
     fit(console, own or sizes, shape or (), gpu, asked, is_own=bool(own), db=file, timeout_s=timeout, as_json=as_json)
+
+
+@app.command(name="tune", epilog="Example: stepscope tune --sizes small --context 512 --budget 10m")
+def tune_command(
+    spec: Annotated[str, typer.Argument(help="One of your own; see `stepscope model --help`.", metavar="[MODEL]")] = "",
+    model: Annotated[str, typer.Option(help="The same.", metavar="FILE.py:build")] = "",
+    sizes: Annotated[str, typer.Option(help=r"One of Stepscope's own. \[default: small]", metavar="NAME")] = "",
+    shape: Annotated[str, typer.Option(help=SHAPE, metavar="SHAPE")] = "",
+    context: Annotated[int, typer.Option(help="Tokens of each sequence.", min=1)] = 512,
+    budget: Annotated[str, typer.Option(help="How long it may take, such as 10m or 1h.")] = "10m",
+    objective: Annotated[str, typer.Option(help="tokens/s, tokens/J or cost.")] = "tokens/s",
+    price_per_hour: Annotated[float, typer.Option(help="Of this machine, in your currency.", min=0.001)] = 2.0,
+    memory: Annotated[str, typer.Option(help=r"What it has to fit in, such as 40GiB. \[default: the device's]")] = "",
+    keep_math: Annotated[bool, typer.Option("--keep-math", help="Only what computes as plain fp32 does.")] = False,
+    label: Annotated[str, typer.Option(help="A name for the run.")] = "",
+    device: Annotated[str, typer.Option(help="auto, cuda, cuda:1, mps or cpu.")] = "auto",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what was measured.")] = False,
+    db: Db = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The ranking and what was left out, as JSON.")] = False,
+) -> None:
+    """Race the ways to train one model for the fastest training step here: batch, precision, attention, compiler, …
+
+    Short trials first; what they promise most goes on; the best are measured in interleaved rounds, and the winner with
+    one setting taken back at a time. Every trial is a row, and the same command goes on with an interrupted race.
+    `stepscope show tune` shows the ranking again.
+    """
+    path = check_results(db, adds=True)
+    if sum(map(bool, (spec or model, sizes, shape))) > 1 or "," in sizes:
+        raise UsageError("tune was given several models.", expected="one, by MODEL, --sizes or --shape")
+    if own := spec or model:
+        _check_configuration(own)
+    from runner.cli import tune
+    from runner.sweep.request import Settings, parse_duration
+
+    asked = tune.Asked(
+        model={"model": own} if own else {"shape": (shape,)} if shape else {"sizes": (sizes or "small",)},
+        context=context,
+        objective=objective,
+        price=price_per_hour,
+        memory=memory,
+        keep_math=keep_math,
+        as_json=as_json,
+    )
+    settings = Settings(
+        db=path, device=device, label=label or None, budget_s=parse_duration("budget", budget), fresh=fresh
+    )
+    raise typer.Exit(tune.tune(console, Terminal(stderr=True) if as_json else console, asked, settings))
 
 
 @app.command(name="report", epilog="Example: stepscope report --format html --out report.html")

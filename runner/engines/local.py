@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from runner.allowance import gpu_handle, read_counter
 from runner.engines.engine import COMPILER, ENVIRONMENT, PRELOADED
 from runner.errors import BadModel, StepscopeError, UsageError
 from runner.job import CeilingJob, Ceilings, FitJob, Job, Measurement, Outcome, OwnModelJob
@@ -113,12 +115,7 @@ class Telemetry:
             return
         import pynvml
 
-        def query(name: str, *arguments: int) -> Any:
-            try:
-                return getattr(pynvml, name)(self.handle, *arguments)
-            except pynvml.NVMLError:
-                return None
-
+        query = partial(read_counter, self.handle)
         power = query("nvmlDeviceGetPowerUsage")
         reasons = query("nvmlDeviceGetCurrentClocksThrottleReasons")
         running = query("nvmlDeviceGetComputeRunningProcesses")
@@ -140,24 +137,6 @@ class Telemetry:
 def format_throttles(reasons: int) -> str:
     """Returns NVML's bit mask in words: `power cap,hardware thermal`; empty where nothing reduces the clocks."""
     return ",".join(name for bit, name in _THROTTLES.items() if reasons & bit)
-
-
-def gpu_handle(device: str) -> Any:
-    """Returns NVML's handle of a CUDA device; None for any other device, or where the library cannot be used."""
-    kind, _, index = device.partition(":")
-    if kind != "cuda":
-        return None
-    import pynvml
-
-    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    name = visible[int(index or 0)] if visible else (index or "0")
-    try:
-        pynvml.nvmlInit()
-        if name.isdigit():
-            return pynvml.nvmlDeviceGetHandleByIndex(int(name))
-        return pynvml.nvmlDeviceGetHandleByUUID(name)
-    except pynvml.NVMLError:
-        return None
 
 
 #: The limit for measuring the ceilings, which should take 1 s on a CPU and 3 s on CUDA (s).

@@ -224,20 +224,20 @@ def measure(
     gc.disable()
     try:
         began = steady = time.perf_counter()
-        used = read_usage()
+        used = read_usage(device.torch)
         while stopped_by is None:
             if len(samples) < len(doing):
                 report(doing[len(samples)])
             between(len(samples))
             if len(samples) == limits.warmup:
                 _capture(device, "start")
-                used = read_usage()
+                used = read_usage(device.torch)
                 steady = time.perf_counter()
             samples.append(time_step(step, device, phases=len(phases)))
             measured = [sample.step_ms for sample in samples[limits.warmup :]]
             stopped_by = _stop_reason(measured, limits=limits, seconds=time.perf_counter() - steady)
         ended = time.perf_counter()
-        usage = usage_per_step(used, read_usage(), steps=len(samples) - limits.warmup)
+        usage = usage_per_step(used, read_usage(device.torch), steps=len(samples) - limits.warmup)
     finally:
         gc.enable()
         _capture(device, "stop")

@@ -45,7 +45,7 @@ _LATEX = {
     **{mark: rf"\textsuperscript{{{letter}}}" for mark, letter in zip(MARKS, "abcdefghijklmnop", strict=True)},
 }
 #: The most commands below an answer.
-_MAX_COMMANDS = 3
+_MAX_COMMANDS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +197,7 @@ OUTSIDE = "writing FlashAttention or a distributed training step of one's own"
 #: The facts of a brief document.
 BRIEF_FACTS = ("Reference", "Machine", "Trust")
 #: The most lines of a table, and the most views of a question that is not the handout's.
-MAX_LINES, VIEWS_BESIDE = 10, 1
+MAX_LINES, VIEWS_BESIDE = 8, 1
 
 
 @dataclass(frozen=True, kw_only=True)

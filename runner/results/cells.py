@@ -62,6 +62,20 @@ class StepResult(TimedResult):
     tokens_per_s: float | None
     mfu: float | None
     compile_seconds: float | None
+    peak_allocated_bytes: int | None = None
+    peak_reserved_bytes: int | None = None
+    step_joules: float | None = None
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of a step; its samples, where those have no length."""
+        return self.cell.batch * max(self.cell.context, 1)
+
+    @property
+    def rate(self) -> float | None:
+        """Tokens per second in a loop; where that was not timed, by the step alone. None without a time."""
+        times = self.times.get("step")
+        return self.tokens / (times.by("loop") or times.step).ms * 1e3 if times else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@
 that cell. Standard library only.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 
@@ -51,6 +52,16 @@ ATTENTION = describe("Attention", "", _ATTENTION, flag=ATTENTIONS)
 OPTIMIZER = describe("Optimizer", "", "AdamW implementation.", flag=OPTIMIZERS)
 _CHECKPOINTING = "Blocks recomputed together; 0 keeps all activations."
 CHECKPOINTING = describe("Checkpointing", "blocks", _CHECKPOINTING, least=0, flag=CHECKPOINT)
+
+#: The settings of a plain training step, which save neither time nor memory.
+PLAIN: Mapping[str, str | int] = {
+    "precision": "fp32",
+    "weights_dtype": "fp32",
+    "attention": "naive",
+    "optimizer": "foreach",
+    "backend": "eager",
+    "checkpoint_blocks": 0,
+}
 
 #: The columns that vary slowest in a plan of models.
 _MODEL_AXES = "context mode precision backend attention optimizer weights_dtype checkpoint_blocks"

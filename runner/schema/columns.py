@@ -36,7 +36,7 @@ MAX_WHOLE, MAX_MEASURED, MAX_NUMBER = 2**60, 1e30, 1e100
 #: The longest text (bytes) where a column does not say otherwise.
 MAX_TEXT = 100_000
 #: Units whose values are never negative, except where a column says otherwise with `least`, as a difference does.
-_NEVER_NEGATIVE = "ms s µs bytes bytes/s FLOP FLOP/s tokens tokens/s sequences steps blocks MHz W"
+_NEVER_NEGATIVE = "ms s µs bytes bytes/s FLOP FLOP/s tokens tokens/s sequences steps blocks MHz W J"
 
 
 @dataclass(frozen=True)

@@ -163,11 +163,12 @@ class _TrialFailed(Exception):
         self.size, self.outcome = size, outcome
 
 
-def parse_size(text: str) -> int:
-    """Returns `2GiB`, `512MiB` or plain bytes as a number of bytes. Raises UsageError for anything else."""
+def parse_size(name: str, text: str) -> int:
+    """Returns `2GiB`, `512MiB` or plain bytes as a number of bytes. Raises UsageError for anything else, with the
+    flag's `name`."""
     match = _SIZE.fullmatch(text.strip().upper())
     if match is None or match[2] not in _UNITS or float(match[1]) <= 0:
-        raise UsageError(f"--limit got {text!r}.", expected="a size such as 2GiB or 512MiB")
+        raise UsageError(f"--{name} got {text!r}.", expected="a size such as 2GiB or 512MiB")
     return round(float(match[1]) * _UNITS[match[2]])
 
 
@@ -206,14 +207,14 @@ def make_questions(flags: Mapping[str, Any], *, limit_bytes: int) -> list[Fronti
 def explore(flags: Mapping[str, Any], settings: Settings, *, say: Callable[[str], None]) -> int:
     """Answers the questions of `flags` that have no answer yet. Returns the exit code: 0 if all are answered, 1 if
     something failed. Raises UsageError for invalid flags."""
-    given = parse_size(flags["limit"]) if flags["limit"] else None
+    given = parse_size("limit", flags["limit"]) if flags["limit"] else None
     for question in make_questions(flags, limit_bytes=given or 1):
         cell = trial_cell(question, question.step)
         kind_of(cell).check(cell)
     engine = LocalEngine()
     with lock_machine(say):
         machine = engine.describe(settings.device)
-        questions = make_questions(flags, limit_bytes=given or _default_limit(machine))
+        questions = make_questions(flags, limit_bytes=given or default_limit(machine))
         done = {} if settings.fresh else history.done_cells(settings.db, machine)
         owed = [question for question in questions if (question.key, 0) not in done]
         answered = len(questions) - len(owed)
@@ -231,7 +232,7 @@ def explore(flags: Mapping[str, Any], settings: Settings, *, say: Callable[[str]
     return 1 if statuses - DONE else 0
 
 
-def _default_limit(machine: Mapping[str, Any]) -> int:
+def default_limit(machine: Mapping[str, Any]) -> int:
     """Returns the limit (bytes) where none is given: the GPU's memory or, on a CPU, 95 % of what is free now in whole
     GiB, so that the same question asked again has the same key."""
     if machine["device"] == "cpu":

@@ -200,14 +200,19 @@ def new_run(
     )
 
 
-def prepare(request: Request, settings: Settings, engine: Engine) -> Prepared:
-    """Describes the machine, plans the cells for it and looks up which are done. Measures nothing.
+def prepare(
+    request: Request, settings: Settings, engine: Engine, *, own: Mapping[str, OwnModel] | None = None
+) -> Prepared:
+    """Describes the machine, plans the cells for it and looks up which are done. Measures nothing. `own` are the own
+    models by key, where they were described before.
 
     Raises UsageError for a cell that cannot be built."""
     machine = engine.describe(settings.device)
     device = machine["device"]
     seed, is_auto = machine["host"] or "", request.rounds == "auto"
-    own, left_out = describe_models(request, engine, device=settings.torch_device(machine))
+    left_out: Mapping[str, str] = {}
+    if own is None:
+        own, left_out = describe_models(request, engine, device=settings.torch_device(machine))
     if "model" in request.axes:
         request = replace(request, axes={**request.axes, "model": tuple(own.values())})
     planned = plan(request, device=device, device_memory_bytes=machine["device_memory_bytes"], seed=seed)

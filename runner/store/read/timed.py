@@ -43,7 +43,9 @@ from runner.store.shared import remember, remember_runs
 from runner.store.sql import quote
 
 KEY = TABLES["steps"].key
-_OWN = ("failed_phase", "message", "parameters", "tokens_per_s", "mfu", "compile_seconds")
+_MEDIANS = ("tokens_per_s", "mfu", "compile_seconds", "step_joules")
+_GREATEST = ("parameters", "peak_allocated_bytes", "peak_reserved_bytes")
+_OWN = ("failed_phase", "message", *_MEDIANS, *_GREATEST)
 #: The id and the status of a cell, over its rounds.
 POOLED = """coalesce(min(cell_id) FILTER (status = 'ok'), min(cell_id)) AS cell_id,
         CASE WHEN bool_or(status = 'ok') THEN 'ok' ELSE arg_max(status, cell_id) END AS status,
@@ -51,8 +53,8 @@ POOLED = """coalesce(min(cell_id) FILTER (status = 'ok'), min(cell_id)) AS cell_
 
 _CELLS = f"""
     SELECT machine, cell_key, {", ".join(KEY)}, max(run_id) AS run_id, any_value(torch) AS torch,
-        any_value(parameters) AS parameters, count(*) AS rounds,
-        {POOLED}, median(tokens_per_s) AS tokens_per_s, median(mfu) AS mfu, median(compile_seconds) AS compile_seconds
+        count(*) AS rounds, {POOLED}, {", ".join(f"median({name}) AS {name}" for name in _MEDIANS)},
+        {", ".join(f"max({name}) AS {name}" for name in _GREATEST)}
     FROM chosen GROUP BY machine, cell_key, {", ".join(KEY)} ORDER BY min(chosen.cell_id)"""
 
 

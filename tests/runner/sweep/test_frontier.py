@@ -111,10 +111,15 @@ def test_the_questions_are_the_product_of_the_given_values() -> None:
 
 
 def test_sizes_of_memory() -> None:
-    assert [parse_size(text) for text in ("2GiB", "512 mib", "1.5GiB", "1000")] == [2**31, 2**29, 3 * 2**29, 1000]
+    assert [parse_size("limit", text) for text in ("2GiB", "512 mib", "1.5GiB", "1000")] == [
+        2**31,
+        2**29,
+        3 * 2**29,
+        1000,
+    ]
     for text in ("", "2GB", "-1GiB", "0", "GiB"):
         with pytest.raises(UsageError, match="2GiB or 512MiB"):
-            parse_size(text)
+            parse_size("limit", text)
 
 
 @pytest.mark.parametrize(

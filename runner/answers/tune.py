@@ -1,0 +1,264 @@
+"""What is the fastest way to train this model here?
+
+Of one model at one length, every batch and every setting that was measured, however carefully: by `stepscope tune`,
+which races them, or by a sweep. Cost is the price of an hour over the tokens of one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from runner.analysis.pair import compute_ratio, rank_effort
+from runner.analysis.statistics import Ratio
+from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Question, Row, View, choose, verbatim
+from runner.answers.shared import about, cells_of, narrow, sizes_of
+from runner.answers.words import LEVEL, STATUS, ended, lacks, name_levels, plain_cells
+from runner.formats import at_tokens, format_number, format_share
+from runner.results.cells import StepResult
+from runner.results.rows import Rows
+from runner.schema import Model, StepCell
+from runner.schema.axes import PLAIN
+
+WAY = Field("way", "Way")
+ROUNDS = Field.of("steps", "round", "note", label="Processes")
+RATE = Field("tokens_per_s", "Throughput", unit="tokens/s", role="value")
+LOW, HIGH = (replace(RATE, name=f"tokens_per_s_{end}", role=end) for end in ("low", "high"))
+MFU = Field("mfu", "MFU", unit="%", role="note", doc="Share of the device's peak in the precision of its sums.")
+PEAK = Field("peak_gib", "Peak", unit="GiB", role="note", doc="Peak of live tensors.")
+JOULES = Field("joules", "Energy", unit="J/1,000 tokens", role="note", doc="By the GPU's own counter.")
+COST = Field("cost", "Cost of 10⁹ tokens", role="note", doc="The price of an hour over the tokens of one.")
+BESIDE = Field("beside", "Beside the first", role="note")
+CHOICE = Field("choice", "Taken back")
+RATIO = Field("ratio", "It brings", unit="×", role="value", doc="Tokens per second with it over those without.")
+RATIO_LOW, RATIO_HIGH = (replace(RATIO, name=f"ratio_{end}", role=end) for end in ("low", "high"))
+CODE = Field("code", "In PyTorch", role="note")
+#: The settings of a way in the order of its name, in words; the batch comes first.
+WORDS: Mapping[str, str] = {
+    "precision": "{}",
+    "attention": "{}",
+    "optimizer": "{} AdamW",
+    "backend": "{}",
+    "weights_dtype": "{} weights",
+    "checkpoint_blocks": "checkpointing {}",
+}
+#: What a setting is in a user's own code.
+CODES: Mapping[tuple[str, Any], str] = {
+    ("precision", "bf16"): 'with torch.autocast("cuda", torch.bfloat16): loss = step(batch)',
+    ("precision", "fp16"): 'with torch.autocast("cuda", torch.float16): …  # and torch.amp.GradScaler()',
+    ("precision", "tf32"): 'torch.backends.cuda.matmul.fp32_precision = "tf32"',
+    ("weights_dtype", "bf16"): "model.to(torch.bfloat16)",
+    ("backend", "compiled"): "model = torch.compile(model)",
+    ("backend", "compiled-block"): "for block in model.blocks: block.compile()",
+    ("backend", "compiled-reduce-overhead"): 'model = torch.compile(model, mode="reduce-overhead")',
+    ("backend", "compiled-max-autotune"): 'model = torch.compile(model, mode="max-autotune")',
+    ("backend", "cuda-graphs"): "with torch.cuda.graph(graph): step(batch)  # then graph.replay()",
+    ("attention", "sdpa"): "scaled_dot_product_attention(q, k, v, is_causal=True)",
+    ("attention", "flex"): "flex_attention(q, k, v, block_mask=causal)",
+    ("optimizer", "fused"): "torch.optim.AdamW(model.parameters(), fused=True)",
+    ("optimizer", "for-loop"): "torch.optim.AdamW(model.parameters(), foreach=False)",
+}
+#: How close to the best a way may be to stand before it.
+CLOSE = 0.9
+#: What is said of a way that is as fast as the first, as far as the interval says.
+EQUAL = "cannot be told apart"
+#: What the reader may rank by.
+RANKS = ("tokens/s", "tokens/J", "cost")
+_PRICES, _MEMORY = ("2", "1", "3", "4", "6"), ("all", "16", "24", "40", "48", "80")
+
+
+def name_way(cell: StepCell) -> str:
+    """Returns the settings in which a step is not the plain one: `bf16 + sdpa + fused AdamW`."""
+    words = [
+        text.format(getattr(cell, name))
+        for name, text in WORDS.items()
+        if getattr(cell, name) not in (PLAIN[name], "own")
+    ]
+    return " + ".join(words) or "fp32, eager"
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    trained = [one for one in rows.every_step if one.cell.mode == "train" and one.cell.compile_cache == "shared"]
+    shown, choices = narrow([one for one in trained if one.rate], asked, drawn=("batch", *PLAIN))
+    if not shown:
+        return Answer(missing=lacks("no training step was measured", plain_cells(StepCell)))
+    by = choose(asked, "by", "Ranked by", [name for name in RANKS if name != "tokens/J" or any(map(_joules, shown))])
+    price, memory = _choose_number(asked, "price", _PRICES, "$/h "), _choose_number(asked, "memory", _MEMORY, "GiB ")
+    best = _settle(shown)
+    if memory.chosen != "all":
+        best = [one for one in best if (one.peak_reserved_bytes or 0) <= float(memory.chosen) * 2**30]
+    timed = _rank(best, by.chosen)
+    if not timed:
+        return Answer(
+            sentence=f"No measured way fits into **{memory.chosen} GiB**.", choices=(*choices, by, price, memory)
+        )
+    ranking = _draw_ranking(timed, float(price.chosen), about(shown, "batch", *PLAIN))
+    buys = _draw_choices(timed[0], trained, about(timed[:1]))
+    return Answer(
+        sentence=_say(timed, ranking, by.chosen),
+        more=_say_equals(ranking),
+        views=(ranking, buys, _draw_front(ranking)),
+        choices=(*choices, by, price, memory),
+        cells=cells_of(timed, (one for one in trained if any(one.cell_id in row.cells for row in buys.rows))),
+    )
+
+
+def _choose_number(asked: Asked, name: str, offered: Sequence[str], prefix: str) -> Choice:
+    wanted = asked.get(name, "")
+    is_own = wanted not in offered and wanted.replace(".", "", 1).isdecimal() and float(wanted) > 0
+    return choose(asked, name, name.capitalize(), (*offered, *((wanted,) if is_own else ())), prefix=prefix)
+
+
+def _settle(shown: Sequence[StepResult]) -> list[StepResult]:
+    """Returns one result for each way: the most carefully measured."""
+    found: dict[str, StepResult] = {}
+    for one in sorted(shown, key=lambda one: (rank_effort(one), one.rounds)):
+        found[_name(one)] = one
+    return list(found.values())
+
+
+def _name(one: StepResult) -> str:
+    return f"batch {one.cell.batch} · {name_way(one.cell)}"
+
+
+def _joules(one: StepResult) -> float | None:
+    """Returns the energy of 1,000 tokens (J)."""
+    return 1000 * one.step_joules / one.tokens if one.step_joules else None
+
+
+def _score(one: StepResult, by: str) -> float:
+    return 1 / (_joules(one) or float("inf")) if by == "tokens/J" else one.rate or 0.0
+
+
+def _rank(found: Sequence[StepResult], by: str) -> list[StepResult]:
+    """Returns the ways from the best on. Of those that cannot be told apart from the best, the one that most processes
+    measured is the first: one process may have had luck."""
+    ranked = sorted(found, key=lambda one: -_score(one, by))
+    close = [one for one in ranked if _score(one, by) > CLOSE * _score(ranked[0], by)]
+    equal = [one for one in close if one is ranked[0] or not _is_slower(ranked[0], one)]
+    first = max(equal, key=lambda one: (one.rounds, _score(one, by)), default=None)
+    return [*([first] if first else []), *(one for one in ranked if one is not first)]
+
+
+def _is_slower(best: StepResult, one: StepResult) -> bool:
+    ratio = _compare(best, one)
+    return ratio is not None and ratio.outcome == "slower"
+
+
+def _compare(a: StepResult, b: StepResult) -> Ratio | None:
+    """Returns how much faster `b` is than `a`, by the loop's clock where both have it."""
+    found = compute_ratio(a, b, clock="loop") or compute_ratio(a, b)
+    return found and replace(
+        found,
+        ratio=found.ratio * b.tokens / a.tokens,
+        low=found.low and found.low * b.tokens / a.tokens,
+        high=found.high and found.high * b.tokens / a.tokens,
+    )
+
+
+def _draw_ranking(timed: Sequence[StepResult], price: float, words: str) -> View:
+    lines = []
+    for one in timed:
+        times = one.times["step"]
+        time, rate = times.by("loop") or times.step, one.rate or 0.0
+        ends = (one.tokens / ms * 1e3 if ms else None for ms in (time.high_ms, time.low_ms))
+        ratio = _compare(timed[0], one)
+        beside = "first" if one is timed[0] else "" if ratio is None else _say_beside(ratio)
+        peak = one.peak_allocated_bytes and one.peak_allocated_bytes / 2**30
+        cost = price * 1e9 / (rate * 3600)
+        values = (_name(one), rate, *ends, one.mfu, peak, _joules(one), cost, beside, one.rounds)
+        lines.append(Row(values=values, cells=(one.cell_id,)))
+    return View(
+        name="tune-ranking",
+        title="Measured ways to train, the best first",
+        about=words,
+        fields=(WAY, RATE, LOW, HIGH, MFU, PEAK, JOULES, COST, BESIDE, ROUNDS),
+        rows=tuple(lines),
+        draw=Draw("bars", "tokens_per_s", down=("way",), beside=("mfu",)),
+        note=f"Cost at {price:g} per hour. First is, of those that cannot be told apart from the fastest, the way that "
+        "most processes measured.",
+    )
+
+
+def _say_beside(ratio: Ratio) -> str:
+    if ratio.outcome in ("same", "undecided") and ratio.low is not None:
+        return EQUAL
+    return f"{format_number(ratio.ratio)}×{'' if ratio.low else ', undecided'}"
+
+
+def _draw_choices(best: StepResult, trained: Sequence[StepResult], words: str) -> View:
+    """Draws the best way against itself with one setting as in a plain step."""
+    lines, ratios = [], []
+    by_key = {one.cell_key: one for one in trained if one.machine == best.machine}
+    for name in ("batch", *WORDS):
+        value = getattr(best.cell, name)
+        plain = PLAIN.get(name, StepCell.batch)
+        if value in (plain, "own"):
+            continue
+        changed: dict[str, Any] = {name: plain, **({"weights_dtype": "fp32"} if name == "precision" else {})}
+        wanted = replace(best.cell, **changed)
+        other = by_key.get(wanted.key)
+        ratio = _compare(other, best) if other and other.rate else None
+        ratios.append(ratio)
+        said = f"batch {value} instead of {plain}" if name == "batch" else WORDS[name].format(value)
+        numbers = (ratio.ratio, ratio.low, ratio.high, ratio.level) if ratio else (None,) * 4
+        status = "" if ratio else f"without it: {ended(other)}" if other else "not measured"
+        code = CODES.get((name, value), _attention_code(str(value)) if name == "attention" else "")
+        ids = (other.cell_id, best.cell_id) if other else ()
+        lines.append(Row(values=(said, *numbers, status, code), cells=ids, wanted=() if other else (wanted,)))
+    return View(
+        name="tune-choices",
+        title=f"What each choice of the first brings: {_name(best)}",
+        about=words,
+        fields=(CHOICE, RATIO, RATIO_LOW, RATIO_HIGH, LEVEL, STATUS, CODE),
+        rows=tuple(lines),
+        draw=Draw("dots", "ratio", down=("choice",), log="x", center=1.0, beside=("code",)),
+        note="The first against itself with one setting taken back."
+        + (f" Gray: the {levels} interval includes 1." if (levels := name_levels(ratios)) else ""),
+    )
+
+
+def _attention_code(name: str) -> str:
+    backend = {"sdpa-cudnn": "CUDNN_ATTENTION", "sdpa-flash": "FLASH_ATTENTION", "sdpa-math": "MATH"}
+    return f"with sdpa_kernel(SDPBackend.{backend.get(name, 'EFFICIENT_ATTENTION')}): …"
+
+
+def _draw_front(ranking: View) -> View:
+    """Draws the ways than which no other is both faster and smaller."""
+    known = [row for row in ranking.rows if ranking.get(row, "peak_gib")]
+    known.sort(key=lambda row: (ranking.get(row, "peak_gib"), -ranking.get(row, "tokens_per_s")))
+    front: list[Row] = []
+    for row in known:
+        if not front or ranking.get(row, "tokens_per_s") > ranking.get(front[-1], "tokens_per_s"):
+            front.append(row)
+    names = ("peak_gib", "tokens_per_s", "tokens_per_s_low", "tokens_per_s_high", "way")
+    fields = {one.name: one for one in (replace(PEAK, role="key"), RATE, LOW, HIGH, replace(WAY, role="note"))}
+    return View(
+        name="tune-front",
+        title="The least memory for so many tokens per second",
+        about=ranking.about,
+        fields=tuple(fields[name] for name in names),
+        rows=tuple(Row(values=tuple(ranking.get(row, name) for name in names), cells=row.cells) for row in front),
+        draw=Draw("lines", "tokens_per_s", across="peak_gib"),
+        note="Each point is the smallest measured way that is as fast.",
+    )
+
+
+def _say(timed: Sequence[StepResult], ranking: View, by: str) -> str:
+    first = ranking.rows[0]
+    rate, mfu = ranking.get(first, "tokens_per_s"), ranking.get(first, "mfu")
+    best = {"tokens/J": "thriftiest", "cost": "cheapest"}.get(by, "fastest")
+    cell = timed[0].cell
+    model = f"{sizes_of(timed)[Model.of(cell)]}{at_tokens(cell.context)}"
+    text = f"The {best} of {len(timed)} measured ways to train **{verbatim(model)}**: **{_name(timed[0])}**"
+    text += f", **{format_number(rate)} tokens/s**"
+    return f"{text}, {format_share(mfu)} MFU." if mfu else f"{text}."
+
+
+def _say_equals(ranking: View) -> str:
+    equal = [row for row in ranking.rows[1:] if ranking.get(row, "beside") == EQUAL]
+    if not equal:
+        return ""
+    return f"{len(equal)} of the others cannot be told apart from it, first {ranking.get(equal[0], 'way')}."
+
+
+QUESTION = Question(answer=answer, page="Overview", needs=("every_step",))

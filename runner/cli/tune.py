@@ -1,0 +1,207 @@
+"""The fastest way to train a model on this machine: the race of `runner.sweep.tune`, and its answer.
+
+python -m runner tune --sizes small --context 512 --budget 10m
+python -m runner tune nano.py:build --objective tokens/J --json
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from runner.allowance import gpu_handle
+from runner.answers import ask
+from runner.answers.answer import Answer
+from runner.answers.tune import CODE, EQUAL, RANKS, name_way
+from runner.cli.progress import PlainLines, TerminalBar
+from runner.cli.terminal import Terminal
+from runner.engines.engine import open_engine
+from runner.errors import UsageError
+from runner.formats import format_bytes, format_duration, format_number, format_share
+from runner.plan.planning import Request
+from runner.render.json import to_text
+from runner.render.text import print_answer
+from runner.schema import Row, StepRow, TimingRow
+from runner.schema.own import OwnModel, parse_spec
+from runner.schema.sizes import parse_shape, size_named, title
+from runner.store.database import check_writable
+from runner.store.read import read
+from runner.store.read.selection import Selection
+from runner.sweep.frontier import DeviceMemory, default_limit, parse_size
+from runner.sweep.loop import Spent
+from runner.sweep.prepare import Prepared, describe_models, prepare
+from runner.sweep.race import SETTINGS, Race, list_ways
+from runner.sweep.request import Settings
+from runner.sweep.start import lock_machine
+from runner.sweep.tune import Tuner
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is to be tuned: a model as an axis of a sweep names it, at one length, and by what."""
+
+    model: Mapping[str, Any]
+    context: int
+    objective: str
+    price: float
+    memory: str
+    keep_math: bool
+    as_json: bool
+
+
+def tune(console: Terminal, progress: Terminal, asked: Asked, settings: Settings) -> int:
+    """Races, prints the ranking and what the winner needs, and returns 0. Raises UsageError where nothing can be raced
+    or no way works; what was measured is kept."""
+    if asked.objective not in RANKS:
+        raise UsageError(f"--objective got {asked.objective!r}.", expected=", ".join(RANKS))
+    limit = parse_size("memory", asked.memory) if asked.memory else None
+    for name in asked.model.get("sizes", ()):
+        size_named(name)
+    for shape in asked.model.get("shape", ()):
+        parse_shape(shape)
+    check_writable(settings.db)
+    with open_engine("local", on=(), compiles=True) as (engine,), lock_machine(progress.say):
+        machine = engine.describe(settings.device)
+        device = machine["device"]
+        if asked.objective == "tokens/J" and gpu_handle(settings.torch_device(machine)) is None:
+            raise UsageError(f"{machine['device_name']} counts no energy.", expected="--objective tokens/s")
+        model = dict(asked.model)
+        own: Mapping[str, OwnModel] = {}
+        if spec := model.get("model"):
+            axes = {"model": (parse_spec(spec).text,), "batch": (1, 4, 16, 64), "contexts": (asked.context,)}
+            own, _ = describe_models(Request(axes=axes), engine, device=settings.torch_device(machine))
+            model["model"] = tuple(own.values())
+        ways = list_ways(model, asked.context, device, keep_math=asked.keep_math)
+        prepared = prepare(Request(cells=tuple(ways)), settings, engine, own=own)
+        card = machine["device_memory_bytes"] if device == "cuda" else None
+        memory = DeviceMemory(device=device, gpu=machine["device_name"] or "", card_bytes=card)
+        race = Race(
+            prepared.cells,
+            device=device,
+            room_bytes=memory.bytes_within(min(limit or default_limit(machine), default_limit(machine))),
+            budget_s=settings.budget_s or 600.0,
+            by_energy=asked.objective == "tokens/J",
+        )
+        _check(race, prepared)
+        lines = (RaceBar if progress.is_terminal else RaceLines)(progress, db=settings.db)
+        with closing(lines) as watcher:
+            watcher.waiting(_describe(prepared, race, asked))
+            tuner = Tuner(prepared, settings, engine=engine, watcher=watcher, race=race)
+            is_done = tuner.run()
+    if not is_done:
+        failed = next(iter(race.known.values()), None)
+        why = f"{failed.status}: {' '.join((failed.message or '').split())[:300]}" if failed else "no trial ended"
+        raise UsageError(f"No way worked. The first ended {why}.", expected="a model that trains here")
+    found = _ask(settings.db, asked, tuner, machine)
+    if asked.as_json:
+        print(to_text(_make_json(found, race), indent=1))
+        return 0
+    print_answer(console, found, command=False)
+    reasons = Counter(race.list_left_out().values())
+    console.say(f"{len(race.known)} of {len(race.items):,} ways were tried; the others were left out:")
+    for why, count in reasons.most_common():
+        console.say(f"  {count:,}: {why}")
+    console.say("The winner in PyTorch:")
+    for line in (line for view in found.views if CODE.name in view.names for line in view.column(CODE.name) if line):
+        console.say(f"  {line}")
+    console.say("Again: stepscope show tune. The rows: stepscope show, or stepscope app.")
+    return 0
+
+
+def _check(race: Race, prepared: Prepared) -> None:
+    """Raises UsageError where no way can be tried."""
+    reasons = Counter(race.objection(way) for way in race.items)
+    if not reasons[""]:
+        least = min(item.predicted.seconds for item in prepared.cells)
+        do = f"A trial takes {format_duration(least)} or longer." if least > race.budget_s / 5 else ""
+        listed = "; ".join(f"{count:,} ways: {why}" for why, count in reasons.most_common())
+        raise UsageError(f"Nothing can be tried. {listed}.", expected="more memory, or a longer --budget", do=do)
+
+
+def _describe(prepared: Prepared, race: Race, asked: Asked) -> str:
+    machine = prepared.machine
+    room = f" · {format_bytes(race.room_bytes)} of room" if race.room_bytes else ""
+    model = title(prepared.cells[0].planned.cell).split(" · ")[0]
+    return (
+        f"{machine['device_name']} · torch {machine['torch']}{room} · {model}, {asked.context} tokens · "
+        f"{format_duration(race.budget_s)}"
+    )
+
+
+def _ask(db: Path, asked: Asked, tuner: Tuner, machine: Mapping[str, Any]) -> Answer:
+    """Returns the ranking of this run's ways."""
+    rows = read(db, Selection(run=tuner.run_id, settled=False), ("every_step",))
+    chosen = {"by": asked.objective, "price": f"{asked.price:g}"}
+    if asked.memory:
+        chosen["memory"] = f"{parse_size('memory', asked.memory) / 2**30:g}"
+    mine = tuple(one for one in rows.every_step if one.cell.context in (asked.context, 0))
+    return ask("tune", replace(rows, every_step=mine), chosen)
+
+
+def _make_json(answer: Answer, race: Race) -> dict[str, Any]:
+    view = answer.views[0]
+    ranking = [
+        {
+            "settings": {name: getattr(answer.cells[row.cells[0]], name) for name in SETTINGS},
+            "tokens_per_s": view.get(row, "tokens_per_s"),
+            "low": view.get(row, "tokens_per_s_low"),
+            "high": view.get(row, "tokens_per_s_high"),
+            "mfu": view.get(row, "mfu"),
+            "peak_bytes": view.get(row, "peak_gib") and round(view.get(row, "peak_gib") * 2**30),
+            "joules_per_1000_tokens": view.get(row, "joules"),
+            "cost_per_billion_tokens": view.get(row, "cost"),
+            "equal_to_first": view.get(row, "beside") in ("first", EQUAL),
+            "cell_id": row.cells[0],
+        }
+        for row in view.rows
+    ]
+    left_out = [
+        {"settings": dict(zip(SETTINGS, way, strict=True)), "why": why} for way, why in race.list_left_out().items()
+    ]
+    return {"ranking": ranking, "left_out": left_out}
+
+
+def _say_trial(row: Row, best: list[float]) -> str:
+    """Returns the line of a trial: its way, its rate, and whether it is the best so far."""
+    assert isinstance(row, StepRow)
+    way = f"batch {row.batch} · {name_way(row)}"
+    if row.status != "ok":
+        return f"{way}  {row.status}  {' '.join((row.message or '').split())[:100]}"
+    rate = row.tokens_per_s or row.samples_per_s or 0.0
+    best.append(rate)
+    mfu = f" · {format_share(row.mfu)} MFU" if row.mfu else ""
+    peak = f" · {format_bytes(row.peak_allocated_bytes)}" if row.peak_allocated_bytes else ""
+    return f"{way}  {format_number(rate)} tokens/s{mfu}{peak}{'  ← best so far' if rate == max(best) else ''}"
+
+
+class RaceLines(PlainLines):
+    """One line a trial."""
+
+    def __init__(self, console: Terminal, *, db: Path, fresh: bool = False) -> None:
+        super().__init__(console, db=db, fresh=fresh)
+        self.rates: list[float] = []
+
+    def began(self, prepared: Prepared, *, total: int, left_s: float) -> None:
+        self.total += total
+
+    def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None:
+        self.number += 1
+        self.console.say(f"[{self.number}] {_say_trial(row, self.rates)}")
+
+    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int, spent: Spent) -> None:
+        """Prints nothing: a race is many short sweeps."""
+
+
+class RaceBar(RaceLines, TerminalBar):
+    """The same lines above a bar."""
+
+    def began(self, prepared: Prepared, *, total: int, left_s: float) -> None:
+        super().began(prepared, total=total, left_s=left_s)
+        self.bar.update(self.task, total=self.total)
+        self.bar.start()
+
+    def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None:
+        super().finished(row, timings, left_s=left_s)
+        self.bar.update(self.task, advance=1)

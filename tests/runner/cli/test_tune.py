@@ -1,0 +1,122 @@
+"""`stepscope tune`: the race on a CPU, its ranking, and what it refuses; and the answer `tune` on rows made by hand."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.answers import ask
+from runner.results.cells import StepResult
+from runner.results.rows import Rows
+from runner.results.times import Estimate, PhaseTime, Spread
+from runner.schema import new_id
+from runner.sweep.race import SETTINGS
+from tests.command import rows, run
+from tests.runner.own.build import own_file
+from tests.synthetic.rows import asked
+
+
+def tune(db: Path, *words: str) -> Any:
+    done = run("tune", *words, "--device", "cpu", "--json", db=db)
+    assert done.returncode == 0, done.stdout
+    return json.loads(done.stdout[done.stdout.index("\n{") :])
+
+
+def test_a_race_on_a_cpu_ranks_ways_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    db = tmp_path / "r.duckdb"
+    words = ("--sizes", "toy-64", "--context", "16", "--budget", "25s")
+    found = tune(db, *words)
+    ranking = found["ranking"]
+    assert [*ranking[0]["settings"]] == [*SETTINGS]
+    rates = [one["tokens_per_s"] for one in ranking[1:]]
+    assert rates == sorted(rates, reverse=True)
+    assert ranking[0]["equal_to_first"]
+    assert ranking[0]["tokens_per_s"] > 0.9 * rates[0]
+    measured = {str(row["cell_id"]): row for row in rows(db, "SELECT * FROM steps")}
+    for one in ranking:
+        row = measured[one["cell_id"]]
+        assert {name: row[name] for name in SETTINGS} == one["settings"]
+        assert one["cost_per_billion_tokens"] == pytest.approx(2e9 / 3600 / one["tokens_per_s"])
+    assert not {json.dumps(one["settings"]) for one in ranking} & {
+        json.dumps(one["settings"]) for one in found["left_out"] if one["settings"]["checkpoint_blocks"]
+    }
+    assert all(one["why"] for one in found["left_out"])
+    assert len(measured) >= 6
+    tune(db, *words)
+    assert rows(db, "SELECT count(*) AS n FROM runs") == [{"n": 1}]
+    assert not rows(db, "SELECT cell_key, round FROM steps GROUP BY ALL HAVING count(*) > 1")
+    assert "toy-64 at 16 tokens" in run("show", "tune", db=db).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--objective", "speed"), "--objective got 'speed'. Expected tokens/s, tokens/J, cost"),
+        (("--objective", "tokens/J"), "counts no energy. Expected --objective tokens/s"),
+        (("--memory", "1MiB"), "predicted not to fit into 1.00 MiB"),
+        (("--memory", "lots"), "--memory got 'lots'. Expected a size such as 2GiB"),
+        (("--budget", "0.1s"), "one trial takes longer than"),
+        (("--sizes", "small,medium"), "tune was given several models"),
+        (("--sizes", "giant"), "giant"),
+    ],
+)
+def test_what_cannot_be_raced_is_refused(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    sizes = () if "--sizes" in words else ("--sizes", "toy-64")
+    done = run("tune", *sizes, "--device", "cpu", *words, db=tmp_path / "r.duckdb")
+    assert (done.returncode, message in done.stdout) == (2, True), done.stdout
+
+
+def test_a_model_that_fails_is_one_error_and_its_trials_stay(tmp_path: Path) -> None:
+    db = tmp_path / "r.duckdb"
+    body = """
+        class Model(nn.Linear):
+            def forward(self, x):
+                raise ValueError("broken here")
+
+        def build(want):
+            return Model(4, 4), torch.randn(want.batch, 4)
+    """
+    done = run("tune", own_file(tmp_path, body), "--device", "cpu", "--budget", "60s", db=db)
+    assert done.returncode == 2, done.stdout
+    assert "No way worked" in done.stdout
+    assert "broken here" in done.stdout
+    assert {row["status"] for row in rows(db, "SELECT status FROM steps")} == {"error"}
+
+
+def step(ms: float, *, low: float, high: float, rounds: int = 3, **settings: Any) -> StepResult:
+    cell = asked(context=100, **settings)
+    spread = (high - low) / ms / 8
+    time = Estimate(
+        ms=ms, low_ms=low, high_ms=high, rounds=rounds, std=spread, dof=20, error=Spread(std=spread, dof=20)
+    )
+    return StepResult(
+        cell_id=new_id(), machine="m · h", cell=cell, cell_key=cell.key, torch="2",
+        times={"step": PhaseTime(step=time)}, run_id=new_id(), rounds=rounds, parameters=1, tokens_per_s=None,
+        mfu=0.4, compile_seconds=None,
+        peak_allocated_bytes=cell.batch * 2**30, peak_reserved_bytes=cell.batch * 2**30, step_joules=ms / 10,
+    )  # fmt: skip
+
+
+def test_the_first_is_the_way_that_is_known_best_of_those_that_are_equal() -> None:
+    lucky = step(99.0, low=90, high=109, rounds=1, batch=10, precision="bf16", backend="compiled")
+    best = step(100.0, low=99, high=101, rounds=5, batch=10, precision="bf16")
+    plain = step(300.0, low=298, high=302, batch=10)
+    small = step(80.0, low=79, high=81, batch=4, precision="bf16")
+    answer = ask("tune", Rows(every_step=(lucky, best, plain, small)), {"price": "7.2"})
+    ranking, choices, front = answer.views
+    assert [row.cells[0] for row in ranking.rows] == [one.cell_id for one in (best, lucky, small, plain)]
+    assert ranking.column("beside") == ["first", "cannot be told apart", "0.500×", "0.333×"]
+    assert ranking.column("tokens_per_s") == pytest.approx([10_000, 1e6 / 99, 5000, 1e4 / 3])
+    assert ranking.column("cost")[0] == pytest.approx(7.2e9 / 3600 / 10_000)
+    assert ranking.column("joules")[0] == pytest.approx(10.0)
+    assert dict(zip(choices.column("choice"), choices.column("ratio"), strict=True)) == pytest.approx(
+        {"batch 10 instead of 4": 2.0, "bf16": 3.0}
+    )
+    assert front.column("peak_gib") == [4.0, 10.0]
+    assert "batch 10 · bf16" in answer.sentence
+    assert "1 of the others cannot be told apart" in answer.more
+    thrifty = ask("tune", Rows(every_step=(best, small)), {"by": "tokens/J"}).views[0]
+    assert thrifty.rows[0].cells == (best.cell_id,)
+    within = ask("tune", Rows(every_step=(best, small)), {"memory": "5"}).views[0]
+    assert [row.cells[0] for row in within.rows] == [small.cell_id]

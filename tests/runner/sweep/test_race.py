@@ -1,0 +1,118 @@
+"""Which ways a race tries and which it leaves out, on devices that are a formula."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from runner.experiments import kind_of
+from runner.experiments.experiment import On
+from runner.plan.planning import Planned
+from runner.results.cells import StepResult
+from runner.results.times import Estimate, PhaseTime
+from runner.schema import StepCell, new_id
+from runner.sweep.prepare import Expected
+from runner.sweep.race import FILLING, Race, list_ways, way_of
+
+GAINS = {
+    "bf16": 5.0, "fp16": 4.6, "tf32": 3.0, "sdpa": 1.5, "sdpa-cudnn": 1.62, "sdpa-flash": 1.5, "sdpa-efficient": 1.3,
+    "compiled-block": 1.4, "compiled": 1.45, "fused": 1.1, "cuda-graphs": 1.02,
+}  # fmt: skip
+Truth = Callable[[StepCell], StepResult]
+
+
+def rate(cell: StepCell) -> float:
+    """Tokens per second: each setting brings its factor, and a batch of b the share b / (b + 12) of what there is."""
+    names = (cell.precision, cell.attention, cell.backend, cell.optimizer, f"{cell.weights_dtype} weights")
+    gain = math.prod({**GAINS, "bf16 weights": 1.05}.get(name, 1.0) for name in names)
+    return 1e5 * gain * cell.batch / (cell.batch + 12) * (0.75 if cell.checkpoint_blocks else 1.0)
+
+
+def result(cell: StepCell, *, status: str = "ok") -> StepResult:
+    ms = cell.batch * cell.context / rate(cell) * 1e3
+    times = {"step": PhaseTime(step=Estimate(ms=ms, rounds=1))} if status == "ok" else {}
+    return StepResult(
+        cell_id=new_id(), machine="m", cell=cell, status=status, cell_key=cell.key, torch="2", times=times,  # type: ignore[arg-type]
+        run_id=new_id(), rounds=1, parameters=1, tokens_per_s=None, mfu=None, compile_seconds=None,
+    )  # fmt: skip
+
+
+def make_race(*, room_gib: float = 130, budget_s: float = 600, context: int = 512) -> Race:
+    cells = list_ways({"sizes": ("small",)}, context, "cuda")
+    on = On(device="cuda", flops_per_s=2e14, gpu="NVIDIA H200")
+    items = [
+        Expected(planned=Planned(experiment="benchmark", cell=one, round=0), predicted=kind_of(one).predict(one, on))
+        for one in cells
+    ]
+    return Race(items, device="cuda", room_bytes=round(room_gib * 2**30), budget_s=budget_s)
+
+
+def run(race: Race, truth: Truth, *, most: int = 60) -> int:
+    """Races as the tuner does, and returns the number of trials."""
+    trials = 0
+    while anchor := race.find_anchor():
+        race.take([truth(anchor.planned.cell)])  # type: ignore[arg-type]
+        trials += 1
+    for find in (race.list_changes, lambda: race.list_promising(4), lambda: race.list_promising(4)):
+        items = find() if race.ranked() else []
+        race.take([truth(item.planned.cell) for item in items[:most]])  # type: ignore[arg-type]
+        trials += len(items[:most])
+    return trials
+
+
+def test_a_race_finds_the_best_of_thousands_in_some_tens_of_trials() -> None:
+    race = make_race()
+    race.rates = {"fp32": 5e13, "tf32": 3.5e14, "bf16": 7e14}
+    trials = run(race, result)
+    best = max((item.planned.cell for way, item in race.items.items() if not race.objection(way)), key=rate)  # type: ignore[arg-type]
+    assert rate(race.items[race.ranked()[0]].planned.cell) > 0.99 * rate(best)  # type: ignore[arg-type]
+    assert trials < 40 < 3000 < len(race.items)
+    anchor = race.items[race.anchor or ()].planned.cell
+    assert isinstance(anchor, StepCell)
+    assert anchor.batch * anchor.context == FILLING["cuda"]
+
+
+def test_what_cannot_win_is_left_out_with_the_reason() -> None:
+    race = make_race(room_gib=30)
+    race.rates = {"fp32": 5e13}
+    run(race, lambda cell: result(cell, status="oom" if cell.batch > 16 else "ok"))
+    reasons = race.list_left_out()
+    assert set(reasons) | set(race.known) == set(race.items)
+    assert not set(reasons) & set(race.known)
+    kinds = {
+        "predicted not to fit into 30.0 GiB", "a smaller batch ran out of memory",
+        "computes activations again that fit", "fp32 products alone would take longer than the best way",
+        "not promising, by what its settings brought elsewhere",
+    }  # fmt: skip
+    assert {*reasons.values()} == kinds
+    for way, why in reasons.items():
+        cell = race.items[way].planned.cell
+        assert isinstance(cell, StepCell)
+        if "fp32" in why:
+            assert cell.precision == "fp32"
+        if "again" in why:
+            kept = way_of(replace(cell, checkpoint_blocks=0))
+            assert cell.checkpoint_blocks
+            assert race.known.get(kept, result(cell)).status != "oom"
+    long = make_race(budget_s=60).list_left_out()
+    assert {"compiled", "compiled-block"} <= {way[3] for way, why in long.items() if "one trial takes longer" in why}
+
+
+def test_a_device_without_a_compiler_begins_eager_and_a_broken_model_ends_the_race() -> None:
+    race = make_race()
+    run(race, lambda cell: result(cell, status="ok" if cell.backend == "eager" else "error"), most=8)
+    assert [one.status for one in race.known.values()][:2] == ["error", "ok"]
+    assert race.anchor
+    assert race.anchor[3] == "eager"
+    broken = make_race()
+    assert run(broken, lambda cell: result(cell, status="error")) == 4
+    assert not broken.ranked()
+
+
+def test_by_energy_the_way_of_most_tokens_a_joule_leads() -> None:
+    race = make_race()
+    race.by_energy = True
+    one, other = (item.planned.cell for item in list(race.items.values())[:2])
+    assert isinstance(one, StepCell)
+    assert isinstance(other, StepCell)
+    race.take([replace(result(one), step_joules=1e9), replace(result(other), step_joules=1.0)])
+    assert race.ranked()[0] == way_of(other)
