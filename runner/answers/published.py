@@ -7,9 +7,9 @@ from typing import Any, get_args
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.words import lacks
 from runner.formats import format_count, format_number
-from runner.results.published import PublishedRow, PublishedTable, Setting
+from runner.results.published import PublishedRow, PublishedTable
 from runner.results.rows import Rows
-from runner.schema import AttentionCell, Mode, Phase, StepCell
+from runner.schema import AttentionCell, Mode, Phase, PublishedSetting, StepCell
 from runner.schema.choices import Precision
 from runner.schema.sizes import SIZES
 
@@ -97,7 +97,7 @@ def _name_settings(row: PublishedRow, table: PublishedTable) -> list[str]:
     ]
 
 
-def _step_cell(setting: Setting) -> StepCell | None:
+def _step_cell(setting: PublishedSetting) -> StepCell | None:
     """Returns the step that a row says it measured; None where a number of it is not stated."""
     s, length = setting, setting.context or setting.seq_len
     name = _NAMES.get((s.name or "").lower(), (s.name or "").lower())
@@ -112,7 +112,7 @@ def _step_cell(setting: Setting) -> StepCell | None:
     return StepCell(**numbers, batch=s.batch, context=length, mode=mode, **shared)
 
 
-def _attention_cell(setting: Setting) -> AttentionCell | None:
+def _attention_cell(setting: PublishedSetting) -> AttentionCell | None:
     s, length, width = setting, setting.seq_len or setting.context, setting.d_head or setting.d_model
     shared = _find_shared(s)
     if not length or not width or not s.batch or shared is None:
@@ -120,7 +120,7 @@ def _attention_cell(setting: Setting) -> AttentionCell | None:
     return AttentionCell(implementation="naive", batch=s.batch, seq_len=length, d_head=width, **shared)
 
 
-def _find_shared(setting: Setting) -> dict[str, Any] | None:
+def _find_shared(setting: PublishedSetting) -> dict[str, Any] | None:
     """Returns precision and backend; None for one that is never measured here."""
     precision, backend = setting.precision or "fp32", setting.backend or "eager"
     known = precision in get_args(Precision) and backend in ("eager", "compiled")

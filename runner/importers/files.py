@@ -18,7 +18,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,10 @@ from runner.formats import format_bytes
 from runner.importers.nsys import load_processes, open_export
 from runner.importers.nsys_stats import TOTAL, is_stats, load_stats
 from runner.importers.profiler import is_trace, load_trace
-from runner.importers.published import describe_table, import_folder, import_tables
+from runner.importers.published import import_folder, import_tables
 from runner.importers.recordings import (
     INGEST_SECONDS,
+    ImportReport,
     Launched,
     LaunchPlace,
     TracedProcess,
@@ -58,16 +59,6 @@ UNKNOWN_PHASE = "unknown"
 _COPIES = ("[CUDA memcpy", "[CUDA memset")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImportReport:
-    """What was added, one line each, and a warning about the file. `is_whole` is False where something that was wanted
-    is not stored."""
-
-    lines: tuple[str, ...]
-    warning: str | None = None
-    is_whole: bool = True
-
-
 def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None) -> ImportReport:
     """Adds what the file holds to `db`; `mapping` says what the columns of published tables mean. Raises UsageError for
     a file of another kind; then nothing was added."""
@@ -80,9 +71,7 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
     if is_trace(path, start):
         return import_traces([path], db=db, label=label)
     if is_table:
-        imported = import_tables(path, db=db, label=label, mapping=mapping)
-        details = [line for table in imported.tables for line in describe_table(table)]
-        return ImportReport(lines=(imported.summary, *details, *imported.left_out), is_whole=imported.is_whole)
+        return import_tables(path, db=db, label=label, mapping=mapping)
     if start.startswith(_SQLITE):
         return _import_export(path, db=db, label=label)
     if start[8:12] == _DUCKDB:
@@ -111,9 +100,7 @@ def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path |
         return import_traces(ranks, db=db, label=label)
     if label:
         raise UsageError(f"--label got {label!r}.", expected="none: the tables of a folder keep their titles")
-    imported = import_folder(folder, db=db, mapping=mapping)
-    lines = (line for one in imported for line in (one.summary, *one.left_out))
-    return ImportReport(lines=tuple(lines), is_whole=all(one.is_whole for one in imported))
+    return import_folder(folder, db=db, mapping=mapping)
 
 
 def _holds_trace(path: Path) -> bool:

@@ -1,8 +1,7 @@
 """Turns tables that others published into runs with published rows.
 
-    imported = import_tables(Path("theirs.csv"), db=Path("data/results.duckdb"), mapping=Path("theirs.toml"))
-    print(imported.summary)
-    for line in describe_table(imported.tables[0]):
+    report = import_tables(Path("theirs.csv"), db=Path("data/results.duckdb"), mapping=Path("theirs.toml"))
+    for line in report.lines:
         print(line)
 
 One file is one run, whose id follows from its bytes and the mapping: the same file is in a results file once, even
@@ -13,15 +12,15 @@ where two that have it are merged. With another mapping it is another run, and t
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
 from runner.errors import UsageError
 from runner.importers.nsys_stats import is_stats
-from runner.importers.recordings import INGEST_SECONDS, new_run, write_run
+from runner.importers.recordings import INGEST_SECONDS, ImportReport, new_run, write_run
 from runner.published.reading import (
     OUT_OF_MEMORY,
     PROVENANCE,
@@ -50,30 +49,18 @@ _BEGINNING_BYTES = 65_536
 R = TypeVar("R", PublishedTableRow, PublishedLineRow, PublishedFigureRow)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImportedTables:
-    """What one file gave: its tables, in one line what was added, and what was not stored with the reason. A file that
-    was there already, or holds no table, gave none. `is_whole` is False where something that was wanted is lost."""
-
-    path: Path
-    summary: str
-    tables: tuple[PublishedTable, ...] = ()
-    left_out: tuple[str, ...] = ()
-    is_whole: bool = True
-
-
-def import_tables(path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None) -> ImportedTables:
+def import_tables(path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None) -> ImportReport:
     """Reads the tables at `path` and adds them to `db`. Raises UsageError for a file without tables and for a mapping
     that does not fit; then nothing was added."""
-    imported = _add(path, db=db, label=label, mapping=_load(mapping))
+    report = _add(path, db=db, label=label, mapping=_load(mapping), describe=describe_table)
     _ingest(db)
-    return imported
+    return report
 
 
-def import_folder(folder: Path, *, db: Path, mapping: Path | None = None) -> list[ImportedTables]:
+def import_folder(folder: Path, *, db: Path, mapping: Path | None = None) -> ImportReport:
     """Adds the tables of every file in the folder whose name ends as a table's does. A file that holds none is named,
     and the others are added. Raises UsageError where no file holds a table."""
-    meant, imported, refused = _load(mapping), [], 0
+    meant, reports, refused = _load(mapping), [], 0
     try:
         files = sorted(
             path for path in folder.iterdir() if path.suffix.lower() in (*ENDINGS, *OTHERS) and path.is_file()
@@ -89,19 +76,20 @@ def import_folder(folder: Path, *, db: Path, mapping: Path | None = None) -> lis
             if is_stats(path, read_content(path)[:_BEGINNING_BYTES]):
                 got = "is what nsys stats wrote, which is imported by itself."
                 raise UsageError(f"{path} {got}", do="Name this file alone.")
-            imported.append(_add(path, db=db, label=None, mapping=meant))
+            reports.append(_add(path, db=db, label=None, mapping=meant, describe=lambda _: []))
         except UsageError as error:
             refused += 1
             got = error.got.removeprefix(str(path)).strip()
-            imported.append(ImportedTables(path=path, summary=f"{path.name}: left out: {got}", is_whole=False))
-    if refused == len(imported):
+            reports.append(ImportReport(lines=(f"{path.name}: left out: {got}",), is_whole=False))
+    if refused == len(reports):
         raise UsageError(
             f"{folder} holds no file with tables.",
             expected=f"files that end in {', '.join(ENDINGS)}",
             do="Name one file to see why it cannot be read.",
         )
     _ingest(db)
-    return imported
+    lines = tuple(line for report in reports for line in report.lines)
+    return ImportReport(lines=lines, is_whole=all(report.is_whole for report in reports))
 
 
 def _load(mapping: Path | None) -> TableMapping:
@@ -113,8 +101,15 @@ def _ingest(db: Path) -> None:
         pass
 
 
-def _add(path: Path, *, db: Path, label: str | None, mapping: TableMapping) -> ImportedTables:
-    """Adds the tables of a file that are not in `db` yet."""
+def _add(
+    path: Path,
+    *,
+    db: Path,
+    label: str | None,
+    mapping: TableMapping,
+    describe: Callable[[PublishedTable], Sequence[str]],
+) -> ImportReport:
+    """Adds the tables of a file that are not in `db` yet; `describe` says what is reported of each."""
     file = read_file(path, mapping=mapping)
     tables = tuple(file.tables)
     digest = content_digest(read_content(path))
@@ -133,15 +128,10 @@ def _add(path: Path, *, db: Path, label: str | None, mapping: TableMapping) -> I
     known = is_counted(db, run.run_id)
     if known is not None:
         again = "" if known else " A later import of it with another mapping counts."
-        return ImportedTables(path=path, summary=f"{path.name}: nothing new: {db} has it already.{again}")
+        return ImportReport(lines=(f"{path.name}: nothing new: {db} has it already.{again}",))
     write_run({"runs": [run], **_make_rows(run.run_id, tables)}, run=run, db=db, where=path)
-    return ImportedTables(
-        path=path,
-        summary=_summarize(path, tables),
-        tables=tables,
-        left_out=(*file.lost, *file.remarks),
-        is_whole=not file.lost,
-    )
+    details = (line for table in tables for line in describe(table))
+    return ImportReport(lines=(_summarize(path, tables), *details, *file.lost, *file.remarks), is_whole=not file.lost)
 
 
 def propose_tables(path: Path) -> str:

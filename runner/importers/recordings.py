@@ -170,6 +170,16 @@ def clean_name(name: str) -> str:
 INGEST_SECONDS = 5.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class ImportReport:
+    """What was added, one line each, and a warning about the file. `is_whole` is False where something that was wanted
+    is not stored."""
+
+    lines: tuple[str, ...]
+    warning: str | None = None
+    is_whole: bool = True
+
+
 def new_run(path: Path, label: str | None) -> RunRow:
     """Returns the row of a run that imports the file `path`; importing a file twice makes two runs."""
     run_id = new_id()

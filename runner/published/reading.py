@@ -38,8 +38,14 @@ from runner.published.headings import (
 )
 from runner.published.tables import FILE_BYTES, FORMATS, GROUP, TableRefused, TextRow, TextTable, parse_tables
 from runner.published.values import UNITS, Commas, is_decimal_comma, is_oom, normalize_unit, parse_cell, spell_unit
-from runner.results.published import PublishedFigure, PublishedRow, PublishedTable, Quantity, Setting, Statistic
-from runner.schema import Status
+from runner.results.published import (
+    PublishedFigure,
+    PublishedRow,
+    PublishedTable,
+    Quantity,
+    Statistic,
+)
+from runner.schema import PublishedSetting, Status
 
 #: Rises when the same file would be read differently, so that an import adds it again.
 READER = 4
@@ -63,7 +69,7 @@ _BYTES = re.compile(r"\d+(?:\.\d+)?\s?[KMGT]i?B", re.IGNORECASE)
 # ---------------------------------------------------------------------------------------------------------- the mapping
 
 
-SETTINGS = frozenset(item.name for item in fields(Setting))
+SETTINGS = frozenset(item.name for item in fields(PublishedSetting))
 _MAPPING_BYTES = 2**20
 _ROLES: tuple[Role, ...] = ("status", "oom", "quantity", "value")
 _ORIGINS = ("file", "line", "title", "machine")
@@ -455,7 +461,7 @@ def _build_row(
     return PublishedRow(
         row_id=row_id,
         line=text.line,
-        setting=Setting(**row.settings),
+        setting=PublishedSetting(**row.settings),
         status="oom" if row.is_oom or _is_out_of_memory(row.figures) else row.status,
         figures=tuple(row.figures),
         stated=row.stated,

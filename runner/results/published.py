@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from runner.schema import FigureQuantity, FigureStatistic, Status, TableSubject
+from runner.schema import FigureQuantity, FigureStatistic, PublishedSetting, Status, TableSubject
 from runner.schema import OtherQuantity as OtherQuantity
 
 #: The subject of the rows of a table.
@@ -22,34 +22,6 @@ Quantity = FigureQuantity
 Statistic = FigureStatistic
 #: Ends the meaning of a column that says where a row was taken from, and nothing of what was measured.
 ORIGIN = "that the row was taken from"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """What one row, or one column of it, says it measured. `name` is the size as it is written, such as "2.7B"; `part`
-    is what a row of another subject is about: a kernel, a range, a case, a component. `precision` is the dtype as it is
-    written, in lower case, by the schema's word where there is one."""
-
-    name: str | None = None
-    part: str | None = None
-    d_model: int | None = None
-    d_ff: int | None = None
-    layers: int | None = None
-    heads: int | None = None
-    vocabulary: int | None = None
-    parameters: int | None = None
-    batch: int | None = None
-    context: int | None = None
-    seq_len: int | None = None
-    d_head: int | None = None
-    mode: str | None = None
-    precision: str | None = None
-    backend: str | None = None
-    implementation: str | None = None
-    warmup_steps: int | None = None
-    steps: int | None = None
-    device: str | None = None
-    is_profiled: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +50,7 @@ class PublishedRow:
 
     row_id: UUID
     line: int
-    setting: Setting
+    setting: PublishedSetting
     status: Status = "ok"
     figures: Sequence[PublishedFigure] = ()
     stated: Mapping[str, str] = field(default_factory=dict)

@@ -75,6 +75,7 @@ from runner.schema.numerics import NumericsRow as NumericsRow
 from runner.schema.numerics import PartialSumRow as PartialSumRow
 from runner.schema.published import PublishedFigureRow as PublishedFigureRow
 from runner.schema.published import PublishedLineRow as PublishedLineRow
+from runner.schema.published import PublishedSetting as PublishedSetting
 from runner.schema.published import PublishedTableRow as PublishedTableRow
 from runner.schema.runs import CeilingRow as CeilingRow
 from runner.schema.runs import NoteRow as NoteRow

@@ -38,19 +38,10 @@ class PublishedTableRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedLineRow:
-    """One row of a published table: what it says that it measured. A size has no shape but the one that is stated."""
+class PublishedSetting:
+    """What one row of a published table, or one column of it, says that it measured."""
 
-    run_id: UUID = field(metadata=_RUN)
-    row_id: UUID = field(metadata=describe("Row", "", "This row's own id, from its table's id and its line."))
-    table_id: UUID = field(metadata=describe("Table", "", "The table that it belongs to."))
-    position: int = field(metadata=describe("Position", "", "Its place in the table, from 0.", least=0))
-    line: int = field(metadata=describe("Line", "", "Its line in the file, from 1."))
-    status: Status = field(metadata=describe("Status", "", "ok, or the way in which it ended without a result."))
-    source: str | None = column(
-        "Transcribed from", "", "File and line that the row was transcribed from, if it says so."
-    )
-    name: str | None = column("Size", "", "Name of the size, as it is written.")
+    name: str | None = column("Size", "", "Name of the size, as it is written, such as 2.7B.")
     part: str | None = column("Part", "", "The kernel, range, case or component.")
     d_model: int | None = column("Model width", "", "Width of the residual stream.")
     d_ff: int | None = column("Feed-forward width", "", "Inner width of the feed-forward layer.")
@@ -70,6 +61,21 @@ class PublishedLineRow:
     steps: int | None = column("Steps", "steps", "Measured steps.")
     device: str | None = column("Device", "", "cuda, cpu or mps.")
     is_profiled: bool | None = column("Profiled", "", "Whether a profiler watched.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedLineRow(PublishedSetting):
+    """One row of a published table: what it says that it measured. A size has no shape but the one that is stated."""
+
+    run_id: UUID = field(metadata=_RUN)
+    row_id: UUID = field(metadata=describe("Row", "", "This row's own id, from its table's id and its line."))
+    table_id: UUID = field(metadata=describe("Table", "", "The table that it belongs to."))
+    position: int = field(metadata=describe("Position", "", "Its place in the table, from 0.", least=0))
+    line: int = field(metadata=describe("Line", "", "Its line in the file, from 1."))
+    status: Status = field(metadata=describe("Status", "", "ok, or the way in which it ended without a result."))
+    source: str | None = column(
+        "Transcribed from", "", "File and line that the row was transcribed from, if it says so."
+    )
     stated: str = column(
         "Other cells", "", "Every cell that is no figure, by heading, as it is written; a JSON object.", default="{}"
     )

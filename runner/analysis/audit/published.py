@@ -26,8 +26,8 @@ from runner.analysis.audit.time_rules import cold_step, impossible_ratio
 from runner.analysis.costs import hardware
 from runner.formats import format_ms, format_quantity
 from runner.results.findings import Finding, Grade, grade
-from runner.results.published import ORIGIN, PublishedFigure, PublishedRow, PublishedTable, Quantity, Setting
-from runner.schema import Phase, TimingRow
+from runner.results.published import ORIGIN, PublishedFigure, PublishedRow, PublishedTable, Quantity
+from runner.schema import Phase, PublishedSetting, TimingRow
 
 #: Settings whose growth is more work, and those that tell machines and ways of computing apart.
 _GROWING = frozenset({"context", "seq_len", "batch", "layers", "d_model", "d_ff", "d_head", "parameters"})
@@ -85,7 +85,7 @@ class PublishedCell:
 
     table: PublishedTable
     row: PublishedRow
-    setting: Setting
+    setting: PublishedSetting
     variant: tuple[tuple[str, Any], ...]
     key: Mapping[str, str]
     figures: Mapping[tuple[Quantity, str], PublishedFigure]

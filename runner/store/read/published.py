@@ -14,18 +14,17 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from runner.errors import DatabaseMissing
-from runner.results.published import PublishedFigure, PublishedRow, PublishedTable, Setting
-from runner.schema import PublishedFigureRow, PublishedLineRow, PublishedTableRow
+from runner.results.published import PublishedFigure, PublishedRow, PublishedTable
+from runner.schema import PublishedFigureRow, PublishedLineRow, PublishedSetting, PublishedTableRow
 from runner.store.database import open_reader
 from runner.store.read.selection import fetch_rows
 
 _COUNTED = """
     SELECT run_id FROM runs WHERE source = 'published'
     QUALIFY row_number() OVER (PARTITION BY sweep_key ORDER BY started_at DESC, run_id DESC) = 1"""
-P = TypeVar("P", PublishedTable, PublishedRow, PublishedFigure, Setting)
-_FIELDS: Mapping[type, tuple[str, ...]] = {
-    kind: tuple(item.name for item in fields(kind)) for kind in (PublishedTable, PublishedRow, PublishedFigure, Setting)
-}
+P = TypeVar("P", PublishedTable, PublishedRow, PublishedFigure, PublishedSetting)
+_KINDS: tuple[type, ...] = (PublishedTable, PublishedRow, PublishedFigure, PublishedSetting)
+_FIELDS = {kind: tuple(item.name for item in fields(kind)) for kind in _KINDS}
 
 
 def load_published(path: Path, *, run: UUID | None = None) -> list[PublishedTable]:
@@ -41,7 +40,7 @@ def load_published(path: Path, *, run: UUID | None = None) -> list[PublishedTabl
     of_tables: dict[tuple[UUID, UUID], list[PublishedRow]] = {}
     for row in rows:
         figures_of = tuple(of_rows.get((row.run_id, row.row_id), ()))
-        made = _build(PublishedRow, row, setting=_build(Setting, row), figures=figures_of)
+        made = _build(PublishedRow, row, setting=_build(PublishedSetting, row), figures=figures_of)
         of_tables.setdefault((row.run_id, row.table_id), []).append(made)
     return [
         _build(PublishedTable, table, rows=tuple(of_tables.get((table.run_id, table.table_id), ()))) for table in tables

@@ -127,7 +127,7 @@ def test_another_mapping_is_another_import_and_the_latest_counts(tmp_path: Path)
         (table,) = load_published(db)
         assert table.rows[0].mean("forward") == milliseconds
     again = import_tables(path, db=db, mapping=tmp_path / "s.toml")
-    assert "A later import of it with another mapping counts." in again.summary
+    assert "A later import of it with another mapping counts." in again.lines[0]
 
 
 def test_the_import_of_a_folder_names_the_files_it_leaves_out(tmp_path: Path) -> None:
