@@ -5,7 +5,7 @@
     >>> parse_heading("Peak mem (GiB)").describe()
     'peak memory in GiB'
     >>> read_title("Mixed precision (bfloat16), no warm-up, batch 4")
-    {'warmup_steps': 0, 'precision': 'bf16', 'batch': 4}
+    {'batch': 4, 'warmup_steps': 0, 'precision': 'bf16'}
 
 Every word of a heading must be in the lists below, or the column is kept as text: a mapping may say what it means. What
 is taken from a title is an assumption, and reported as one. Standard library only.
@@ -333,24 +333,19 @@ _COMPARING = frozenset({"vs", "versus", "against", "compared", "comparison"})
 @lru_cache(maxsize=256)
 def read_title(title: str) -> Mapping[str, str | int | bool]:
     """Returns the settings that the title states."""
-    title = title[:500]
-    words = split_words(title)
+    words = split_words(title[:500])
     if _COMPARING & {*words}:
         return {}
-    settings: dict[str, str | int | bool] = {}
-    if warmup := _WARMUP.search(title):
-        steps = warmup[1] or warmup[2]
+    numbers = _NUMBER.findall(title[:500])
+    settings: dict[str, str | int | bool] = {
+        SETTING_WORDS[" ".join(split_words(name))]: int(number) for name, number in reversed(numbers)
+    }
+    for steps in [one or other for one, other in _WARMUP.findall(title[:500])][:1]:
         settings["warmup_steps"] = int(steps) if steps.isdigit() else 0
     if "nsys" in words or "nvtx" in words or "profiled" in words:
         settings["is_profiled"] = True
     precisions = {PRECISIONS[word] for word in words if word in PRECISIONS and word[-1].isdigit()}
-    if len(precisions) == 1:
-        settings["precision"] = precisions.pop()
-    if "compiled" in words and "eager" not in words and "uncompiled" not in words:
-        settings["backend"] = "compiled"
-    for name, number in _NUMBER.findall(title):
-        settings.setdefault(SETTING_WORDS[" ".join(split_words(name))], int(number))
-    return settings
+    return settings | ({"precision": precisions.pop()} if len(precisions) == 1 else {})
 
 
 #: Words of headings that say what a table is about beside steps of a model.

@@ -37,7 +37,16 @@ from runner.published.headings import (
     read_title,
 )
 from runner.published.tables import FILE_BYTES, FORMATS, GROUP, TableRefused, TextRow, TextTable, parse_tables
-from runner.published.values import UNITS, Commas, is_decimal_comma, is_oom, normalize_unit, parse_cell, spell_unit
+from runner.published.values import (
+    DIMENSION_OF,
+    UNITS,
+    Commas,
+    is_decimal_comma,
+    is_oom,
+    normalize_unit,
+    parse_cell,
+    spell_unit,
+)
 from runner.results.published import (
     PublishedFigure,
     PublishedRow,
@@ -55,9 +64,9 @@ OUT_OF_MEMORY = "Out of memory."
 REFUSED = "was refused"
 _WIDE = (b"\xff\xfe", b"\xfe\xff")
 _NAMESPACE = uuid5(NAMESPACE_URL, "stepscope:published")
-_UNIT_OF_TITLE = {
-    "time": r"ms|msec|milliseconds|s|sec|seconds|us|μs|µs|microseconds|ns", "bytes": "[kmgt]i?b|bytes",
-}  # fmt: skip
+_UNIT_OF_TITLE = re.compile(
+    r"[(\[,]\s?(?:all )?(?:times? )?(?:in )?([^\W\d]+)\s?[)\]]|\bin ([^\W\d]+)\b", re.IGNORECASE
+)
 _SPELLED: Mapping[Status, str] = {
     "ok": "ok|success|passed|pass|done|completed|✓|✅", "error": "fail|failed|error|✗|❌",
     "timeout": "timeout|timed out", "crashed": "crash|crashed|killed", "skipped": "skip|skipped|not run",
@@ -357,7 +366,7 @@ def _settle(table: TextTable, meanings: dict[str, Meaning], given: set[str], tit
             meanings[heading] = replace(meaning, setting="name")
         elif meaning.role == "setting" and meaning.setting == "precision" and not has_figures:
             meanings[heading] = Meaning(role="figure", quantity="dtype")
-        elif meaning.role == "figure" and not meaning.unit and meaning.dimension in _UNIT_OF_TITLE:
+        elif meaning.role == "figure" and not meaning.unit and meaning.dimension in ("time", "bytes"):
             meanings[heading] = _borrow_unit(meanings, meaning, title)
         elif meaning.role == "figure" and not meaning.unit and meaning.dimension == "share":
             values = [value for cell in table.column(place) for value in parse_cell(cell, dimension="share").values]
@@ -373,29 +382,14 @@ def _borrow_unit(meanings: Mapping[str, Meaning], meaning: Meaning, title: str) 
         is_same = (other.quantity, other.variant) == (meaning.quantity, meaning.variant)
         if other.unit and other.role == "figure" and is_same:
             return replace(meaning, unit=other.unit, assumed=f"in {other.unit}, as “{heading}” is.")
-    units = _UNIT_OF_TITLE[meaning.dimension]
-    within = rf"[(\[,]\s?(?:all )?(?:times? )?(?:in )?({units})\s?[)\]]|\bin ({units})\b"
-    words = re.search(within, title, re.IGNORECASE)
-    if not words:
-        return meaning
-    unit = spell_unit(normalize_unit(words[1] or words[2]))
-    return replace(meaning, unit=unit, assumed=f"in {unit}, as the title says.")
+    for words in _UNIT_OF_TITLE.findall(title):
+        unit = normalize_unit("".join(words))
+        if DIMENSION_OF.get(unit) == meaning.dimension:
+            return replace(meaning, unit=spell_unit(unit), assumed=f"in {spell_unit(unit)}, as the title says.")
+    return meaning
 
 
 # ------------------------------------------------------------------------------------------------------------- the rows
-
-
-@dataclass
-class _Row:
-    """One row while it is read."""
-
-    settings: dict[str, Any] = field(default_factory=dict)
-    stated: dict[str, str] = field(default_factory=dict)
-    origins: dict[str, str] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
-    figures: list[PublishedFigure] = field(default_factory=list)
-    status: Status = "ok"
-    is_oom: bool = False
 
 
 def _build_table(
@@ -433,66 +427,68 @@ def _build_table(
 def _build_row(
     text: TextRow, columns: TableColumns, given: Mapping[str, Any], title: str, row_id: UUID
 ) -> PublishedRow:
-    row = _Row()
-    cells = dict(zip(columns.meanings, text.cells, strict=True))
-    for heading, cell in cells.items():
-        meaning = columns.meanings[heading]
-        if cell and meaning.role not in ("figure", "value"):
-            row.stated[heading] = cell
-            _read_text(heading, cell, meaning, row)
-    for name, value in given.items():
-        row.settings.setdefault(name, value)
-    title = row.origins.get("title", title)
+    found = zip(columns.meanings.items(), text.cells, strict=True)
+    cells = [(heading, meaning, cell) for (heading, meaning), cell in found if cell]
+    origins = {meaning.setting: cell for _, meaning, cell in cells if meaning.role == "origin"}
+    title = origins.get("title", title)
+    settings, remarks = _read_settings(cells, given)
     for name, value in read_title(title).items():
-        if name not in columns.settings and name not in row.settings:
-            row.settings[name] = value
-            row.remarks.append(f"{name} {str(value).lower()} was taken from the title.")
-    passes = [cells[name] for name, meaning in columns.meanings.items() if meaning.setting == "mode" and cells[name]]
+        if name not in columns.settings | settings.keys():
+            settings[name] = value
+            remarks.append(f"{name} {str(value).lower()} was taken from the title.")
+    passes = [cell for _, meaning, cell in cells if meaning.setting == "mode"]
     timed: Quantity = (parse_pass(passes[0]) if passes else None) or parse_pass(title) or "duration"
-    names = [cells[name] for name, meaning in columns.meanings.items() if meaning.role == "quantity"]
-    for heading, cell in cells.items():
-        meaning = columns.meanings[heading]
-        if meaning.role == "value":
-            meaning = parse_heading(names[0]) if names else meaning
-        if meaning.role in ("figure", "value") and cell:
-            own = replace(meaning, quantity=timed if meaning.quantity == TIME else meaning.quantity)
-            row.figures += _build_figures(heading, cell, own, columns.commas)
-    source = [row.origins[name] for name in ("file", "line") if name in row.origins]
+    names = [cell for _, meaning, cell in cells if meaning.role == "quantity"]
+    figures: list[PublishedFigure] = []
+    stated: dict[str, str] = {}
+    status: Status = "ok"
+    ran_out = False
+    for heading, meaning, cell in cells:
+        if meaning.role in ("figure", "value"):
+            own = parse_heading(names[0]) if meaning.role == "value" and names else meaning
+            if own.role in ("figure", "value"):
+                own = replace(own, quantity=timed if own.quantity == TIME else own.quantity)
+                figures += _build_figures(heading, cell, own, columns.commas)
+            continue
+        stated[heading] = cell
+        if meaning.role == "status":
+            status = _STATUSES.get(cell.lower(), status)
+            if cell.lower() not in _STATUSES and not is_oom(cell):
+                remarks.append(f"The status “{cell[:40]}” is not known: taken as ok.")
+        ran_out |= meaning.role == "oom" and cell.lower() in ("true", "yes", "1")
+        ran_out |= meaning.role != "origin" and "command" not in heading and is_oom(cell)
+    source = [origins[name] for name in ("file", "line") if name in origins]
     return PublishedRow(
         row_id=row_id,
         line=text.line,
-        setting=PublishedSetting(**row.settings),
-        status="oom" if row.is_oom or _is_out_of_memory(row.figures) else row.status,
-        figures=tuple(row.figures),
-        stated=row.stated,
+        setting=PublishedSetting(**settings),
+        status="oom" if ran_out or _is_out_of_memory(figures) else status,
+        figures=tuple(figures),
+        stated=stated,
         source=":".join(source) or None,
-        remarks=tuple(row.remarks),
+        remarks=tuple(remarks),
     )
 
 
-def _read_text(heading: str, cell: str, meaning: Meaning, row: _Row) -> None:
-    """Reads a cell that is no figure."""
-    lower = cell.lower()
-    if meaning.role == "status":
-        if lower not in _STATUSES and not is_oom(cell):
-            row.remarks.append(f"The status “{cell[:40]}” is not known: taken as ok.")
-        row.status = _STATUSES.get(lower, row.status)
-    elif meaning.role == "oom":
-        row.is_oom = row.is_oom or lower in ("true", "yes", "1")
-    elif meaning.role == "origin":
-        row.origins[meaning.setting] = cell
-    elif meaning.role == "group":
-        row.settings |= {name: value for name, value in read_title(cell).items() if name not in row.settings}
-    elif meaning.role == "setting":
-        read, remark = parse_setting(meaning.setting, cell, unit=meaning.unit)
-        if read is not None and row.settings.setdefault(meaning.setting, read) != read:
-            left = f"“{cell[:40]}” was left out: another column says {row.settings[meaning.setting]}."
-            row.remarks.append(f"{heading}: {left}")
-        row.remarks += [f"{heading}: {remark}"] if remark else []
-    elif meaning.role == "kept" and "nsys profile" in cell:
-        row.settings.setdefault("is_profiled", True)
-        row.remarks.append("It was taken to be profiled, because its command runs under nsys.")
-    row.is_oom = row.is_oom or (meaning.role != "origin" and "command" not in heading and is_oom(cell))
+def _read_settings(
+    cells: Sequence[tuple[str, Meaning, str]], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """Returns the settings of a row by its cells, what stands above it, and the mapping; and what is remarked."""
+    settings: dict[str, Any] = {}
+    remarks = []
+    for heading, meaning, cell in cells:
+        if meaning.role == "setting":
+            read, remark = parse_setting(meaning.setting, cell, unit=meaning.unit)
+            if read is not None and settings.setdefault(meaning.setting, read) != read:
+                left = f"“{cell[:40]}” was left out: another column says {settings[meaning.setting]}."
+                remarks.append(f"{heading}: {left}")
+            remarks += [f"{heading}: {remark}"] if remark else []
+        elif meaning.role == "group":
+            settings = {**read_title(cell), **settings}
+        elif meaning.role == "kept" and "nsys profile" in cell:
+            settings.setdefault("is_profiled", True)
+            remarks.append("It was taken to be profiled, because its command runs under nsys.")
+    return {**given, **settings}, remarks
 
 
 def _build_figures(heading: str, text: str, meaning: Meaning, commas: Commas) -> list[PublishedFigure]:
