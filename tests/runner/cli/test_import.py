@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runner.store.read.published import load_published
-from tests.command import ROOT, run
+from tests.command import run
 
 THEIRS = """\
 ## Their H100
@@ -22,18 +22,6 @@ def theirs(tmp_path: Path) -> Path:
     path = tmp_path / "theirs.md"
     path.write_text(THEIRS, encoding="utf-8")
     return path
-
-
-@pytest.mark.soak
-def test_the_shipped_tables(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
-    assert "stepscope import data/reference" in (ROOT / "docs/import.md").read_text(encoding="utf-8")
-    for words in ("1 table, 5 rows, 18 figures.", "nothing new"):
-        done = run("import", str(ROOT / "data/reference"), db=db)
-        assert done.returncode == 0
-        assert words in next(line for line in done.stdout.splitlines() if line.startswith("004_e2e.csv"))
-        assert len([line for line in done.stdout.splitlines() if ".csv: " in line]) == 31
-    assert len(load_published(db)) == 31
 
 
 def test_propose_correct_and_import(tmp_path: Path, theirs: Path) -> None:
