@@ -138,9 +138,9 @@ def measure_unwaited(
     loop = time_loop(step, device, steps=steps, between=between, ends=ends)
     number = len(steps.samples) + len(loop.samples) + 1
     traced = trace_phases(step, device, phases=len(steps.phases), between=partial(between, number))
-    seconds = time.perf_counter() - began
+    seconds, joules = time.perf_counter() - began, loop.usage.get("step_joules")
     if traced is None:
-        return Clocks(loop_ms=loop.medians(), seconds=seconds)
+        return Clocks(loop_ms=loop.medians(), joules=joules, seconds=seconds)
     alone = Sample(device_ms=traced, host_ms=traced, step_ms=sum(traced))
     device_ms = replace(steps, samples=(alone,), warmup=0).medians()
-    return Clocks(loop_ms=loop.medians(), device_ms=device_ms, seconds=seconds)
+    return Clocks(loop_ms=loop.medians(), device_ms=device_ms, joules=joules, seconds=seconds)

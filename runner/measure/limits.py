@@ -8,7 +8,7 @@ On CUDA the allocator counts live tensors and reserved memory; on a CPU the kern
 Beside it, what the operating system did for this process so far, and for others: pages handed out, times that it was
 off its core, memory in use, the share of the CPU that other processes took.
 
-    before = read_usage(device); ...; usage_per_step(before, read_usage(device), steps=10)
+    before = read_usage(); ...; usage_per_step(before, read_usage(), steps=10)
 
 Page faults are minor and major ones, context switches voluntary and involuntary ones, of all threads together
 (getrusage(2), RUSAGE_SELF). Limits: children are not counted.
@@ -43,7 +43,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from runner.allowance import gpu_handle, read_counter, usable_memory
+from runner.allowance import usable_memory
 from runner.measure.device import Device
 
 _M_MMAP_THRESHOLD = -3  # from malloc.h
@@ -108,16 +108,10 @@ def _status_bytes(name: str) -> int | None:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), None)
 
 
-def read_usage(device: torch.device) -> Mapping[str, float]:
-    """Returns the counts since this process began and the energy (J) that the GPU took since its driver was loaded,
-    where it counts that, by column of the row."""
+def read_usage() -> Mapping[str, int]:
+    """Returns the counts since this process began, by column of the row."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    taken = read_counter(gpu_handle(str(device)), "nvmlDeviceGetTotalEnergyConsumption")
-    return {
-        "page_faults": usage.ru_minflt + usage.ru_majflt,
-        "context_switches": usage.ru_nvcsw + usage.ru_nivcsw,
-        **({} if taken is None else {"step_joules": taken / 1000}),
-    }
+    return {"page_faults": usage.ru_minflt + usage.ru_majflt, "context_switches": usage.ru_nvcsw + usage.ru_nivcsw}
 
 
 def read_memory(device: torch.device) -> int:
@@ -137,7 +131,7 @@ def growth_per_step(held: Mapping[int, int]) -> int | None:
     return round((held[last] - held[middle]) / (last - middle)) if middle > 1 else None
 
 
-def usage_per_step(before: Mapping[str, float], after: Mapping[str, float], *, steps: int) -> dict[str, float]:
+def usage_per_step(before: Mapping[str, int], after: Mapping[str, int], *, steps: int) -> dict[str, float]:
     """Returns how much each count grew, per step."""
     return {name: (count - before[name]) / steps for name, count in after.items()}
 

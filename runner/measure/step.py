@@ -156,6 +156,7 @@ def rate_values(steps: Steps, flops: StepFlops | None, *, job: Job, clocks: Cloc
         "phase_sum_share": steps.phase_sum_share,
         "bound": clocks.bound,
         "device_share": clocks.device_share,
+        "step_joules": clocks.joules,
         **steps.usage,
         "warmup_seconds": steps.warmup_seconds,
         "measure_seconds": steps.measure_seconds,

@@ -26,7 +26,7 @@ to notice the end of the last. In a loop the host runs ahead, as far as it can. 
 step and the end of each phase, and the marks are read when the loop is over. A phase takes from mark to mark; the
 step takes from its beginning to that of the next. So what happens between steps, such as dropping gradients, counts as
 it does in training. Where that is work for the device and no part of a loop (emptying its cache), the step ends with
-its last phase. Limits: 5 to 50 steps, so that the median of a restless machine is known less well than that of the
+its last phase. Limits: 5 to 400 steps, so that the median of a restless machine is known less well than that of the
 steps waited for; a step that itself waits for the device, as the gradient scaler of fp16 does, waits here too.
 """
 
@@ -41,6 +41,7 @@ from uuid import UUID
 
 import torch
 
+from runner.allowance import gpu_handle, read_counter
 from runner.analysis import statistics
 from runner.measure.device import ClockMark, Device
 from runner.measure.limits import read_usage, usage_per_step
@@ -53,10 +54,12 @@ from runner.schema import AttentionCell, Bound, Phase, SampleRow, StepCell, Stop
 @dataclass(frozen=True, kw_only=True)
 class Clocks:
     """The median of each phase and sum of a step in a loop, and what the device needs for it (ms). Empty where
-    unknown. `seconds` is how long finding them took."""
+    unknown. `joules` is the energy of a step in the loop, by the GPU's own counter, and `seconds` how long finding them
+    took."""
 
     loop_ms: Mapping[Phase, float] = field(default_factory=dict)
     device_ms: Mapping[Phase, float] = field(default_factory=dict)
+    joules: float | None = None
     seconds: float | None = None
 
     @property
@@ -224,20 +227,20 @@ def measure(
     gc.disable()
     try:
         began = steady = time.perf_counter()
-        used = read_usage(device.torch)
+        used = read_usage()
         while stopped_by is None:
             if len(samples) < len(doing):
                 report(doing[len(samples)])
             between(len(samples))
             if len(samples) == limits.warmup:
                 _capture(device, "start")
-                used = read_usage(device.torch)
+                used = read_usage()
                 steady = time.perf_counter()
             samples.append(time_step(step, device, phases=len(phases)))
             measured = [sample.step_ms for sample in samples[limits.warmup :]]
             stopped_by = _stop_reason(measured, limits=limits, seconds=time.perf_counter() - steady)
         ended = time.perf_counter()
-        usage = usage_per_step(used, read_usage(device.torch), steps=len(samples) - limits.warmup)
+        usage = usage_per_step(used, read_usage(), steps=len(samples) - limits.warmup)
     finally:
         gc.enable()
         _capture(device, "stop")
@@ -305,8 +308,10 @@ def _stop_reason(measured_ms: Sequence[float], *, limits: StepLimits, seconds: f
 
 
 #: A loop takes about this long (s), within these numbers of steps.
-SECONDS = 0.5
-MIN_STEPS, MAX_STEPS = 5, 50
+SECONDS = 1.0
+MIN_STEPS, MAX_STEPS = 5, 400
+#: NVML's counter of energy (mJ), which an H200 brings up to date some ten times a second.
+ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
 #: The first steps, in which the host gets ahead of the device; they do not count.
 SETTLING = 2
 
@@ -325,10 +330,12 @@ def time_loop(
     def mark() -> None:
         marks.append(device.mark())
 
+    handle = gpu_handle(str(device.torch))
     gc.collect()
     gc.disable()
     try:
         device.synchronize()
+        before = read_counter(handle, ENERGY)
         for place in range(count):
             between(number + place)
             mark()
@@ -336,11 +343,14 @@ def time_loop(
         between(number + count)
         mark()
         device.synchronize()
+        after = read_counter(handle, ENERGY)
     finally:
         gc.enable()
+    usage = {"step_joules": (after - before) / 1000 / count} if before and after else {}
     width = len(steps.phases) + 1
     assert len(marks) == count * width + 1, f"{len(marks)} marks for {count} steps of {width - 1} phases"
-    return replace(steps, samples=tuple(_samples(marks, device, width=width, ends=ends)), warmup=SETTLING)
+    samples = tuple(_samples(marks, device, width=width, ends=ends))
+    return replace(steps, samples=samples, warmup=SETTLING, usage=usage)
 
 
 def loop_length(step_ms: float) -> int:

@@ -123,9 +123,6 @@ class TimedRow(Row):
     context_switches: float | None = column(
         "Context switches", "", "Times that the process lost its core to another in a measured step, on average."
     )
-    step_joules: float | None = column(
-        "Energy of a step", "J", "What the GPU took for a measured step, on average, by NVML's counter; CUDA only."
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

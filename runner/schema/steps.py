@@ -117,6 +117,9 @@ class StepRow(StepCell, TimedRow):
     samples_per_s: float | None = column(
         "Samples per second", "", "Samples (sequences, images) of one step over the same time."
     )
+    step_joules: float | None = column(
+        "Energy of a step", "J", "What the GPU took for a step in a loop, on average, by NVML's counter; CUDA only."
+    )
     step_flops: int | None = column(
         "FLOPs of a step", "FLOP", "Matrix-product operations of one step, recomputation included."
     )

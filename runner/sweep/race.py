@@ -128,7 +128,9 @@ class Race:
         over = self.device == "cuda" and self.room_bytes and (one.peak_reserved_bytes or 0) > self.room_bytes
         if one.status != "ok" or over:
             return None
-        return one.tokens / one.step_joules if self.by_energy and one.step_joules else one.rate
+        if self.by_energy:
+            return one.tokens / one.step_joules if one.step_joules else None
+        return one.rate
 
     def ranked(self) -> list[Way]:
         """Returns the ways that worked, the best first."""
@@ -173,14 +175,18 @@ class Race:
 
     def list_promising(self, count: int) -> list[Expected]:
         """Returns up to so many ways that are not tried yet and that the factors promise most, the best first; of
-        those that promise the same, the one that takes the shortest. None where they promise less than was found."""
+        those that promise the same, the one most like the best. None where they promise less than was found."""
         ranked = self.ranked()
         best = math.log(self.score(self.known[ranked[0]]) or 1)
         guess = self._fit()
         open_ways = {way: guess(way) for way in self.items if way not in self.known}
         hopeful = sorted(
             (way for way, rate in open_ways.items() if rate > best + math.log(PROMISING)),
-            key=lambda way: (-round(open_ways[way], 2), self.items[way].predicted.seconds),
+            key=lambda way: (
+                -round(open_ways[way], 2),
+                sum(a != b for a, b in zip(way, ranked[0], strict=True)),
+                self.items[way].predicted.seconds,
+            ),
         )
         found: list[Expected] = []
         for way in hopeful:

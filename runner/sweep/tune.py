@@ -79,7 +79,10 @@ class Tuner:
         ranked, known = self.race.ranked(), self.race.known
         best = self.race.score(known[ranked[0]]) or 0
         close = [way for way in ranked if (self.race.score(known[way]) or 0) > CLOSE * best]
-        chosen = ranked[: min(max(len(close), 2), FINALISTS)]  # two, so that they say how much processes differ
+        trial_s = self._spent() * self.race.budget_s / len(known)
+        rounds = (FINALS - self._spent()) * self.race.budget_s / trial_s / 2
+        # Two at least, so that they say how much processes differ; no more than there is time for two rounds of.
+        chosen = ranked[: max(min(len(close), FINALISTS, int(rounds)), 2)]
         self.finals = [finalist(self.race.items[way]) for way in chosen]
         self.watcher.waiting(f"Finals: {len(self.finals)} ways, with more steps.")
         left = list(self.finals)
