@@ -5,14 +5,15 @@ from dataclasses import replace
 from typing import Any
 
 from runner.analysis.costs.activations import weight_bytes
-from runner.analysis.costs.steps import parameter_count
+from runner.analysis.costs.steps import best_checkpoint, parameter_count
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
 from runner.answers.shared import about, cells_of, narrow, sizes_of
-from runner.answers.words import CONTEXT, SIZE, STATUS, ended, lacks, write
+from runner.answers.words import CONTEXT, SIZE, STATUS, ended_with_need, lacks, write
 from runner.formats import format_bytes, format_share, within_block
 from runner.results.cells import Peak
 from runner.results.rows import Rows, SavedCell
 from runner.schema import MemoryCell, Model
+from runner.schema.axes import MODEL
 
 BLOCK = Field.of("memory", "block_saved_bytes", "value")
 WHOLE = Field.of("memory", "saved_bytes", "note")
@@ -23,18 +24,25 @@ PEAK = Field.of("memory", "peak_allocated_bytes", "value")
 AGAINST = Field("ratio", "Against none", unit="×", role="note", doc="Peak over the peak without it.")
 #: The contributors that the headline adds up.
 LARGEST = 5
+#: The modes in which checkpointing matters. In the second the optimizer's tensors do not hide those of the blocks.
+_STEPPING = ("train", "backward")
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
-    known = [one for one in rows.peaks if one.block_saved_bytes]
-    if not known:
+    by_cell: dict[tuple[str, MemoryCell], Peak] = {}
+    # A checkpointed block keeps the same when it is run again, and stands for a plain one that ran out of memory.
+    for one in sorted(rows.peaks, key=lambda one: one.cell.checkpoint_blocks):
+        if one.block_saved_bytes:
+            by_cell.setdefault((one.machine, replace(one.cell, checkpoint_blocks=0)), one)
+    if not by_cell:
         return Answer(missing=lacks("no cell counted what a block keeps for backward"))
-    shown, choices = narrow(known, asked, drawn=("size", "context"))
+    known = [*by_cell.values()]
+    shown, choices = narrow(known, asked, drawn=("size", "context", "checkpoint_blocks"))
     sizes = sizes_of(known)
     view = View(
         name="saved-by-size",
         title="Kept for backward by one block",
-        about=about(shown),
+        about=about(shown, "checkpoint_blocks"),
         fields=(SIZE, CONTEXT, BLOCK, WHOLE, GRADIENTS),
         rows=tuple(
             Row(
@@ -42,7 +50,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
                     sizes[Model.of(one.cell)],
                     one.cell.context or None,
                     one.block_saved_bytes,
-                    one.saved_bytes,
+                    None if one.cell.checkpoint_blocks else one.saved_bytes,
                     block_gradient_bytes(one.cell),
                 ),
                 cells=(one.cell_id,),
@@ -58,12 +66,12 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     if saved:
         views.append(_draw_contributors(saved, f"{sizes[Model.of(one.cell)]}, {one.cell.context:,} tokens", [one]))
     families = _find_families(rows.peaks, one)
-    if families:
-        views.append(_draw_checkpointing(families, sizes))
+    modes = {mode: [one for one in families if one.cell.mode == mode] for mode in _STEPPING}
+    views += [_draw_checkpointing(mode, found, sizes) for mode, found in modes.items() if found]
     plain = replace(one.cell, checkpoint_blocks=0)
     wanted = tuple(replace(plain, checkpoint_blocks=blocks) for blocks in (0, 1))
     return Answer(
-        sentence=_say(one, views, sizes),
+        sentence=_say(one, views, sizes) + _say_best(families, sizes),
         views=tuple(views),
         choices=(*choices, *more_choices),
         cells=cells_of(shown, families),
@@ -113,19 +121,20 @@ def _draw_contributors(saved: SavedCell, words: str, peaks: Sequence[Peak]) -> V
 
 
 def _find_families(peaks: Sequence[Peak], of: Peak) -> list[Peak]:
-    """Returns the cells of the chosen settings that differ in size, context and checkpointing alone, of each size and
-    context where the step without checkpointing and one with it were measured."""
-    free = ("checkpoint_blocks", "context", "d_model", "d_ff", "layers", "heads", "model", "model_key", "timeline")
+    """Returns the cells of the chosen settings that differ in size, context, checkpointing and the optimizer's step
+    alone, of each size and context where the step without checkpointing and one with it were measured."""
+    free = ("mode", "checkpoint_blocks", "context", *MODEL, "timeline")
     fixed = [name for name in MemoryCell.names() if name not in free]
-    alike = [one for one in peaks if all(getattr(one.cell, name) == getattr(of.cell, name) for name in fixed)]
-    alike = [one for one in alike if one.machine == of.machine and one.status in ("ok", "oom")]
     groups: dict[tuple[Any, ...], dict[int, Peak]] = {}
-    for one in alike:
-        groups.setdefault((Model.of(one.cell), one.cell.context), {}).setdefault(one.cell.checkpoint_blocks, one)
+    for one in peaks:
+        is_alike = all(getattr(one.cell, name) == getattr(of.cell, name) for name in fixed)
+        if is_alike and one.machine == of.machine and one.status in ("ok", "oom") and one.cell.mode in _STEPPING:
+            key = (one.cell.mode, Model.of(one.cell), one.cell.context)
+            groups.setdefault(key, {}).setdefault(one.cell.checkpoint_blocks, one)
     return [one for group in groups.values() if 0 in group and len(group) > 1 for _, one in sorted(group.items())]
 
 
-def _draw_checkpointing(families: Sequence[Peak], sizes: dict[Any, str]) -> View:
+def _draw_checkpointing(mode: str, families: Sequence[Peak], sizes: dict[Any, str]) -> View:
     plain = {(Model.of(one.cell), one.cell.context): one for one in families if not one.cell.checkpoint_blocks}
 
     def row(one: Peak) -> Row:
@@ -133,11 +142,11 @@ def _draw_checkpointing(families: Sequence[Peak], sizes: dict[Any, str]) -> View
         before, after = base.peak_allocated_bytes, one.peak_allocated_bytes
         ratio = after / before if before and after and one is not base else None
         blocks = str(one.cell.checkpoint_blocks or "none")
-        values = (sizes[Model.of(one.cell)], one.cell.context, blocks, after, ratio, ended(one))
+        values = (sizes[Model.of(one.cell)], one.cell.context, blocks, after, ratio, ended_with_need(one))
         return Row(values=values, cells=tuple(dict.fromkeys((base.cell_id, one.cell_id))))
 
     return View(
-        name="saved-checkpointing",
+        name="saved-checkpointing" if mode == "train" else f"saved-checkpointing-{mode}",
         title="Peak with checkpointing, by the blocks recomputed together",
         about=about(families, "checkpoint_blocks"),
         fields=(SIZE, CONTEXT, Field("blocks", "Blocks recomputed together"), PEAK, AGAINST, STATUS),
@@ -161,6 +170,25 @@ def _say(one: Peak, views: Sequence[View], sizes: dict[Any, str]) -> str:
         where = f"{best.values[0]} at {best.values[1]:,}"
         text += f"; checkpointing takes {where} to **{write(checkpointing.get(best, 'ratio'), '×')}** its peak"
     return f"{text}."
+
+
+def _say_best(families: Sequence[Peak], sizes: dict[Any, str]) -> str:
+    """Says how many blocks recomputed together needed least, where several numbers were tried, and what the formula
+    says; of the step without the optimizer where it was measured."""
+    tried: dict[tuple[str, int, Any], list[Peak]] = {}
+    for one in families:
+        if one.cell.checkpoint_blocks and one.peak_allocated_bytes and one.cell.model_key is None:
+            tried.setdefault((one.cell.mode, -one.cell.context, Model.of(one.cell)), []).append(one)
+    several = [found for _, found in sorted(tried.items(), key=lambda item: item[0][:2]) if len(found) > 1]
+    if not several:
+        return ""
+    least = min(several[0], key=lambda one: one.peak_allocated_bytes or 0)
+    cell, formula = least.cell, best_checkpoint(least.cell, device="cuda" if least.device == "cuda" else "cpu")
+    return (
+        f" Of {len(several[0])} numbers of blocks recomputed together **{cell.checkpoint_blocks}** needs least at "
+        f"{sizes[Model.of(cell)]}, {cell.context:,} tokens, {cell.mode}: "
+        f"**{format_bytes(least.peak_allocated_bytes or 0)}**. By the formula it is {formula}."
+    )
 
 
 QUESTION = Question(answer=answer, page="Memory", needs=("peaks", "saved"), course=("M6",))

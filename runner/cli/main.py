@@ -333,7 +333,7 @@ def report_command(
         str, typer.Option("--format", help=r"markdown, html, latex or json. \[default: markdown]", show_default=False)
     ] = "",
     out: Annotated[Path | None, where("A file, or a folder that exists. [default: standard output]")] = None,
-    edition: Annotated[str | None, where("2025 or 2026: only its sizes and contexts. [default: what there is]")] = None,
+    edition: Annotated[str | None, where("2025 or 2026: its questions and cells alone. [default: all]")] = None,
     machine: Annotated[str | None, where("Whose rows. [default: the machine that measured last]")] = None,
     run: Annotated[str | None, where("Only this run: its id, the beginning of it, or its label.")] = None,
     question: Annotated[str | None, where("Only this question, by its name as `show` has it.")] = None,

@@ -6,31 +6,31 @@ python -m runner report --question precision --format latex
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
 
 from runner.answers import QUESTIONS, ask
 from runner.answers.answer import Answer
 from runner.answers.fit import COUNTED, measure_errors, say_errors
 from runner.cli.terminal import Terminal
 from runner.errors import UsageError
-from runner.experiments.models import EDITIONS
 from runner.formats import format_bytes, format_count
 from runner.places import check_room, write_text
+from runner.plan.commands import sweep_commands
+from runner.plan.handout import OUTSIDE, CourseQuestion, ask_handout, cells_of_edition
 from runner.render.document import BRIEF_FACTS, HTML, LATEX, MARKDOWN, Document, Form, order_questions, write_document
 from runner.render.json import as_json, to_text
 from runner.render.text import print_answer
 from runner.results.findings import GRADE_WORDS, Grade
 from runner.results.rows import RunSummary
-from runner.schema.sizes import size_named
+from runner.schema import config_of
 from runner.store.packing import MEASURE, describe_reference, is_reference
 from runner.store.read import Load, load_once, read
 from runner.store.read.runs import Contents, find_run, load_contents, load_run_details
-from runner.store.read.selection import Model, Selection
+from runner.store.read.selection import Selection, load_measured
 
-Edition = Literal["2025", "2026"]
+EDITIONS = tuple(edition for edition in OUTSIDE if edition)
 #: The formats, with the ending of each file.
 FORMATS: dict[str, tuple[Form, str]] = {"markdown": (MARKDOWN, "md"), "html": (HTML, "html"), "latex": (LATEX, "tex")}
 #: What the reference rows are not: of today's model.
@@ -68,7 +68,12 @@ def write_report(options: ReportOptions, *, db: Path) -> str:
     document = _make_document(options, db=db)
     if options.form == "json":
         answers = list(map(as_json, document.answers))
-        text = to_text({"title": document.title, **dict(document.facts), "answers": answers}, indent=1) + "\n"
+        handout = {
+            name: {"problem": one.problem, "cells": len(one.cells), "missing": sweep_commands(one.missing, fresh=False)}
+            for name, one in document.handout.items()
+        }
+        parts = {"title": document.title, **dict(document.facts), "handout": handout, "answers": answers}
+        text = to_text(parts, indent=1) + "\n"
     else:
         text = write_document(document, form, brief=options.brief)
     if file is None:
@@ -98,11 +103,34 @@ def _make_document(options: ReportOptions, *, db: Path) -> Document:
     contents = load_contents(db)
     of = _select(options, contents, db=db)
     load = load_once()
+    facts = [] if options.question else [*_describe(contents, of, db=db, load=load)]
+    handout: Mapping[str, CourseQuestion] = {}
+    if options.edition:
+        cells = cells_of_edition(options.edition)
+        every = ask_handout(options.edition, load_measured(db, of, dict.fromkeys(map(type, cells))))
+        handout = {id: one for id, one in every.items() if any(id in QUESTIONS[name].course for name in names)}
+        of = replace(of, only=frozenset(map(config_of, cells)))
+        parts = [f"{id} ({len(one.missing)} of {len(one.cells)})" for id, one in handout.items() if one.missing]
+        outside = f"Outside of what Stepscope measures: {OUTSIDE[options.edition]}."
+        facts.append(("Edition", f"{options.edition}, cells without a row: {', '.join(parts) or 'none'}. {outside}"))
+    others = ("mode", "precision", "d-head") if options.edition and not options.brief else ()
     return Document(
         title=f"Stepscope report: {of.machine or db.name}",
-        facts=() if options.question else _describe(contents, of, db=db, load=load),
-        answers=tuple(answer_for(name, db, of, load=load) for name in names),
+        facts=tuple(facts),
+        answers=tuple(answer for name in names for answer in _answer(name, db, of, load, others=others)),
+        handout=handout,
     )
+
+
+def _answer(name: str, db: Path, of: Selection, load: Load, *, others: Sequence[str]) -> Iterator[Answer]:
+    """Yields the answer to a question, and its first views for the values of these choices that it did not begin
+    with."""
+    usual = answer_for(name, db, of, load=load)
+    yield usual
+    asked = [{one.name: value} for one in usual.choices if one.name in others for value in one.options
+             if value != one.chosen]  # fmt: skip
+    for other in (answer_for(name, db, of, one, load=load) for one in asked):
+        yield replace(other, views=other.views[:2], missing=())
 
 
 def answer_for(
@@ -115,8 +143,11 @@ def answer_for(
 
 
 def _choose_questions(options: ReportOptions) -> Sequence[str]:
+    if options.edition not in (None, *EDITIONS):
+        raise UsageError(f"There is no edition {options.edition!r}.", expected=" or ".join(EDITIONS))
     if options.question is None:
-        return BRIEF if options.brief else order_questions()
+        names = BRIEF if options.brief else order_questions()
+        return [name for name in names if QUESTIONS[name].course or options.edition is None]
     if options.question not in QUESTIONS:
         raise UsageError(f"There is no question {options.question!r}.", expected=", ".join(QUESTIONS))
     return [options.question]
@@ -132,16 +163,7 @@ def _select(options: ReportOptions, contents: Contents, *, db: Path) -> Selectio
         )
     run = find_run(db, options.run) if options.run is not None else None
     machine = run.machine if run else options.machine or next(iter(contents.machines), None)
-    of = Selection(machine=machine, run=run.run_id if run else None, hidden=tuple(sorted(contents.notes.hidden)))
-    if options.edition is None:
-        return of
-    edition = next((name for name in get_args(Edition) if name == options.edition), None)
-    if edition is None:
-        raise UsageError(f"There is no edition {options.edition!r}.", expected=" or ".join(get_args(Edition)))
-    axes: Mapping[str, Any] = EDITIONS[f"cs336-{edition}"]["steps"]
-    shapes: list[dict[str, Any]] = [size_named(name).numbers for name in axes["sizes"]]
-    sizes = tuple(Model(**shape) for shape in shapes)
-    return replace(of, size=sizes, context=axes["contexts"])
+    return Selection(machine=machine, run=run.run_id if run else None, hidden=tuple(sorted(contents.notes.hidden)))
 
 
 def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tuple[tuple[str, str], ...]:

@@ -9,14 +9,16 @@ Questions of the course's handout come first, in its order, then the others. Lim
 
 import html
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from runner.answers import QUESTIONS
 from runner.answers.answer import Answer, Doubt, View, split_bold
-from runner.formats import visible
+from runner.formats import format_count, visible
 from runner.plan.commands import sweep_commands
+from runner.plan.handout import COURSE, OUTSIDE, CourseQuestion
 from runner.render.grid import MARKS, Entry, TextGrid, list_footnotes, make_grid
+from runner.schema import Cell
 
 _SPECIAL = re.compile(r"[\\`*_{}\[\]<>#~$|!&@]")
 _LATEX = {
@@ -165,48 +167,23 @@ LATEX = Form(
 )
 
 
-#: The questions of the handout by their ids, in short.
-COURSE = {
-    "B1": "Forward, backward and optimizer time of each size",
-    "B2": "Is the variability small?",
-    "B3": "What happens with 0, 1, 2 and 5 warm-up steps, and why?",
-    "K1": "Total forward time in the profiler; does it match the clock?",
-    "K2": "Which kernel takes the most GPU time, and how often is it called?",
-    "K3": "Which kernels besides matrix products matter?",
-    "K4": "How does the share of matrix products change from inference to a full step?",
-    "K5": "Softmax against matrix products inside attention: time and FLOPs",
-    "P1": "Four accumulations of 1000 × 0.01",
-    "P2": "dtypes under autocast",
-    "P3": "fp32 against bf16 for every size, forward and backward",
-    "M1": "Memory timeline of inference and of a full training step",
-    "M2": "Peak memory, forward and full step, per context",
-    "M3": "The same under mixed precision",
-    "M4": "Size of one residual-stream activation",
-    "M5": "The largest allocations and the line of code they come from",
-    "M6": "Bytes saved for backward by one block; effect of checkpointing",
-    "A1": "Time of single-head attention by head width and length",
-    "A2": "Memory before backward, its growth, and what runs out",
-    "A3": "How to be rid of that memory",
-    "C1": "Attention compiled against eager",
-    "C2": "The whole model compiled against eager",
-}
 #: Answers that a document leaves out: its head gives the runs in short, and whether a step will fit is a prediction.
 LEFT_OUT = ("runs", "fit")
-#: The parts of the handout that lie outside of what is measured here.
-OUTSIDE = "writing FlashAttention or a distributed training step of one's own"
 #: The facts of a brief document.
-BRIEF_FACTS = ("Reference", "Machine", "Trust")
+BRIEF_FACTS = ("Reference", "Machine", "Trust", "Edition")
 #: The most lines of a table, and the most views of a question that is not the handout's.
 MAX_LINES, VIEWS_BESIDE = 8, 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """A report. `facts` describe the machine and how far the rows can be trusted, under short names."""
+    """A report. `facts` describe the machine and how far the rows can be trusted, under short names. `handout` are the
+    questions of an edition, where the report is of one."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
     answers: tuple[Answer, ...]
+    handout: Mapping[str, CourseQuestion] = field(default_factory=dict)
 
 
 def order_questions() -> list[str]:
@@ -233,23 +210,33 @@ def _without_remarks(view: View) -> View:
 def write_document(document: Document, form: Form, *, brief: bool = False) -> str:
     """Returns the document; a brief one has the first view of each answer and no commands."""
     facts = [(name, text) for name, text in document.facts if not brief or name in BRIEF_FACTS]
-    if facts and not brief:
+    if facts and not brief and not document.handout:
         unanswered = list_unanswered(document.answers)
         covered = [one for one in COURSE if one not in unanswered]
-        text = f"answered here: {', '.join(covered) or 'none'} of its {len(COURSE)} questions about measuring"
+        text = f"answered here: {', '.join(covered) or 'none'} of {len(COURSE)} questions about measuring"
         text += f"; not answered: {', '.join(unanswered)}" if unanswered else ""
-        facts.append(("Handout", f"{text}. Outside of what Stepscope measures: {OUTSIDE}."))
+        facts.append(("Handout", f"{text}. Outside of what Stepscope measures: {OUTSIDE['']}."))
     parts = [form.heading(form.escape(document.title), 1)]
     parts += [form.paragraph(form.bold(form.escape(f"{name}.")) + " " + form.escape(text)) for name, text in facts]
-    for answer in document.answers:
+    if document.handout:
+        headings = ("Question", "Problem", "What it asks", "Cells", "With a row")
+        lines = [
+            [form.escape(text) for text in (name, one.problem, one.words, str(len(one.cells)),
+                                            str(len(one.cells) - len(one.missing)))]
+            for name, one in document.handout.items()
+        ]  # fmt: skip
+        parts += [form.heading(form.escape("The questions of this edition"), 2)]
+        parts += [form.table(headings, lines, frozenset(range(3)))]
+    for before, answer in zip((None, *document.answers), document.answers, strict=False):
         if answer.views and answer.question not in LEFT_OUT:
             question = QUESTIONS[answer.question]
             ids = f" ({', '.join(question.course)})" if question.course else ""
             most = 1 if brief else None if question.course else VIEWS_BESIDE
             views = tuple(map(_without_remarks, answer.views[:most]))
             shown = replace(answer, views=views, more="" if brief else answer.more)
-            words = f"{question.words}{ids}"
-            parts.append(write(shown, form, words=words, commands=not brief, max_lines=MAX_LINES).rstrip())
+            is_first = before is None or before.question != answer.question
+            words = f"{question.words}{ids}" if is_first else ""
+            parts.append(write(shown, form, words=words, commands=is_first and not brief, max_lines=MAX_LINES).rstrip())
     if not brief:
         parts += _write_open(document, form)
     body = "\n\n".join(parts) + "\n"
@@ -265,18 +252,26 @@ def write_document(document: Document, form: Form, *, brief: bool = False) -> st
 
 def _write_open(document: Document, form: Form) -> list[str]:
     """Returns the section on what is missing: the handout's questions first, then what answers lack."""
-    parts = []
-    unanswered = list_unanswered(document.answers)
-    lacking = [(answer, one) for answer in document.answers for one in answer.missing]
-    if unanswered or lacking:
-        parts.append(form.heading(form.escape("Open questions"), 2))
-    if unanswered:
-        words = "; ".join(f"{one}: {COURSE[one]}" for one in unanswered)
-        parts.append(form.paragraph(form.escape(f"Of the handout, these rows do not answer {words}.")))
-    for answer, missing in lacking:
-        parts.append(form.paragraph(form.escape(f"{QUESTIONS[answer.question].words} Missing: {missing.words}.")))
-        if commands := sweep_commands(missing.cells, fresh=False):
-            parts.append(form.code(commands))
+    lacking: dict[tuple[Cell, ...], list[str]] = {}
+    for name, asked in document.handout.items():
+        lacking.setdefault(asked.missing, []).append(name)
+    found = [
+        (f"{', '.join(ids)}: {format_count(len(cells), 'cell')} without a row.", cells)
+        for cells, ids in lacking.items()
+        if cells
+    ]
+    if not document.handout:
+        words = "; ".join(f"{one}: {COURSE[one].words}" for one in list_unanswered(document.answers))
+        found += [(f"Of the handout, these rows do not answer {words}.", ())] if words else []
+        found += [
+            (f"{QUESTIONS[answer.question].words} Missing: {one.words}.", one.cells)
+            for answer in document.answers
+            for one in answer.missing
+        ]
+    parts = [form.heading(form.escape("Open questions"), 2)] if found else []
+    for said, cells in found:
+        parts.append(form.paragraph(form.escape(said)))
+        parts += [form.code(commands)] if (commands := sweep_commands(cells, fresh=False)) else []
     return parts
 
 

@@ -117,6 +117,12 @@ def table_of(cell: Cell | type[Cell]) -> Table:
     return next(table for table in TABLES.values() if issubclass(table.row, kind.asked()))
 
 
+def config_of(cell: Cell) -> tuple[object, ...]:
+    """Returns what is measured: the table and the config fields of a cell, whatever its effort fields."""
+    table = table_of(cell)
+    return (table.name, *(getattr(cell, name) for name in table.question))
+
+
 def flags() -> Mapping[str, Column]:
     """Returns each flag's name with a column that the flag sets, in the order of the flags.
 

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from runner.results.cells import Kernel, KernelPart, KernelTrace, StepResult
 from runner.results.published import PublishedTable
-from runner.results.rows import ImportedTrace, Rows, RunSteps, RunSummary, Traced
+from runner.results.rows import ImportedTrace, Rows, RunSteps, RunSummary, TimelineDetails, Traced
 from runner.schema import TABLES, CeilingRow
 from runner.store.database import open_reader
 from runner.store.read.findings import load_audit
@@ -179,5 +179,6 @@ def read(path: Path, of: Selection, needs: Iterable[str], *, load: Load | None =
 
 
 def _passes(of: Selection, one: Any) -> bool:
-    cell = getattr(one.trace if isinstance(one, Traced) else one, "cell", None)
+    part = one.trace if isinstance(one, Traced) else one.timeline if isinstance(one, TimelineDetails) else one
+    cell = getattr(part, "cell", None)
     return cell is None or of.holds(cell)

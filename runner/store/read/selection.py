@@ -22,7 +22,7 @@ from uuid import UUID
 import duckdb
 
 from runner.results.cells import PhaseSample
-from runner.schema import TABLES, Cell, Row, table_of
+from runner.schema import DONE, TABLES, Cell, Row, config_of, table_of
 from runner.schema import Model as Model
 from runner.schema.axes import MODEL, SHAPE
 from runner.store.contract import is_stated
@@ -144,6 +144,17 @@ def load_run_rows(path: Path, run_id: UUID, kind: type[R]) -> list[tuple[R, dict
     return [(row, known.get(row.cell_id, {})) for row in rows]
 
 
+def load_measured(path: Path, of: "Selection", kinds: Iterable[type[Cell]]) -> list[Cell]:
+    """Returns the cells of these kinds that a machine or a run is done with, whatever their effort."""
+    found: list[Cell] = []
+    with open_reader(path) as reader:
+        for kind in kinds:
+            query, parameters = select_chosen(table_of(kind).name, replace(of.broad(), mode=None, settled=False))
+            done = f"SELECT {select(kind)} FROM ({query}) WHERE list_contains({[*DONE]}, status)"
+            found += fetch(reader, done, parameters, kind=kind)
+    return found
+
+
 _ROUNDS = """
     SELECT asked.cell_id, list(s.cell_id ORDER BY s.round, s.cell_id) AS rounds
     FROM {table} asked JOIN {table} s ON s.run_id = asked.run_id AND s.cell_key = asked.cell_key
@@ -185,12 +196,14 @@ class Selection:
     """The selected cells. A selection is hashable, so that it can be part of a cache's key. Machine, run, `hidden` and
     `settled` apply to all tables; rows of `hidden` runs do not count, unless one is the run. The other fields are the
     filters, which apply to `steps`; a filter holds values of the column of its name, or whole shapes as `size`. A field
-    that is added here becomes a filter of the sidebar, of a page's address and of every query."""
+    that is added here becomes a filter of the sidebar, of a page's address and of every query. Where there is `only`,
+    other cells than those of these configurations (`config_of`) do not count in an answer."""
 
     machine: str | None = None
     run: UUID | None = None
     hidden: tuple[UUID, ...] = ()
     settled: bool = True
+    only: frozenset[tuple[object, ...]] = frozenset()
     mode: str | None = None
     size: tuple[Model, ...] = ()
     context: tuple[int, ...] = ()
@@ -204,10 +217,12 @@ class Selection:
 
     def broad(self) -> "Selection":
         """Returns the selection with its machine, run and mode only. The file is read once for it, for all filters."""
-        return self.without(*REPEATABLE)
+        return replace(self.without(*REPEATABLE), only=frozenset())
 
     def holds(self, cell: Cell) -> bool:
         """Returns whether a cell of `broad()` passes the filters. A cell passes a filter for which it has no field."""
+        if self.only and config_of(cell) not in self.only:
+            return False
         return all(_get_value(cell, name) in (None, *wanted) for name in REPEATABLE if (wanted := getattr(self, name)))
 
     def asked(self) -> list[Asked]:
@@ -225,7 +240,8 @@ class Selection:
 
 
 #: The filters in the order of the sidebar, and those that may have several values.
-FILTERS = tuple(item.name for item in fields(Selection) if item.name not in ("machine", "run", "hidden", "settled"))
+_NO_FILTERS = ("machine", "run", "hidden", "settled", "only")
+FILTERS = tuple(item.name for item in fields(Selection) if item.name not in _NO_FILTERS)
 REPEATABLE = tuple(name for name in FILTERS if name != "mode")
 
 

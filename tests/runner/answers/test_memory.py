@@ -1,10 +1,15 @@
 """Peaks, what is kept for backward, timelines and the largest sizes: against formulas and SQL on the shipped rows."""
 
+from pathlib import Path
+
 import pytest
 
 from runner.answers import ask
 from runner.results.rows import Rows
 from runner.schema.axes import SHAPE
+from runner.store.read import read
+from runner.store.read.selection import Selection
+from tests.command import run_apart
 from tests.runner.answers.shipped import query, shipped
 
 
@@ -37,6 +42,22 @@ def test_a_block_keeps_what_its_tensors_keep() -> None:
     peaks = {row.values[:3]: checkpointing.get(row, "peak_allocated_bytes") for row in checkpointing.rows}
     ratios = {row.values[:3]: checkpointing.get(row, "ratio") for row in checkpointing.rows}
     assert ratios["small", 512, "1"] == pytest.approx(peaks["small", 512, "1"] / peaks["small", 512, "none"])
+
+
+def test_the_best_number_of_blocks_to_recompute_is_measured_and_is_the_formulas(tmp_path: Path) -> None:
+    """A sweep of one toy, on the CPU, with and without the optimizer's step."""
+    db = tmp_path / "r.duckdb"
+    words = "--sizes toy-256 --contexts 128 --modes backward,train --precisions fp32 --checkpoint 0,1,2,3"
+    done = run_apart("sweep", "--experiment", "memory", *words.split(), db=db)
+    assert done.returncode == 0, done.stdout
+    answer = ask("saved", read(db, Selection(), ("peaks", "saved")))
+    views = {view.name: view.column("peak_allocated_bytes") for view in answer.views if "checkpointing" in view.name}
+    assert {*views} == {"saved-checkpointing", "saved-checkpointing-backward"}
+    none, one, two, three = views["saved-checkpointing-backward"]
+    assert one < two < three < none
+    words = "Of 3 numbers of blocks recomputed together **1** needs least at toy-256, 128 tokens, backward"
+    assert words in answer.sentence
+    assert answer.sentence.endswith("By the formula it is 1.")
 
 
 def test_a_timeline_peaks_where_the_allocator_did() -> None:

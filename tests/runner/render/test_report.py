@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 import termios
@@ -13,9 +14,14 @@ import pytest
 
 from runner.answers import QUESTIONS, ask
 from runner.cli.report import BRIEF
+from runner.experiments import KINDS
 from runner.formats import format_number
-from runner.render.document import COURSE, list_unanswered, order_questions
-from tests.command import ROOT, run, run_apart
+from runner.plan.handout import COURSE, ask_handout, cells_of_edition
+from runner.render.document import list_unanswered, order_questions
+from runner.schema import config_of
+from runner.store.packing import find_file
+from runner.store.read.selection import Selection, load_measured
+from tests.command import ROOT, planned, run, run_apart
 from tests.runner.answers.shipped import FOLDER, shipped
 from tests.synthetic import rows
 
@@ -79,10 +85,39 @@ def test_a_report_is_written_beside_and_renamed(file: Path, tmp_path: Path) -> N
     assert "Example CPU · bench1" in (tmp_path / "report.md").read_text()
 
 
-def test_an_edition_leaves_its_sizes_and_contexts(tmp_path: Path) -> None:
-    done = run("report", "--question", "step", "--edition", "2025", db=FOLDER)
-    assert "xl@2025" in done.stdout
-    assert "xl@2026" not in done.stdout.split("Measure these rows")[0].replace("2.7B", "")
+def test_an_edition_has_its_own_cells_alone(tmp_path: Path) -> None:
+    done = run("report", "--question", "step", "--edition", "2026", db=FOLDER)
+    (table,) = re.findall(r"\*\*Time of a whole step .*train, fp32.*\n\n((?:\|.*\n)+)", done.stdout)
+    lines = [line.split(" | ")[:2] for line in table.splitlines()[2:]]
+    assert lines == [[f"| {size}", "512"] for size in ("small", "medium", "large", r"xl\@2026", "10B")]
+    assert "inference, fp32" in done.stdout, "the other modes are shown as well"
+
+
+@pytest.mark.parametrize("edition", ["2025", "2026"])
+def test_a_report_of_an_edition_answers_each_question_or_has_the_command(edition: str) -> None:
+    """The commands of a question, as `sweep` reads them, measure its cells without a row, and nothing else."""
+    done = run("report", "--edition", edition, "--format", "json", db=FOLDER)
+    report = json.loads(done.stdout)
+    assert list(report["handout"]) == list(COURSE)
+    covered = {one for answer in report["answers"] for one in QUESTIONS[answer["question"]].course}
+    assert covered == set(COURSE)
+    assert all(words in report["Edition"] for words in ("flash_forward", "distributed training"))
+    of = Selection(machine=report["title"].removeprefix("Stepscope report: "))
+    asked = ask_handout(edition, load_measured(find_file(FOLDER), of, [kind.cell for kind in KINDS]))
+    for name, one in report["handout"].items():
+        commands = [shlex.split(command)[4:] for command in one["missing"]]
+        cells = [item.cell for words in commands for item in planned(*words, device="cuda")]
+        assert {config_of(cell) for cell in cells} == {config_of(cell) for cell in asked[name].missing}
+
+
+def test_every_cell_of_an_edition_belongs_to_a_question() -> None:
+    for edition in ("2025", "2026"):
+        every = cells_of_edition(edition)
+        none, all_of_them = ask_handout(edition, ()), ask_handout(edition, every)
+        assert all(one.cells == one.missing for one in none.values())
+        assert not any(one.missing for one in all_of_them.values())
+        known = {cell.key for one in none.values() for cell in one.cells}
+        assert not [cell for cell in every if cell.key not in known]
 
 
 @pytest.mark.soak
