@@ -103,13 +103,15 @@ def _make_document(options: ReportOptions, *, db: Path) -> Document:
     contents = load_contents(db)
     of = _select(options, contents, db=db)
     load = load_once()
-    facts = [] if options.question else [*_describe(contents, of, db=db, load=load)]
     handout: Mapping[str, CourseQuestion] = {}
     if options.edition:
         cells = cells_of_edition(options.edition)
         every = ask_handout(options.edition, load_measured(db, of, dict.fromkeys(map(type, cells))))
-        handout = {id: one for id, one in every.items() if any(id in QUESTIONS[name].course for name in names)}
+        own = QUESTIONS[options.question].course if options.question else every
+        handout = {id: one for id, one in every.items() if id in own}
         of = replace(of, only=frozenset(map(config_of, cells)))
+    facts = [] if options.question else [*_describe(contents, of, db=db, load=load)]
+    if options.edition:
         parts = [f"{id} ({len(one.missing)} of {len(one.cells)})" for id, one in handout.items() if one.missing]
         outside = f"Outside of what Stepscope measures: {OUTSIDE[options.edition]}."
         facts.append(("Edition", f"{options.edition}, cells without a row: {', '.join(parts) or 'none'}. {outside}"))
@@ -187,6 +189,7 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
         values = dict.fromkeys(str(value)[:12] for row in details if (value := getattr(row, column)) is not None)
         versions += [f"{words} {', '.join(values)}"] if values else []
     errors = measure_errors(read(db, of, ("peaks",), load=load).peaks)
+    more = [f"and {format_count(len(runs) - _MAX_RUNS, 'earlier run')}"] if len(runs) > _MAX_RUNS else []
     dirty = sum(bool(row.git_dirty) for row in details)
     versions += [f"{format_count(dirty, 'run')} with uncommitted changes"] if dirty else []
     return (
@@ -200,7 +203,7 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
         ),
         ("Machine", ", ".join(part for part in machine if part)),
         ("Versions", ", ".join(versions)),
-        ("Runs", "; ".join(map(_describe_run, runs[:_MAX_RUNS])) + _count_more(len(runs) - _MAX_RUNS)),
+        ("Runs", "; ".join([*map(_describe_run, runs[:_MAX_RUNS]), *more])),
         ("Trust", _describe_trust(db, of, load)),
         *([("Peaks", f"{say_errors(errors)} {say_errors(COUNTED)}")] if errors.cells and is_reference(db) else []),
         (
@@ -217,10 +220,6 @@ def _describe_run(run: RunSummary) -> str:
     command = re.sub(r" --db(?: |=)\S+", "", run.argv or "")
     cells = f"{run.ok} cells ok, {run.failed} failed, {run.skipped} skipped"
     return f"{when}{f' ({called})' if called else ''}, {command or 'unknown command'}: {cells}"
-
-
-def _count_more(more: int) -> str:
-    return f"; and {format_count(more, 'earlier run')}" if more > 0 else ""
 
 
 def _describe_trust(db: Path, of: Selection, load: Load) -> str:

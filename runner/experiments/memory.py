@@ -5,14 +5,13 @@
 Answers M1 to M6. The cell records every allocation of one steady step, which follows a whole real step.
 """
 
-from collections.abc import Mapping
 from math import sqrt
 
 from runner.analysis.costs.steps import best_checkpoint
-from runner.experiments.experiment import Experiment, Grid, Kind, On, Prediction
+from runner.experiments.experiment import Experiment, Grid, Kind
 from runner.experiments.models import EDITIONS, SIZES, TOYS, check_model, fits_trained, predict_model
 from runner.formats import format_bytes
-from runner.schema import MemoryCell, MemoryRow, TimingRow
+from runner.schema import MemoryCell
 
 #: The number of steps that a cell runs, and the time to examine their allocations (s).
 STEPS_RUN = 4
@@ -46,20 +45,12 @@ def _search(grid: Grid) -> Grid:
     )
 
 
-def _predict(cell: MemoryCell, on: On) -> Prediction:
-    return predict_model(cell, on, steps_run=STEPS_RUN, more_seconds=EXTRA_SECONDS)
-
-
-def _summarize(row: MemoryRow, timings: Mapping[str, TimingRow]) -> str:
-    return f"peak {format_bytes(row.peak_allocated_bytes or 0)} in {row.peak_phase}"
-
-
 MEMORY = Kind(
     cell=MemoryCell,
     measure="runner.measure.memory:measure_memory",
     check=check_model,
-    predict=_predict,
-    summarize=_summarize,
+    predict=lambda cell, on: predict_model(cell, on, steps_run=STEPS_RUN, more_seconds=EXTRA_SECONDS),
+    summarize=lambda row, timings: f"peak {format_bytes(row.peak_allocated_bytes or 0)} in {row.peak_phase}",
     fits=fits_trained,
     listed=False,
 )

@@ -17,13 +17,10 @@ from runner.schema import AccumulationCell, AccumulationRow, NumericsCell, Numer
 REFERENCE_COST = 8
 EXTRA_SECONDS = 0.5
 
+_WIDE_FIRST = ("fp64", "fp32", "bf16", "fp16")
 SUMS_GRID = Grid.of(AccumulationCell)
 GRID = Grid.of(NumericsCell, precisions=get_args(Precision))
 _SMALL = GRID.change(sizes=("toy-256", "small"))
-
-
-def _check(cell: NumericsCell) -> None:
-    check_model(cell.step())
 
 
 def _predict(cell: NumericsCell, on: On) -> Prediction:
@@ -52,16 +49,6 @@ def _format_sum(shown: Shown) -> list[str]:
     return ["" if number is None else f"{number:.9g}" for number in numbers]
 
 
-def _order_rows(row: NumericsRow) -> tuple[object, ...]:
-    precision = get_args(Precision).index(row.precision)
-    return *order_by_size(row), row.batch, row.attention, row.weights_dtype, precision
-
-
-def _order_sums(row: AccumulationRow) -> tuple[object, ...]:
-    names = ("fp64", "fp32", "bf16", "fp16")
-    return names.index(row.accumulator), names.index(row.addend), row.upcast
-
-
 SUMS = Kind(
     cell=AccumulationCell,
     measure="runner.measure.numerics:measure_accumulation",
@@ -70,20 +57,26 @@ SUMS = Kind(
     lines=Lines(
         headings=("sum", "error", "addend as held", "spacing there", "last increment", "slips at"),
         line=_format_sum,
-        order=_order_sums,
+        order=lambda row: (_WIDE_FIRST.index(row.accumulator), _WIDE_FIRST.index(row.addend), row.upcast),
         settled=True,
     ),
 )
 NUMERICS = Kind(
     cell=NumericsCell,
     measure="runner.measure.numerics:measure_numerics",
-    check=_check,
+    check=lambda cell: check_model(cell.step()),
     predict=_predict,
     summarize=_summarize,
     lines=Lines(
         headings=("reference", "loss", "loss error", "logits", "gradients", "worst of one"),
         line=_format_line,
-        order=_order_rows,
+        order=lambda row: (
+            *order_by_size(row),
+            row.batch,
+            row.attention,
+            row.weights_dtype,
+            get_args(Precision).index(row.precision),
+        ),
         caption="Errors are relative: ‖x − reference‖ / ‖reference‖.",
         settled=True,
     ),

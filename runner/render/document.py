@@ -202,11 +202,6 @@ def list_unanswered(answers: Sequence[Answer]) -> list[str]:
     return [one for one in COURSE if one not in covered]
 
 
-def _without_remarks(view: View) -> View:
-    """Returns the view without the long columns of its table."""
-    return replace(view, columns=tuple(name for name in view.columns if not view.field(name).is_long))
-
-
 def write_document(document: Document, form: Form, *, brief: bool = False) -> str:
     """Returns the document; a brief one has the first view of each answer and no commands."""
     facts = [(name, text) for name, text in document.facts if not brief or name in BRIEF_FACTS]
@@ -232,7 +227,10 @@ def write_document(document: Document, form: Form, *, brief: bool = False) -> st
             question = QUESTIONS[answer.question]
             ids = f" ({', '.join(question.course)})" if question.course else ""
             most = 1 if brief else None if question.course else VIEWS_BESIDE
-            views = tuple(map(_without_remarks, answer.views[:most]))
+            views = tuple(
+                replace(view, columns=tuple(name for name in view.columns if not view.field(name).is_long))
+                for view in answer.views[:most]
+            )
             shown = replace(answer, views=views, more="" if brief else answer.more)
             is_first = before is None or before.question != answer.question
             words = f"{question.words}{ids}" if is_first else ""
