@@ -34,9 +34,9 @@ EDITIONS: Mapping[str, Mapping[str, Mapping[str, tuple[Any, ...]]]] = {
 }
 #: The time to compile anything in a fresh process without a cache, and to compile each block of a model (s), and the
 #: blocks after which more take no longer, by device. A CPU needs a C++ compiler. CUDA's are those of an H200: training
-#: steps of 12, 24, 36 and 48 blocks took 45, 63, 79 and 96 s, one block 17 s.
+#: steps of 12, 24, 36 and 48 blocks took 45, 63, 79 and 96 s, one block 12 to 17 s.
 COMPILE_SECONDS: Mapping[Device, tuple[float, float, float]] = {
-    "cuda": (20.0, 1.6, math.inf),
+    "cuda": (16.0, 1.7, math.inf),
     "mps": (8.0, 5.0, 8),
     "cpu": (18.0, 12.0, 8),
 }

@@ -71,8 +71,8 @@ SETTINGS = ("batch", "attention", "weights_dtype", "backend", "optimizer", "prec
 TRIAL: Mapping[str, Any] = {"warmup": (3,), "steps": 3, "max_steps": 20, "max_seconds": 1.0}
 #: After so many different ways that failed the model is taken to be broken.
 MOST_BROKEN = 4
-#: The largest part of the budget that one trial may take.
-MOST_OF_BUDGET = 0.2
+#: The largest part of the budget that one trial may take; compiling is most of a long one.
+MOST_OF_BUDGET = 0.25
 #: How many times longer than the anchor's a trial may take to be among the first.
 LONG = 3.0
 #: A setting seen in n trials brings n / (n + this) of what it brought on average.

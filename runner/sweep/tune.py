@@ -38,6 +38,8 @@ AT_ONCE, IN_VAIN = 4, 2
 FINALISTS, CLOSE, ROUNDS = 4, 0.93, 5
 #: The limits of their cells: those of a usual one, but for the time (s).
 LIMITS: Mapping[str, Any] = {"warmup_steps": 5, "min_steps": 10, "max_steps": 200, "max_seconds": 4.0}
+#: The steps of its loop, at least (`runner.measure.timing`).
+MIN_STEPS = 5
 #: The batch that is measured where the winner's is taken back: that of the presets.
 PLAIN_BATCH = 4
 
@@ -137,15 +139,23 @@ class Tuner:
     def _list_finals(self) -> list[StepResult]:
         return [one for item in self.finals if (one := self.results.get(item.planned.cell.key))]
 
+    def _least_seconds(self, item: Expected) -> float:
+        """Returns how long a cell takes at least, at the measured rate of products (s)."""
+        cell = _cell(item)
+        rate, steps = self.race.rates.get(cell.precision), cell.warmup_steps + cell.min_steps + MIN_STEPS
+        return steps * item.predicted.step_flops / rate if rate else 0.0
+
     def _spent(self) -> float:
         """Returns the part of the budget that is spent."""
         return (time.monotonic() - self.began) / self.race.budget_s
 
     def _measure(self, items: Sequence[Expected], *, until: float) -> bool:
-        """Measures cells in this order as far as this part of the budget reaches, and takes note of all results.
-        Returns whether there was time for one of them."""
-        left_s = until * self.race.budget_s - (time.monotonic() - self.began)
-        if left_s <= 0:
+        """Measures cells in this order as far as this part of the budget reaches, but for those that take longer than
+        what is left of it all, and takes note of all results. Returns whether there was time for one of them."""
+        spent_s = self._spent() * self.race.budget_s
+        left_s = until * self.race.budget_s - spent_s
+        items = [one for one in items if self._least_seconds(one) < self.race.budget_s - spent_s]
+        if left_s <= 0 or not items:
             return False
         settings = replace(self.settings, budget_s=left_s, ceilings=self.settings.ceilings and self.run_id is None)
         prepared = replace(self.prepared, cells=tuple(items), joined=self.run_id)
