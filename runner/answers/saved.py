@@ -179,15 +179,15 @@ def _say_best(families: Sequence[Peak], sizes: dict[Any, str]) -> str:
     for one in families:
         if one.cell.checkpoint_blocks and one.peak_allocated_bytes and one.cell.model_key is None:
             tried.setdefault((one.cell.mode, -one.cell.context, Model.of(one.cell)), []).append(one)
-    several = [found for _, found in sorted(tried.items(), key=lambda item: item[0][:2]) if len(found) > 1]
-    if not several:
+    several = min((key for key, found in tried.items() if len(found) > 1), key=lambda key: key[:2], default=None)
+    if several is None:
         return ""
-    least = min(several[0], key=lambda one: one.peak_allocated_bytes or 0)
+    least = min(tried[several], key=lambda one: one.peak_allocated_bytes or 0)
     cell, formula = least.cell, best_checkpoint(least.cell, device="cuda" if least.device == "cuda" else "cpu")
+    where = f"{sizes[Model.of(cell)]}, {cell.context:,} tokens, {cell.mode}"
     return (
-        f" Of {len(several[0])} numbers of blocks recomputed together **{cell.checkpoint_blocks}** needs least at "
-        f"{sizes[Model.of(cell)]}, {cell.context:,} tokens, {cell.mode}: "
-        f"**{format_bytes(least.peak_allocated_bytes or 0)}**. By the formula it is {formula}."
+        f" Of {len(tried[several])} numbers of blocks recomputed together **{cell.checkpoint_blocks}** needs least at "
+        f"{where}: **{format_bytes(least.peak_allocated_bytes or 0)}**. By the formula it is {formula}."
     )
 
 

@@ -115,7 +115,7 @@ def _make_document(options: ReportOptions, *, db: Path) -> Document:
         parts = [f"{id} ({len(one.missing)} of {len(one.cells)})" for id, one in handout.items() if one.missing]
         outside = f"Outside of what Stepscope measures: {OUTSIDE[options.edition]}."
         facts.append(("Edition", f"{options.edition}, cells without a row: {', '.join(parts) or 'none'}. {outside}"))
-    others = ("mode", "precision", "d-head") if options.edition and not options.brief else ()
+    others = ("mode", "precision", "d-head", "against") if options.edition and not options.brief else ()
     return Document(
         title=f"Stepscope report: {of.machine or db.name}",
         facts=tuple(facts),
