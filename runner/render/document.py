@@ -4,7 +4,8 @@ every question with its answer, and what stays open, in any of these forms.
     print(write(answer, MARKDOWN))
     text = write_document(document, MARKDOWN)
 
-Questions of the course's handout come first, in its order, then the others. Limits: tables are cut after MAX_LINES.
+Questions of the course's handout come first, in its order, then the others. Limits: tables are cut after MAX_LINES
+where there are several questions.
 """
 
 import html
@@ -43,7 +44,7 @@ _LATEX = {
     "≥": r"$\geq$",
     "≈": r"$\approx$",
     "‖": r"$\Vert$",
-    "²": r"\textsuperscript{2}",
+    **{mark: rf"\textsuperscript{{{digit}}}" for mark, digit in (("²", 2), ("⁹", 9))},
     **{mark: rf"\textsuperscript{{{letter}}}" for mark, letter in zip(MARKS, "abcdefghijklmnop", strict=True)},
 }
 #: The most commands below an answer.
@@ -222,6 +223,7 @@ def write_document(document: Document, form: Form, *, brief: bool = False) -> st
         ]  # fmt: skip
         parts += [form.heading(form.escape("The questions of this edition"), 2)]
         parts += [form.table(headings, lines, frozenset(range(3)))]
+    limit = MAX_LINES if len({answer.question for answer in document.answers}) > 1 else None
     for before, answer in zip((None, *document.answers), document.answers, strict=False):
         if answer.views and answer.question not in LEFT_OUT:
             question = QUESTIONS[answer.question]
@@ -234,7 +236,7 @@ def write_document(document: Document, form: Form, *, brief: bool = False) -> st
             shown = replace(answer, views=views, more="" if brief else answer.more)
             is_first = before is None or before.question != answer.question
             words = f"{question.words}{ids}" if is_first else ""
-            parts.append(write(shown, form, words=words, commands=is_first and not brief, max_lines=MAX_LINES).rstrip())
+            parts.append(write(shown, form, words=words, commands=is_first and not brief, max_lines=limit).rstrip())
     if not brief:
         parts += _write_open(document, form)
     body = "\n\n".join(parts) + "\n"
