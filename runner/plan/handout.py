@@ -83,7 +83,7 @@ _DISTRIBUTED = (
 )
 OUTSIDE: Mapping[str, str] = {
     "": "writing FlashAttention or a distributed training step of one's own",
-    "2025": f"{_FLASH} and {_DISTRIBUTED}, ddp_overlap_bucketed, communication_accounting). This handout has no M6",
+    "2025": f"{_FLASH} and {_DISTRIBUTED}, ddp_overlap_bucketed, communication_accounting)",
     "2026": f"{_FLASH}, {_DISTRIBUTED}, fsdp, alternate_ring_all_reduce), the leaderboard, and what is answered on "
     "paper (gradient_checkpointing (a), the calculations for data, tensor and 2D parallelism)",
 }
@@ -104,7 +104,8 @@ def ask_handout(edition: str, measured: Iterable[Cell]) -> dict[str, CourseQuest
         cells = {key: cell for key, cell in every.items() if isinstance(cell, one.cell)
                  and all(getattr(cell, column) in values for column, values in one.having.items())}  # fmt: skip
         missing = tuple(cell for key, cell in cells.items() if key not in known)
-        found[name] = replace(one, cells=tuple(cells.values()), missing=missing)
+        problem = "not in this edition" if (edition, name) == ("2025", "M6") else one.problem
+        found[name] = replace(one, problem=problem, cells=tuple(cells.values()), missing=missing)
     return found
 
 
