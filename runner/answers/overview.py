@@ -14,7 +14,7 @@ from runner.analysis.statistics import Ratio
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
 from runner.answers.shared import about, cells_of, clock_choice, describe_machine, narrow, sizes_of
 from runner.answers.tune import WORDS, name_way
-from runner.answers.words import CLOCKS, LEVEL, SIZE, STATUS, ended, lacks, name_levels, plain_cells, say_ratio
+from runner.answers.words import CLOCKS, LEVEL, SIZE, STATUS, ended, explain_gray, lacks, plain_cells, say_ratio
 from runner.formats import format_count, format_number, format_share
 from runner.results.cells import StepResult
 from runner.results.rows import CellHistory, Rows, RunSteps
@@ -71,7 +71,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     return Answer(
         sentence=_say(best, ladder, size.chosen, clock.chosen)
         if ladder
-        else f"**{len(best.rows)}** ways are the fastest of their size; none has a plain fp32 step beside it.",
+        else "No size has both a plain fp32 step and a faster way beside it; the fastest way of "
+        f"**{format_count(len(best.rows), 'size')}** was measured.",
         more=f"{_say_changes(changes) if changes else ''} {verbatim(', '.join(describe_machine(rows.runs)))}.".strip(),
         views=tuple(views),
         choices=(size, *choices, clock),
@@ -250,8 +251,7 @@ def _draw_alone(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by
             ),
         ),
         draw=Draw("matrix", "ratio", down=("size",), across="change", center=1.0),
-        note="Above 1× it is faster than the plain fp32 step. Gray: the "
-        f"{name_levels(found for found, _, _ in best.values())} interval includes 1.",
+        note="Above 1× it is faster than the plain fp32 step." + explain_gray(found for found, _, _ in best.values()),
     )
 
 

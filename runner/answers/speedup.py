@@ -14,7 +14,7 @@ from runner.analysis.pair import CLOCKS, Pair, pair_cells, partner_key
 from runner.analysis.statistics import Ratio
 from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Row, View, choose
 from runner.answers.shared import about, best, cells_of, narrow, sizes_of, unmeasured
-from runner.answers.words import CONTEXT, LEVEL, PHASES, SIZE, ended, name_levels
+from runner.answers.words import CONTEXT, LEVEL, PHASES, SIZE, ended, explain_gray
 from runner.formats import at_tokens, format_number
 from runner.results.cells import StepResult
 from runner.results.rows import Rows
@@ -119,8 +119,8 @@ class Compared:
             fields=fields,
             rows=(*lines, *gaps),
             draw=Draw("matrix", "ratio", down=("size",), across="context", center=1.0),
-            note=f"Time in {self.base} over time in {self.other} by {self.clock}: above 1× {self.other} is faster. "
-            f"Gray: the {name_levels(self.ratios())} interval includes 1.",
+            note=f"Time in {self.base} over time in {self.other} by {self.clock}: above 1× {self.other} is faster."
+            + explain_gray(self.ratios()),
         )
 
     @property

@@ -64,6 +64,12 @@ def name_levels(ratios: Iterable[Ratio | None]) -> str:
     return f"{first} ({more[0]} from six processes on)" if more else first
 
 
+def explain_gray(ratios: Iterable[Ratio | None]) -> str:
+    """Returns what a gray ratio in a view means, after a blank; nothing where no ratio has an interval."""
+    levels = name_levels(ratios)
+    return f" Gray: the {levels} interval includes 1." if levels else ""
+
+
 def say_ratio(ratio: float, outcome: str) -> str:
     """Returns a ratio as a sentence says it: `1.05× slower` for 0.952."""
     if outcome not in ("faster", "slower"):

@@ -56,10 +56,10 @@ OLD_NAMES = {
 }
 _FIRST_STEPS = """\
 Stepscope: where every millisecond and every byte of a training step goes.
-  {0} sweep                          measure this machine: a few minutes on a CPU
+  {0} sweep                          measure this machine
   {0} sweep --model train.py:build   measure a model of yours
-  {0} app                            browse the rows; before the first sweep those of an H200
-  {0} show precision                 fp32 against bf16; also memory, attention, overview, …
+  {0} app                            browse the rows, or an H200's
+  {0} show precision                 fp32 against bf16; memory, …
   {0} report                         all of it on one page
   {0} compare before after           did it get slower?
   {0} --help                         every command"""
@@ -237,7 +237,7 @@ def show_command(
 
 
 @app.command(
-    name="fit", epilog='Example: stepscope fit hf:llama/config.json --gpu "RTX 4090" --context 1024 --checkpoint 1'
+    name="fit", epilog='Example: stepscope fit --sizes small,large --gpu "RTX 4090" --context 1024 --checkpoint 1'
 )
 def fit_command(
     spec: Annotated[str, typer.Argument(help="One of your own; see `stepscope model --help`.", metavar="[MODEL]")] = "",

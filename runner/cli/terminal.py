@@ -9,7 +9,9 @@ Markup, emoji codes and highlighting are off, and control characters are made vi
 own `Text` has color.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -18,6 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.formats import visible
+
+_PROGRAM = "stepscope" if Path(sys.argv[0]).stem == "stepscope" else "python -m runner"
 
 
 class Terminal(Console):
@@ -31,8 +35,9 @@ class Terminal(Console):
         self.print(line, style=style, soft_wrap=True)
 
     def render_str(self, text: str, **how: Any) -> Text:
-        """Makes a string visible; rich calls this for every string, in the cells of a table too."""
-        return super().render_str(visible(text), **how)
+        """Makes a string visible; rich calls this for every string, in the cells of a table too. Commands are named as
+        this one was."""
+        return super().render_str(visible(text).replace("python -m runner", _PROGRAM), **how)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Makes styled text visible."""

@@ -222,7 +222,7 @@ def as_a_program(spec: OwnSpec) -> Iterator[None]:
         raise
     except Exception as error:
         raise BadModel(
-            f"{spec.text} raised {type(error).__name__}: {str(error)[:MAX_REASON]}",
+            f"{spec.text} raised {type(error).__name__}: {str(error)[:MAX_REASON].rstrip('.')}.",
             expected=SIGNATURE,
             do="Try it alone: python -m runner model check.",
         ) from error

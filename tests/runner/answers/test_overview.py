@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +14,11 @@ from runner.results.cells import StepResult
 from runner.results.rows import CellHistory, Rows
 from runner.results.times import Estimate
 from runner.schema import Model
+from runner.store.read import read
+from runner.store.read.selection import Selection
 from tests.runner.answers.shipped import shipped
 from tests.runner.answers.test_every_answer import answers
+from tests.synthetic import rows as synthetic
 
 
 def test_nothing_measured_is_faster_than_the_recommended_way() -> None:
@@ -93,6 +97,16 @@ def test_what_got_slower_since_the_run_before_is_said_first() -> None:
     assert not [view for view in same.views if view.name == "regressions"]
     assert f"Of {len(now.steps)} equal cells" in same.more
     assert "NVIDIA H200, 140 GiB" in same.more
+
+
+def test_a_first_step_has_no_faster_way_and_no_interval(tmp_path: Path) -> None:
+    db, of = tmp_path / "own.duckdb", synthetic.run()
+    cells = [synthetic.asked(mode="train", precision=precision) for precision in ("fp32", "bf16")]
+    synthetic.store(db, of, [synthetic.ok(of, cells[0]), synthetic.ok(of, cells[1], slower=2.0)])
+    rows = read(db, Selection(), ("every_step", "latest", "history", "runs"))
+    answer = ask("overview", rows)
+    assert "the fastest way of **1 size** was measured" in answer.sentence
+    assert [view.note for view in answer.views][-1] == "Above 1× it is faster than the plain fp32 step."
 
 
 def test_without_rows_the_answer_names_the_cells_to_begin_with() -> None:

@@ -101,8 +101,14 @@ def test_the_program_alone_says_in_eight_lines_what_to_do_first() -> None:
     done = run_here()
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
-    assert len(lines) == 8
+    assert (len(lines), max(map(len, lines)) <= 80) == (8, True)
     assert all(any(name in line for line in lines) for name in ("sweep", "app", "show", "report", "--help"))
+
+
+def test_messages_name_the_program_as_it_was_started() -> None:
+    started = "import sys; sys.argv[0] = '/usr/bin/stepscope'; from runner.__main__ import run; run()"
+    done = subprocess.run([sys.executable, "-c", started, "list", "sizes"], capture_output=True, text=True, check=True)
+    assert "list is now: stepscope show\n" in done.stderr
 
 
 @pytest.mark.parametrize(("old", "new"), OLD_NAMES.items())
@@ -115,7 +121,7 @@ def test_an_old_name_says_the_new_one_and_does_the_same(old: str, new: str, fill
 
 
 def test_the_names_there_are(filled: Path) -> None:
-    text = run("show", "all", db=filled).stdout
+    text = " ".join(run("show", "all", db=filled).stdout.split())
     for name, words in {**{preset.name: preset.doc for preset in PRESETS.values()}, **QUESTIONS}.items():
         assert name in text
         assert words in text
