@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
+from typing import Literal
 
 import duckdb
 from duckdb import DuckDBPyConnection
@@ -22,7 +23,7 @@ from runner.allowance import count_cpus
 from runner.errors import DatabaseBusy, DatabaseForeign, StoreError
 from runner.places import check_place
 from runner.schema import STORED, TABLES
-from runner.store.spool import RETRY_S
+from runner.store.spool import RETRY_S, Spool
 from runner.store.sql import fetch_count, quote
 
 #: Extensions are never fetched from the web; more threads than a query uses only slow the opening.
@@ -83,7 +84,7 @@ def attach(con: DuckDBPyConnection, path: Path, *, access: str, deadline: float)
     DatabaseForeign when it is not DuckDB's or was cut short."""
     try:
         check_place(path)
-        while not _try_attach(con, path, access=access):
+        while not try_attach(con, path, access=access):
             if time.monotonic() >= deadline:
                 raise busy_error(path)
             time.sleep(RETRY_S)
@@ -95,9 +96,13 @@ def attach(con: DuckDBPyConnection, path: Path, *, access: str, deadline: float)
         raise
 
 
-def attach_member(con: DuckDBPyConnection, path: Path, *, alias: str) -> bool:
-    """Attaches one of several files for reading under a name of its own; returns False while another program writes."""
-    return _try_attach(con, path, access="READ_ONLY", alias=alias)
+@contextlib.contextmanager
+def lock(path: Path, kind: Literal["shared", "exclusive"], *, patience_s: float) -> Iterator[None]:
+    """Locks the spool of a file. Raises DatabaseBusy where others hold it for longer than `patience_s`."""
+    with Spool(path).lock(kind, patience_s=patience_s) as locked:
+        if not locked:
+            raise busy_error(path)
+        yield
 
 
 def load_columns(con: DuckDBPyConnection, path: Path) -> dict[str, set[str]]:
@@ -188,8 +193,8 @@ def format_reason(error: Exception) -> str:
     return str(error).partition("\n")[0].rstrip(".!")
 
 
-def _try_attach(con: DuckDBPyConnection, path: Path, *, access: str, alias: str = "file") -> bool:
-    """Returns False while others hold the file."""
+def try_attach(con: DuckDBPyConnection, path: Path, *, access: str, alias: str = "file") -> bool:
+    """Attaches the file under a name; returns False while others hold it."""
     try:
         con.execute(f"ATTACH {quote(str(path))} AS {alias} (TYPE duckdb, {access})")
     except duckdb.Error as error:

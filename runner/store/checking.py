@@ -31,13 +31,13 @@ from runner.places import check_place
 from runner.schema import DONE, STORED, TABLES, Table
 from runner.store.attached import (
     attach,
-    busy_error,
     connect,
     foreign_error,
     format_reason,
     is_damage,
     list_unknown,
     load_columns,
+    lock,
     newer_error,
 )
 from runner.store.contract import Survey, find_problems, survey, valid
@@ -83,9 +83,7 @@ def check_file(path: Path) -> Checked:
     no results file or cannot be opened at all."""
     check_place(path)
     spool, surveyed, problems, notes = Spool(path), Survey(), list[Problem](), list[str]()
-    with spool.lock("shared", patience_s=READER_PATIENCE_S) as locked:
-        if not locked:
-            raise busy_error(path)
+    with lock(path, "shared", patience_s=READER_PATIENCE_S):
         if path.exists():
             surveyed = survey(path, deadline=time.monotonic() + READER_PATIENCE_S)
             damaged = {**surveyed.damaged, **find_damage(path, surveyed)}
@@ -186,10 +184,8 @@ def _find_torn_cells(con: DuckDBPyConnection, readable: Columns) -> Iterator[Pro
         rows = f"FROM file.main.{table.name} AS cell WHERE run_id IN ({measured})"
         if table.timed:
             timed = "SELECT cell_id FROM file.main.timings"
-            count = fetch_count(con, f"SELECT count(*) {rows} AND status = 'ok' AND cell_id NOT IN ({timed})")
-            if count:
-                sentence = f"{count:,} cells of {table.name} ended ok and have no times."
-                yield Problem("incomplete", sentence)
+            if count := fetch_count(con, f"SELECT count(*) {rows} AND status = 'ok' AND cell_id NOT IN ({timed})"):
+                yield Problem("incomplete", f"{count:,} cells of {table.name} ended ok and have no times.")
         again = f"SELECT 1 {rows} AND status IN ({done}) GROUP BY run_id, cell_key, round HAVING count(*) > 1"
         if count := fetch_count(con, f"SELECT count(*) FROM ({again})"):
             sentence = f"{count:,} cells of {table.name} were measured more than once in one round of a run."
@@ -200,20 +196,17 @@ def _check_spool(path: Path, spool: Spool) -> Iterator[Problem]:
     """Yields what is left over in the spool, which an ingest would set aside or has."""
     unread = spool.find_unreadable()
     files = [] if spool.folder.name in unread else spool.files()
-    broken = [file.name for file in files if not _is_usable(file)]
-    if broken:
+    if broken := [file.name for file in files if not _is_usable(file)]:
         sentence = f"{len(broken)} files of {spool.folder.name} are no finished cells: {_name(broken)}."
         yield Problem("spool", sentence, "They are set aside as *.bad.")
     for name, why in unread.items():
         if name not in broken:
             inside = "" if name == spool.folder.name else f"{spool.folder.name}/"
             yield Problem("spool", f"{inside}{name} cannot be read: {why.removesuffix('.')}.")
-    aside = spool.set_aside_files()
-    if aside:
+    if aside := spool.set_aside_files():
         names = _name([file.name for file in aside])
         yield Problem("spool", f"{len(aside)} files of {spool.folder.name} were set aside: {names}.")
-    leftovers = [*spool.leftovers(), *list_folders(path)]
-    if leftovers:
+    if leftovers := [*spool.leftovers(), *list_folders(path)]:
         sentence = f"{len(leftovers)} files of killed programs are left over: {_name([f.name for f in leftovers])}."
         yield Problem("spool", sentence, "They are removed.")
 
@@ -244,8 +237,7 @@ def _find_notes(spool: Spool, surveyed: Survey) -> Iterator[str]:
         yield f"A newer Stepscope wrote it ({_name(unknown)}): nothing is added to it here. Update Stepscope."
     unread = spool.find_unreadable()
     files = [] if spool.folder.name in unread else spool.files()
-    waiting = [file for file in files if file.name not in unread and _is_usable(file)]
-    if waiting:
+    if waiting := [file for file in files if file.name not in unread and _is_usable(file)]:
         newer = sum(is_newer(load_document(file)) for file in waiting)
         later = f", {newer} of them for a newer Stepscope" if newer else ""
         yield f"{len(waiting)} finished cells wait in {spool.folder.name}{later}; readers see them."
@@ -266,8 +258,7 @@ def repair_file(path: Path) -> Path | None:
     path = path.resolve()
     copy = _keep_copy(path) if path.exists() else None
     if copy is not None:
-        damaged = find_damage(path, survey(path, deadline=time.monotonic() + PATIENCE_S))
-        if damaged:
+        if find_damage(path, survey(path, deadline=time.monotonic() + PATIENCE_S)):
             _rebuild(path)
         published = survey(path, deadline=time.monotonic() + PATIENCE_S).published
         with open_writer(path, patience_s=PATIENCE_S) as con:
@@ -293,9 +284,7 @@ def _keep_copy(path: Path) -> Path:
     """Copies the file and its log while nobody writes. This process has it closed: closing a second handle would drop
     DuckDB's lock."""
     copy = path.with_name(f"{path.name}.before-repair-{datetime.now(UTC):%Y%m%d-%H%M%S}")
-    with Spool(path).lock("exclusive", patience_s=PATIENCE_S) as locked:
-        if not locked:
-            raise busy_error(path)
+    with lock(path, "exclusive", patience_s=PATIENCE_S):
         with connect(path) as con, attach(con, path, access="READ_ONLY", deadline=time.monotonic() + PATIENCE_S):
             if unknown := list_unknown(load_columns(con, path)):
                 raise newer_error(path, unknown)
@@ -315,15 +304,14 @@ def _rebuild(path: Path) -> None:
     """Replaces the file by a new one with all rows that can be read."""
     with tempfile.TemporaryDirectory(prefix=f"{REPAIRING}{path.name}-", dir=path.parent) as name:
         folder, new = Path(name), Path(name, "new.duckdb")
-        with Spool(path).lock("exclusive", patience_s=PATIENCE_S) as locked:
-            if not locked:
-                raise busy_error(path)
+        with lock(path, "exclusive", patience_s=PATIENCE_S):
             rescued = {table: list(_rescue(path, table, folder)) for table in _stored_columns(path)}
             with open_writer(new, patience_s=0.0, folder=folder) as con:
                 con.begin()
                 for table, files in rescued.items():
                     if files:
-                        con.execute(f"INSERT INTO file.main.{table} BY NAME FROM read_parquet({_list(files)})")
+                        listed = ", ".join(quote(str(file)) for file in files)
+                        con.execute(f"INSERT INTO file.main.{table} BY NAME FROM read_parquet([{listed}])")
                 con.commit()
             path.with_name(path.name + ".wal").unlink(missing_ok=True)
             new.rename(path)
@@ -334,8 +322,7 @@ def _stored_columns(path: Path) -> Mapping[str, set[str]]:
     with connect(path) as con, attach(con, path, access="READ_ONLY", deadline=time.monotonic() + PATIENCE_S):
         columns = load_columns(con, path)
         others = con.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'file'").fetchall()
-    unknown = sorted({name for (name,) in others} - columns.keys())
-    if unknown:
+    if unknown := sorted({name for (name,) in others} - columns.keys()):
         raise foreign_error(path, f"it also holds {', '.join(unknown)}, which a repair would lose")
     return columns
 
@@ -385,7 +372,3 @@ def _add_runs(con: DuckDBPyConnection, rows: str) -> None:
         f"INSERT INTO file.main.runs (run_id, {', '.join(values)}) "
         f"SELECT DISTINCT run_id, {', '.join(values.values())} {rows}"
     )
-
-
-def _list(files: list[Path]) -> str:
-    return "[" + ", ".join(quote(str(file)) for file in files) + "]"

@@ -30,7 +30,6 @@ from runner.places import check_place, check_results
 from runner.schema import STORED, TABLES
 from runner.store.attached import (
     attach,
-    busy_error,
     foreign_error,
     format_reason,
     full_error,
@@ -39,6 +38,7 @@ from runner.store.attached import (
     is_stepscope,
     list_unknown,
     load_columns,
+    lock,
     newer_error,
 )
 from runner.store.contract import Survey, survey
@@ -144,23 +144,20 @@ def open_writer(path: Path, *, patience_s: float, folder: Path | None = None) ->
     check_place(path)
     spool, deadline = Spool(path), time.monotonic() + patience_s
     try:
-        with spool.lock("exclusive", patience_s=patience_s) as locked:
-            if not locked:
-                raise busy_error(path)
-            # Within the lock, where no reader competes for the cores.
-            with _take(path, folder=folder) as taken:
-                con = taken.con
-                if not path.exists():
-                    half = spool.half  # under another name first, so that a kill never leaves half a file
-                    for leftover in (half, half.with_name(half.name + ".wal")):
-                        leftover.unlink(missing_ok=True)
-                    with attach(con, half, access="STORAGE_VERSION 'v1.2.0'", deadline=0.0):
-                        _upgrade(con, half)
-                    half.rename(path)
-                    sync_folder(path.parent)
-                with attach(con, path, access="READ_WRITE", deadline=deadline):
-                    _upgrade(con, path)
-                    yield con
+        # The connection within the lock, where no reader competes for the cores.
+        with lock(path, "exclusive", patience_s=patience_s), _take(path, folder=folder) as taken:
+            con = taken.con
+            if not path.exists():
+                half = spool.half  # under another name first, so that a kill never leaves half a file
+                for leftover in (half, half.with_name(half.name + ".wal")):
+                    leftover.unlink(missing_ok=True)
+                with attach(con, half, access="STORAGE_VERSION 'v1.2.0'", deadline=0.0):
+                    _upgrade(con, half)
+                half.rename(path)
+                sync_folder(path.parent)
+            with attach(con, path, access="READ_WRITE", deadline=deadline):
+                _upgrade(con, path)
+                yield con
     except (duckdb.Error, OSError) as error:
         if not isinstance(error, duckdb.TransactionException | OSError) and not is_damage(error):
             raise
@@ -224,10 +221,8 @@ def open_reader(
     with (
         take_turn(),
         _take(path, folder=folder, limits=limits) as taken,
-        spool.lock("shared", patience_s=READER_PATIENCE_S) as locked,
+        lock(path, "shared", patience_s=READER_PATIENCE_S),
     ):
-        if not locked:
-            raise busy_error(path)
         if path.exists():
             with _show_file(taken, path, damaged=damaged):
                 yield taken.con
@@ -297,9 +292,7 @@ def look_through(db_path: Path | str) -> Survey:
         return survey_fleet(Path(db_path), patience_s=READER_PATIENCE_S)
     path = Path(db_path).absolute()
     check_place(path)
-    with Spool(path).lock("shared", patience_s=READER_PATIENCE_S) as locked:
-        if not locked:
-            raise busy_error(path)
+    with lock(path, "shared", patience_s=READER_PATIENCE_S):
         found = survey(path, deadline=time.monotonic() + READER_PATIENCE_S) if path.exists() else Survey()
         return replace(found, broken=Spool(path).find_unreadable())
 

@@ -31,7 +31,7 @@ from duckdb import DuckDBPyConnection
 
 from runner.errors import DatabaseMissing, StoreError, UsageError
 from runner.places import check_place, explain_error, is_list, split
-from runner.store.attached import attach_member, busy_error, connect, foreign_error, format_reason, is_damage
+from runner.store.attached import busy_error, connect, foreign_error, format_reason, is_damage, try_attach
 from runner.store.contract import Survey, survey
 from runner.store.shared import mark_origin, spilling
 from runner.store.spool import Spool
@@ -88,7 +88,7 @@ def open_fleet(
         members = []
         for number, (file, found) in enumerate(surveyed.items()):
             member = Member(path=file, survey=found.readable(), alias=f"file{number}")
-            if not file.exists() or attach_member(con, file, alias=member.alias):
+            if not file.exists() or try_attach(con, file, access="READ_ONLY", alias=member.alias):
                 members.append(member)
             else:
                 broken[file] = busy_error(file)

@@ -40,7 +40,7 @@ from duckdb import DuckDBPyConnection
 from runner.errors import DatabaseForeign, DatabaseMissing, StoreError, UsageError
 from runner.places import check_place, default_path, explain_error, split, temporary_folder
 from runner.schema import TABLES, Table
-from runner.store.attached import attach, busy_error, connect, foreign_error, format_reason, is_damage, is_refused
+from runner.store.attached import attach, connect, foreign_error, format_reason, is_damage, is_refused, lock
 from runner.store.contract import check, check_unique, select_runs
 from runner.store.database import PATIENCE_S, fingerprint, ingest, open_reader, open_writer
 from runner.store.fleet import join
@@ -69,7 +69,8 @@ def pack(source: Path, folder: Path) -> dict[str, int]:
         names = extract(source.absolute(), raw)
         with connect(folder=temporary, limits=(_ONE_THREAD, MEMORY)) as con:
             for name in names:
-                rows = f"SELECT * FROM read_parquet({quote(f'{raw / name}{ENDING}')}) ORDER BY {_order(TABLES[name])}"
+                order = ", ".join(TABLES[name].unique)  # which leaves no ties
+                rows = f"SELECT * FROM read_parquet({quote(f'{raw / name}{ENDING}')}) ORDER BY {order}"
                 con.execute(f"COPY ({rows}) TO {quote(f'{packed / name}{ENDING}')} ({_FORMAT})")
         sizes = {file.stem: file.stat().st_size for file in packed.iterdir()}
         try:
@@ -117,11 +118,6 @@ def _list_before(folder: Path) -> set[str]:
     return names
 
 
-def _order(table: Table) -> str:
-    """Returns the terms of an ORDER BY that leaves no ties: the columns that identify a row."""
-    return ", ".join(table.unique)
-
-
 def _find_published(con: DuckDBPyConnection, files: Sequence[Path]) -> list[str]:
     """Returns the ids of the published runs, whose cells need not state their whole key."""
     runs = next((file for file in files if file.stem == "runs"), None)
@@ -166,10 +162,8 @@ def copy_file(path: Path, out: Path) -> int:
     try:
         with (
             tempfile.TemporaryDirectory(prefix=".stepscope-copy-", dir=out.parent) as name,
-            spool.lock("shared", patience_s=PATIENCE_S) as locked,
+            lock(path, "shared", patience_s=PATIENCE_S),
         ):
-            if not locked:
-                raise busy_error(path)
             if not path.exists() and not spool.files():
                 raise DatabaseMissing(f"{path} does not exist.", do="Name a results file with --db.")
             copy = Path(name, "copy.duckdb")
@@ -178,11 +172,9 @@ def copy_file(path: Path, out: Path) -> int:
             to = Spool(copy)
             spool.check_readable()
             files = spool.files()
-            if files:
-                to.folder.mkdir(parents=True)
+            to.folder.mkdir(parents=True)
             for file in files:
                 shutil.copy2(file, to.folder / file.name)
-            waiting = len(files)
             while ingest(copy, patience_s=PATIENCE_S):
                 pass
             copy.rename(out)
@@ -190,7 +182,7 @@ def copy_file(path: Path, out: Path) -> int:
     except OSError as error:
         do = "Name a place with room for the whole file, where you may write."
         raise StoreError(f"{out} cannot be written: {error.strerror}.", do=do) from error
-    return waiting
+    return len(files)
 
 
 def _copy_database(path: Path, copy: Path) -> None:

@@ -27,7 +27,7 @@ from uuid import UUID
 
 from runner.errors import StoreError
 from runner.places import explain_place
-from runner.schema import TABLES, Column
+from runner.schema import TABLES
 
 #: The pause between two attempts at a lock (s).
 RETRY_S = 0.002
@@ -211,7 +211,10 @@ def to_document(rows: Mapping[str, Sequence[object]]) -> dict[str, list[dict[str
     for name, table_rows in rows.items():
         table = TABLES[name]
         assert all(type(row) is table.row for row in table_rows), f"not all rows of {name} are {table.row.__name__}"
-        encoders = [(column.name, _choose_encoder(column)) for column in table.columns]
+        encoders = [
+            (c.name, partial(_encode_text, longest=c.longest) if c.type is str else _ENCODERS[c.type])
+            for c in table.columns
+        ]
         document[name] = [
             {key: encode(value) for key, encode in encoders if (value := getattr(row, key)) is not None}
             for row in table_rows
@@ -224,10 +227,6 @@ def _encode_integer(value: Any) -> int:
     if not -(2**63) <= number < 2**63:
         raise OverflowError(f"{number} does not fit into 64 bits")
     return number
-
-
-def _choose_encoder(column: Column) -> Callable[[Any], object]:
-    return partial(_encode_text, longest=column.longest) if column.type is str else _ENCODERS[column.type]
 
 
 def _encode_text(value: str, *, longest: int) -> str:

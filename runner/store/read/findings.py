@@ -71,11 +71,11 @@ def load_findings(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> 
         for row in found
     ]  # fmt: skip
     chosen, both = set(cells), judge_together(known)
-    said = {
-        row.cell_id: _drop_repeated([*judge(row, seen), *both.get(row.cell_id, ())])
-        for row, seen in known
-        if row.cell_id in chosen
-    }
+    said = dict[UUID, list[Finding]]()
+    for row, seen in known:
+        if row.cell_id in chosen:  # what a row and its neighbor both have counts once
+            named = {one.code: one for one in reversed([*judge(row, seen), *both.get(row.cell_id, ())])}
+            said[row.cell_id] = [*named.values()][::-1]
     return {cell: said[cell] for cell in cells if cell in said}
 
 
@@ -84,11 +84,6 @@ def _group_by_cell(rows: list[Any]) -> dict[UUID, list[Any]]:
     for row in rows:
         found[row.cell_id].append(row)
     return found
-
-
-def _drop_repeated(findings: list[Finding]) -> list[Finding]:
-    """Returns the findings without those that a row and its neighbor both have."""
-    return list({finding.code: finding for finding in reversed(findings)}.values())[::-1]
 
 
 #: The most rows of a table that are audited, the newest, because every sample of theirs is read.

@@ -75,17 +75,13 @@ def load_peaks(path: Path, of: Selection) -> list[Peak]:
     return found
 
 
+#: The peaks of each phase of a memory cell, and when each begins (µs), both in their order.
 _PHASES = """
     SELECT phase, peak_allocated_bytes AS allocated, peak_reserved_bytes AS reserved, peak_driver_bytes AS driver,
         end_allocated_bytes AS left
     FROM phase_peaks WHERE cell_id = ?
     ORDER BY list_position(['forward', 'loss', 'backward', 'optimizer'], phase)"""
-
-
-def load_phase_peaks(path: Path, cell_id: UUID) -> list[PhasePeak]:
-    """Returns the peaks of each phase of a memory cell, in the order of the phases."""
-    with open_reader(path) as reader:
-        return fetch(reader, _PHASES, [cell_id], kind=PhasePeak)
+_MARKS = "SELECT at_us, name FROM marks WHERE cell_id = ? ORDER BY at_us"
 
 
 CATEGORIES: tuple[str, ...] = get_args(Category)
@@ -148,20 +144,13 @@ def load_columns(path: Path, cell_id: UUID) -> Columns:
         distinct = "SELECT DISTINCT {0} FROM allocations WHERE cell_id = ? AND {0} IS NOT NULL ORDER BY 1"
         found = {name: reader.execute(distinct.format(name), [cell_id]).fetchall() for name in _NAMED}
         stacks = dict(reader.execute("SELECT stack, frames FROM stacks WHERE cell_id = ?", [cell_id]).fetchall())
-        marks = reader.execute("SELECT at_us, name FROM marks WHERE cell_id = ? ORDER BY at_us", [cell_id]).fetchall()
+        marks = reader.execute(_MARKS, [cell_id]).fetchall()
     return Columns(
         arrays={name: array.filled() if hasattr(array, "filled") else array for name, array in arrays.items()},
         names={name: tuple(value for (value,) in values) for name, values in found.items()},
         stacks=tuple(stacks.get(number, "") for number in range(max(stacks, default=-1) + 1)),
         marks=tuple(marks),
     )
-
-
-def load_marks(path: Path, cell_id: UUID) -> list[tuple[int, str]]:
-    """Returns when each phase of a timeline begins (µs), and its name."""
-    with open_reader(path) as reader:
-        query = "SELECT at_us, name FROM marks WHERE cell_id = ? ORDER BY at_us"
-        return reader.execute(query, [cell_id]).fetchall()
 
 
 def load_parts_at(path: Path, cell_id: UUID, at_us: int, which: Which = "all") -> list[MemoryPart]:
@@ -214,12 +203,14 @@ def load_recorded(path: Path, of: Selection) -> list[TimelineDetails]:
     """Returns the newest timeline of each title on each machine, with its phases and what was largest at its peak."""
     recorded = []
     for line in load_timelines(path, of.run, of.machine):
-        begins = {name: at_us for at_us, name in reversed(load_marks(path, line.cell_id))}
+        with open_reader(path) as reader:
+            phases = fetch(reader, _PHASES, [line.cell_id], kind=PhasePeak)
+            marks = reader.execute(_MARKS, [line.cell_id]).fetchall()
         recorded.append(
             TimelineDetails(
                 timeline=line,
-                phases=tuple(load_phase_peaks(path, line.cell_id)),
-                begins_us=begins,
+                phases=tuple(phases),
+                begins_us={name: at_us for at_us, name in reversed(marks)},
                 largest=tuple(load_largest_at(path, line.cell_id, line.peak_at_us, MAX_ALLOCATIONS, "recorded")),
             )
         )

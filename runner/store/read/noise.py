@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -50,7 +49,8 @@ class _RepeatedRow:
 _ROUNDS = f"""
     WITH tries AS (
         SELECT s.*, {MACHINE} AS machine
-        FROM {{table}} s LEFT JOIN runs r USING (run_id) WHERE {{chosen}} AND status = 'ok' AND {{stated}}
+        FROM {{table}} s LEFT JOIN runs r USING (run_id)
+        WHERE list_contains($runs, run_id) AND status = 'ok' AND {{stated}}
         QUALIFY row_number() OVER (PARTITION BY run_id, cell_key, round ORDER BY cell_id DESC) = 1),
     measured AS (FROM tries QUALIFY count(*) OVER (PARTITION BY run_id, cell_key) > 1)
     SELECT m.run_id, m.machine, t.device_ms, {{key}}, m.cell_id, m.round, m.started_at,
@@ -75,7 +75,7 @@ def load_repeated(path: Path, of: Selection) -> list[RepeatedCell]:
         given = {"machine": of.machine, "run": of.run}
         found = [reader.execute(_REPEATING.format(table=table), given).fetchall() for table in TIMED]
         runs = sorted({run for rows in found for (run,) in rows})[-MAX_RUNS:]
-        return _load_repeated(reader, chosen="list_contains($runs, run_id)", runs=runs)
+        return _load_repeated(reader, runs)
 
 
 def load_drifts(path: Path, runs: Iterable[UUID]) -> Mapping[UUID, Sequence[Drift]]:
@@ -83,23 +83,19 @@ def load_drifts(path: Path, runs: Iterable[UUID]) -> Mapping[UUID, Sequence[Drif
     out damaged tables."""
     ordered = sorted(runs)
     with open_reader(path, damaged="empty") as reader:
-        return remember(reader, f"drifts of {ordered}", partial(_compute_drifts, reader, ordered))
+        return remember(reader, f"drifts of {ordered}", lambda: find_drifts(_load_repeated(reader, ordered)))
 
 
-def _compute_drifts(reader: duckdb.DuckDBPyConnection, runs: list[UUID]) -> Mapping[UUID, Sequence[Drift]]:
-    return find_drifts(_load_repeated(reader, chosen="list_contains($runs, run_id)", runs=runs))
-
-
-def _load_repeated(reader: duckdb.DuckDBPyConnection, *, chosen: str, **parameters: list[UUID]) -> list[RepeatedCell]:
-    """Returns the repeated cells of the rows that the condition `chosen` holds for."""
+def _load_repeated(reader: duckdb.DuckDBPyConnection, runs: list[UUID]) -> list[RepeatedCell]:
+    """Returns the repeated cells of these runs."""
     cells: list[RepeatedCell] = []
     for name in TIMED:
         table = TABLES[name]
         key = ", ".join(f"m.{column}" for column in table.key)
         stated = is_stated(table, prefix="s.")
-        sql = _ROUNDS.format(table=name, stated=stated, key=key, chosen=chosen)
+        sql = _ROUNDS.format(table=name, stated=stated, key=key)
         groups: dict[tuple[UUID, Cell], list[_RepeatedRow]] = {}
-        for row in fetch(reader, sql, parameters, kind=_RepeatedRow, cell=table.cell):
+        for row in fetch(reader, sql, {"runs": runs}, kind=_RepeatedRow, cell=table.cell):
             groups.setdefault((row.run_id, row.cell), []).append(row)
         cells += [_gather(name, rows) for rows in groups.values() if len(rows) > 1]
     return cells

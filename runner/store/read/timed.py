@@ -273,12 +273,10 @@ def _compute_noise(reader: duckdb.DuckDBPyConnection, table: str, device: str) -
     by_kind: dict[NoiseKind, list[_Repeated]] = {}
     for one in chain.from_iterable(by_run.values()):
         by_kind.setdefault(one.kind, []).append(one)
-    noise = {kind: _pool(by_kind[kind]) for kind in sorted(by_kind, key=_order_kinds)}
+    phases, clocks = get_args(Phase), get_args(Clock)
+    order = sorted(by_kind, key=lambda k: (phases.index(k.phase), clocks.index(k.clock), k.bound or "not known"))
+    noise = {kind: _pool(by_kind[kind]) for kind in order}
     return {kind: value for kind, value in noise.items() if value is not None}
-
-
-def _order_kinds(kind: NoiseKind) -> tuple[int, int, str]:
-    return get_args(Phase).index(kind.phase), get_args(Clock).index(kind.clock), kind.bound or "not known"
 
 
 def _load_repeated(
