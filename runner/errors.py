@@ -35,6 +35,11 @@ class UsageError(StepscopeError):
     """A value, name or combination that cannot be asked for."""
 
 
+#: What a command that measures says where torch, or what else it needs for that, is not installed.
+NO_TORCH = {"got": "This needs torch, which is not installed with all that measuring takes.",
+            "do": "pip install 'stepscope[runner]'"}  # fmt: skip
+
+
 class BadModel(UsageError):
     """A user's own model that cannot be built or measured."""
 

@@ -146,19 +146,50 @@ def distributions(requirements: Iterable[str]) -> set[str]:
     return found
 
 
+def absent(*extras: str, beside: Iterable[str] = ()) -> list[str]:
+    """Returns the installed modules that are missing where only these extras were asked for."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [one for extra in extras for one in project["optional-dependencies"][extra]]
+    there = distributions([*project["dependencies"], *asked, *beside])
+    return [
+        module
+        for module, names in packages_distributions().items()
+        if not there & {canonicalize_name(name) for name in names} and module not in ("runner", "pages", "app", "data")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("extras", "code", "said"),
+    [
+        ((), "sys.argv[1:] = ['show', 'overview', '--db', 'data/reference/h200']", "fastest measured way"),
+        ((), f"sys.argv[1:] = ['import', '{ROOT}/tests/cases/clean/attention.md']", "1 table, 6 rows"),
+        ((), "sys.argv[1:] = ['sweep']", "pip install 'stepscope[runner]'"),
+        ((), "sys.argv[1:] = ['app']", "pip install 'stepscope[app]'"),
+        (("app",), "import pages.main; print('imported'); sys.exit()", "imported"),
+    ],
+)
+def test_a_package_without_an_extra_does_what_it_can(
+    extras: tuple[str, ...], code: str, said: str, tmp_path: Path
+) -> None:
+    """From any folder: the shipped rows are found by their name."""
+    without = f"import sys; sys.modules.update(dict.fromkeys({absent(*extras)!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{without}; {code}; from runner.__main__ import run; run()"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert said in " ".join((done.stdout + done.stderr).split())
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.soak
 def test_the_gpu_tests_need_no_more_than_the_runner() -> None:
     """They are collected without errors if only the requirements of the extra `runner` and of pytest can be
     imported."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    there = distributions(
-        [*project["dependencies"], *project["optional-dependencies"]["runner"], "pytest", "pytest-timeout"]
-    )
-    refused = [
-        module
-        for module, names in packages_distributions().items()
-        if not there & {canonicalize_name(name) for name in names} and module not in ("runner", "pages", "app")
-    ]
+    refused = absent("runner", beside=("pytest", "pytest-timeout"))
     assert {"pandas", "playwright", "plotly", "pyarrow", "streamlit", "transformers"} <= {*refused}
     words = ["--collect-only", "--quiet", "-m", "gpu", "-p", "no:cacheprovider", "-p", "pytest_timeout"]
     without = f"import sys; sys.modules.update(dict.fromkeys({refused!r}))"

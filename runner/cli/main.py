@@ -18,6 +18,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,7 +40,7 @@ from runner.cli.options import (
     with_options,
 )
 from runner.cli.terminal import Terminal, errors
-from runner.errors import INTERRUPTED, INTERRUPTED_CODE, DatabaseMissing, StepscopeError, UsageError
+from runner.errors import INTERRUPTED, INTERRUPTED_CODE, NO_TORCH, DatabaseMissing, StepscopeError, UsageError
 from runner.formats import format_bytes
 from runner.places import check_results, check_room, check_source, default_path, explain_error
 
@@ -80,7 +81,12 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             _check_folder()
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except ModuleNotFoundError as error:
+                if find_spec("torch"):
+                    raise
+                raise UsageError(**NO_TORCH) from error
         except StepscopeError as error:
             errors.print("error:", style="red", end=" ")
             errors.say(str(error))

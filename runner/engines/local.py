@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib.util import find_spec
 from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
@@ -31,7 +32,7 @@ from uuid import UUID
 
 from runner.allowance import gpu_handle, read_counter
 from runner.engines.engine import COMPILER, ENVIRONMENT, PRELOADED
-from runner.errors import BadModel, StepscopeError, UsageError
+from runner.errors import NO_TORCH, BadModel, StepscopeError, UsageError
 from runner.job import CeilingJob, Ceilings, FitJob, Job, Measurement, Outcome, OwnModelJob
 from runner.places import mark, unusable_error
 from runner.schema import TelemetryRow
@@ -169,7 +170,9 @@ class LocalEngine:
             self.context = multiprocessing.get_context("spawn")
 
     def describe(self, device: str) -> dict[str, Any]:
-        """Returns the machine's columns of `runs`. Raises UsageError for a device that is missing."""
+        """Returns the machine's columns of `runs`. Raises UsageError for a device that is missing, or torch."""
+        if find_spec("torch") is None:
+            raise UsageError(**NO_TORCH)
         message, _, text = self._run(device, timeout_s=300.0)
         if "forked subprocess" in text:  # something that the fork server imports has used CUDA, and no child may then
             self.context = multiprocessing.get_context("spawn")

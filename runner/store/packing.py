@@ -38,7 +38,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner.errors import DatabaseForeign, DatabaseMissing, StoreError, UsageError
-from runner.places import check_place, default_path, explain_error, split, temporary_folder
+from runner.places import SHIPPED, check_place, default_path, explain_error, split, temporary_folder
 from runner.schema import TABLES, Table
 from runner.store.attached import attach, connect, foreign_error, format_reason, is_damage, is_refused, lock
 from runner.store.contract import check, check_unique, select_runs
@@ -204,7 +204,6 @@ def _copy_database(path: Path, copy: Path) -> None:
 
 #: What commands and pages say of it.
 MEASURE = "python -m runner sweep"
-_SHIPPED = Path(__file__).parents[2] / "data/reference/h200"
 _NAME = re.compile(r"reference-[0-9a-f]{16}")
 #: What is built again after this time is cheaper than what is kept for ever (s).
 _KEPT_S = 30 * 86_400.0
@@ -240,7 +239,7 @@ def find_file(named: Path | None = None) -> Path:
 def find_reference() -> Path | None:
     """Returns the results file of the reference rows; None where there are none. Raises StoreError where they cannot be
     opened."""
-    folder = Path(os.environ.get("STEPSCOPE_REFERENCE", _SHIPPED))
+    folder = Path(os.environ.get("STEPSCOPE_REFERENCE", SHIPPED))
     return _build(folder.absolute()) if is_packed(folder) else None
 
 
