@@ -50,11 +50,11 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     shown, choices = narrow(tried, asked, drawn=("size", *AXES))
     if not any(one.status == "ok" for one in shown):
         return Answer(missing=lacks("no training step was measured", plain_cells(StepCell)))
+    chosen = {one.name: one.chosen for one in choices if one.name != "batch"}
+    of_any_batch, _ = narrow(tried, {**asked, **chosen}, drawn=("size", "batch", *AXES))
     clock = clock_choice(asked, shown, default="throughput")
     by, sizes = CLOCKS[clock.chosen], sizes_of(tried)
-    groups: dict[Model, list[StepResult]] = {}
-    for one in shown:
-        groups.setdefault(Model.of(one.cell), []).append(one)
+    groups, by_model = _group(shown), _group(of_any_batch)
     ladders = {sizes[model]: found for model, group in groups.items() if (found := _climb(group, by))}
     longest = max(
         ladders,
@@ -63,16 +63,13 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
     size = choose(asked, "size", "Size", list(ladders), default=longest)
     words = about(shown, *AXES, more=[clock.chosen])
-    best = _draw_best(groups, sizes, by, words)
+    best = _draw_best(by_model, sizes, by, about(of_any_batch, *AXES, more=[clock.chosen]))
     changes = _draw_regressions(rows.latest, rows.history)
     ladder = _draw_ladder(ladders[size.chosen], size.chosen, by, words) if ladders else None
     shown_views = (changes, best, ladder, _draw_alone(groups, sizes, by, words))
     views = [view for view in shown_views if view and view.rows]
     return Answer(
-        sentence=_say(best, ladder, size.chosen, clock.chosen)
-        if ladder
-        else "No size has both a plain fp32 step and a faster way beside it; the fastest way of "
-        f"**{format_count(len(best.rows), 'size')}** was measured.",
+        sentence=_say(best, ladder, size.chosen, clock.chosen),
         more=f"{_say_changes(changes) if changes else ''} {verbatim(', '.join(describe_machine(rows.runs)))}.".strip(),
         views=tuple(views),
         choices=(size, *choices, clock),
@@ -84,28 +81,25 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
 
 
+def _group(found: Sequence[StepResult]) -> dict[Model, list[StepResult]]:
+    groups: dict[Model, list[StepResult]] = {}
+    for one in found:
+        groups.setdefault(Model.of(one.cell), []).append(one)
+    return groups
+
+
 def _draw_best(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by: Any, words: str) -> View:
     found = []
+    several = len({one.cell.batch for group in groups.values() for one in group}) > 1
     for model, group in groups.items():
-        timed = [one for one in group if _ms(one, by)]
-        if timed:
-            one = min(timed, key=lambda one: _ms(one, by) or 0)
-            rate = one.cell.batch * max(one.cell.context, 1) / (_ms(one, by) or 1) * 1000
+        rates = {one.cell_id: one.tokens / ms * 1e3 for one in group if (ms := _ms(one, by))}
+        if rates:
+            one = max((one for one in group if one.cell_id in rates), key=lambda one: rates[one.cell_id])
+            rate, way = rates[one.cell_id], name_way(one.cell)
             mfu = one.mfu * rate / one.tokens_per_s if one.mfu and one.tokens_per_s else None
-            found.append(
-                Row(
-                    values=(
-                        sizes[model],
-                        rate,
-                        mfu,
-                        _ms(one, by),
-                        name_way(one.cell),
-                        len({*map(_settings, timed)}),
-                        "",
-                    ),
-                    cells=(one.cell_id,),
-                )
-            )
+            tried = len({(other.cell.batch, *_settings(other)) for other in group if other.cell_id in rates})
+            way = f"batch {one.cell.batch} · {way}" if several else way
+            found.append(Row(values=(sizes[model], rate, mfu, _ms(one, by), way, tried, ""), cells=(one.cell_id,)))
         else:
             found.append(
                 Row(values=(sizes[model], None, None, None, "", 0, ended(group[0])), cells=(group[0].cell_id,))
@@ -117,7 +111,7 @@ def _draw_best(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by:
         fields=(SIZE, RATE, MFU, replace(MS, role="note"), WAY, TRIED, STATUS),
         rows=tuple(found),
         draw=Draw("bars", "tokens_per_s", down=("size",), beside=("mfu",), caption="way"),
-        note="The way with the shortest step. MFU is by the peak of the precision it computes in.",
+        note="The most tokens per second at any batch. MFU is by the peak of the precision it computes in.",
     )
 
 
@@ -304,14 +298,17 @@ def _say_changes(view: View) -> str:
     return f"{count} of {after} got slower since {before}: most {name}, {said} by {worst.values[4]}."
 
 
-def _say(best: View, ladder: View, size: str, clock: str) -> str:
-    row = next(row for row in best.rows if best.get(row, "size") == size)
+def _say(best: View, ladder: View | None, size: str, clock: str) -> str:
+    """Returns the fastest way of the size whose ladder is drawn; without one, of the last size that has a time."""
+    timed = [row for row in best.rows if best.get(row, "tokens_per_s")]
+    row = next((row for row in timed if best.get(row, "size") == size), timed[-1])
+    size = best.get(row, "size")
     rate, mfu, way = (best.get(row, name) for name in ("tokens_per_s", "mfu", "way"))
     text = f"The fastest measured way to train **{size}** is **{way}**: **{format_number(rate)} tokens/s**"
     text += f", {format_share(mfu)} MFU" if mfu else ""
-    times = [ladder.get(row, "ms") for row in (ladder.rows[0], ladder.rows[-1])]
-    if ladder.rows[-1].cells[-1:] == row.cells and times[0] > times[1]:
-        text += f", **{format_number(times[0] / times[1])}×** the plain fp32 step"
+    if ladder and ladder.rows[-1].cells[-1:] == row.cells:
+        plain_ms, best_ms = (ladder.get(one, "ms") for one in (ladder.rows[0], ladder.rows[-1]))
+        text += f", **{format_number(plain_ms / best_ms)}×** the plain fp32 step" if plain_ms > best_ms else ""
     return f"{text} ({clock})."
 
 

@@ -4,6 +4,7 @@ python -m runner tune --sizes small --context 512 --budget 10m
 python -m runner tune nano.py:build --objective tokens/J --json
 """
 
+import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
@@ -62,6 +63,7 @@ def tune(console: Terminal, progress: Terminal, asked: Asked, settings: Settings
     for shape in asked.model.get("shape", ()):
         parse_shape(shape)
     check_writable(settings.db)
+    began = time.monotonic()
     with open_engine("local", on=(), compiles=True) as (engine,), lock_machine(progress.say):
         machine = engine.describe(settings.device)
         device = machine["device"]
@@ -88,7 +90,7 @@ def tune(console: Terminal, progress: Terminal, asked: Asked, settings: Settings
         lines = (RaceBar if progress.is_terminal else RaceLines)(progress, db=settings.db)
         with closing(lines) as watcher:
             watcher.waiting(_describe(prepared, race, asked))
-            tuner = Tuner(prepared, settings, engine=engine, watcher=watcher, race=race)
+            tuner = Tuner(prepared, settings, engine=engine, watcher=watcher, race=race, began=began)
             is_done = tuner.run()
     if not is_done:
         failed = next(iter(race.known.values()), None)

@@ -1,6 +1,6 @@
 """Finds the fastest way to train a model on this machine: the race, measured. Every trial is a row of one run.
 
-    tuner = Tuner(prepared, settings, engine=engine, watcher=watcher, race=race)
+    tuner = Tuner(prepared, settings, engine=engine, watcher=watcher, race=race, began=time.monotonic())
     tuner.run()
     tuner.finals, tuner.taken_back
 
@@ -45,12 +45,15 @@ PLAIN_BATCH = 4
 
 
 class Tuner:
-    """A race on this machine. `finals` and `taken_back` are cells that were asked for, by the time `run` returns."""
+    """A race on this machine, whose budget runs since `began` (time.monotonic). `finals` and `taken_back` are cells
+    that were asked for, by the time `run` returns."""
 
-    def __init__(self, prepared: Prepared, settings: Settings, *, engine: Engine, watcher: Watcher, race: Race) -> None:
+    def __init__(
+        self, prepared: Prepared, settings: Settings, *, engine: Engine, watcher: Watcher, race: Race, began: float
+    ) -> None:
         self.prepared, self.settings, self.engine, self.watcher, self.race = prepared, settings, engine, watcher, race
         self.run_id: UUID | None = None
-        self.began = time.monotonic()
+        self.began = began
         self.results: Mapping[str, StepResult] = {}
         self.finals: list[Expected] = []
         self.taken_back: list[Expected] = []
@@ -140,10 +143,12 @@ class Tuner:
         return [one for item in self.finals if (one := self.results.get(item.planned.cell.key))]
 
     def _least_seconds(self, item: Expected) -> float:
-        """Returns how long a cell takes at least, at the measured rate of products (s)."""
+        """Returns how long a cell takes at least: by what the race has learned, and by the measured rate of products
+        (s)."""
         cell = _cell(item)
         rate, steps = self.race.rates.get(cell.precision), cell.warmup_steps + cell.min_steps + MIN_STEPS
-        return steps * item.predicted.step_flops / rate if rate else 0.0
+        products_s = steps * item.predicted.step_flops / rate if rate else 0.0
+        return max(products_s, self.prepared.forecast.left(cell, item.predicted.seconds) if self.run_id else 0.0)
 
     def _spent(self) -> float:
         """Returns the part of the budget that is spent."""

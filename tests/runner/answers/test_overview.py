@@ -9,11 +9,12 @@ import pytest
 
 from runner.answers import ask
 from runner.answers.shared import sizes_of
+from runner.answers.tune import name_way
 from runner.answers.words import CLOCKS
 from runner.results.cells import StepResult
 from runner.results.rows import CellHistory, Rows
 from runner.results.times import Estimate
-from runner.schema import Model
+from runner.schema import Model, new_id
 from runner.store.read import read
 from runner.store.read.selection import Selection
 from tests.runner.answers.shipped import shipped
@@ -105,8 +106,25 @@ def test_a_first_step_has_no_faster_way_and_no_interval(tmp_path: Path) -> None:
     synthetic.store(db, of, [synthetic.ok(of, cells[0]), synthetic.ok(of, cells[1], slower=2.0)])
     rows = read(db, Selection(), ("every_step", "latest", "history", "runs"))
     answer = ask("overview", rows)
-    assert "the fastest way of **1 size** was measured" in answer.sentence
+    assert answer.sentence.startswith("The fastest measured way to train **toy-64** is **fp32, eager**")
     assert [view.note for view in answer.views][-1] == "Above 1× it is faster than the plain fp32 step."
+
+
+def test_the_fastest_way_is_that_of_the_most_tokens_per_second_at_any_batch() -> None:
+    rows = shipped("every_step", "latest", "history", "runs")
+    (one,) = [
+        one
+        for one in rows.every_step
+        if (one.cell.context, one.cell.warmup_steps, one.cell.precision, one.cell.mode) == (512, 5, "fp32", "train")
+        and (one.cell.d_model, one.cell.model_key) == (768, None)
+        and name_way(one.cell) == "fp32, eager"
+    ][:1]
+    twice = replace(one, cell=replace(one.cell, batch=8), cell_id=new_id())  # in the same time
+    answer = ask("overview", replace(rows, every_step=(one, twice), latest=()), {"batch": "4"})
+    best = answer.views[0]
+    assert best.rows[0].cells == (twice.cell_id,)
+    assert best.get(best.rows[0], "tokens_per_s") == pytest.approx(2 * (one.rate or 0))
+    assert "**batch 8 · fp32, eager**" in answer.sentence
 
 
 def test_without_rows_the_answer_names_the_cells_to_begin_with() -> None:
