@@ -68,7 +68,7 @@ def write_beside(view: View, row: Row) -> str:
     """Returns what stands after the value: ` · 27% MFU`."""
     parts = []
     for name in view.draw.beside:
-        if (value := view.get(row, name)) is not None:
+        if (value := view.get(row, name)) not in (None, ""):
             item = view.field(name)
             # A second number of the same unit says what it is; an abbreviation is short enough anyway.
             same = bool(item.unit) and item.unit == view.field(view.draw.value).unit

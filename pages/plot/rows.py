@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from textwrap import wrap
 from typing import Any
 
 from pages.plot.colors import BLUE, GREEN, ORANGE, PURPLE, QUIET, RED, STRONG, tint
@@ -64,9 +65,10 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             more = "" if narrow else write_beside(view, row)
             notes.append(note(f"{words}  {shown}{more}", color=QUIET if unsure else STRONG, **at))
     lost = [row for row in view.rows if view.ended(row)]
+    inks = [QUIET if row.wanted else RED for row in lost]
     notes += [
-        note(escape(view.ended(row)), x=0, y=places[_key(view, row)], xref="paper", xanchor="left", shift=9, color=RED)
-        for row in lost
+        note(escape(view.ended(row)), x=0, y=places[_key(view, row)], xref="paper", xanchor="left", shift=9, color=ink)
+        for row, ink in zip(lost, inks, strict=True)
     ]
     for guide in draw.guides:
         if guide.at:
@@ -79,8 +81,8 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     if lost:
         left = 10 ** span[0] if is_log else span[0]
         ys = [places[_key(view, row)] for row in lost]
-        crosses = scatter(view, lost, x=[left] * len(lost), y=ys, color=RED)
-        data.append(crosses | {"marker": {"size": 7, "color": RED, "symbol": "x"}, "cliponaxis": False})
+        crosses = scatter(view, lost, x=[left] * len(lost), y=ys, color=inks)
+        data.append(crosses | {"marker": {"size": 7, "color": inks, "symbol": "x"}, "cliponaxis": False})
     beside = [len(write_beside(view, row)) for row in known if draw.beside]
     layout = {
         "height": 60
@@ -303,9 +305,12 @@ def _lines(view: View, *, narrow: bool) -> tuple[Mapping[Key, int], Figure, list
     axis: Figure = {**AXIS, "tickvals": [*places.values()], "range": [line - 0.4, -0.6], "showgrid": False}
     if draw.caption:
         two = narrow and any(_is_long(view, row) for row in view.rows)
-        gap, up = ("<br>", 0.31) if two else ("  ", 0.22)
-        words = {key: f"<b>{label}</b>{gap}{escape(str(captions[key] or ''))}" for key, label in labels.items()}
-        notes = [note(words[key], x=0, xref="paper", y=at - up, xanchor="left") for key, at in places.items()]
+        notes = []
+        for key, at in places.items():
+            parts = wrap(labels[key], _PHONE_LETTERS, break_on_hyphens=False) if two else [labels[key]]
+            gap = "<br>" if two and len(parts) == 1 else "  "  # the caption of a name in two lines ends the second
+            words = f"<b>{'<br>'.join(parts)}</b>{gap}{escape(str(captions[key] or ''))}"
+            notes.append(note(words, x=0, xref="paper", y=at - (0.31 if two else 0.22), xanchor="left"))
         return places, {**axis, "showticklabels": False, "automargin": False}, notes
     axis["ticktext"] = [f"{_break(labels[key]) if narrow else labels[key]} " for key in places]
     return (

@@ -173,7 +173,7 @@ def _draw_ranking(timed: Sequence[StepResult], price: float, words: str) -> View
         about=words,
         fields=(WAY, RATE, LOW, HIGH, MFU, PEAK, JOULES, COST, BESIDE, ROUNDS),
         rows=tuple(lines),
-        draw=Draw("bars", "tokens_per_s", down=("way",), beside=("mfu",)),
+        draw=Draw("bars", "tokens_per_s", down=("way",), beside=("mfu",), caption="beside"),
         note=f"Cost at {price:g} per hour. First is, of those that cannot be told apart from the fastest, the way that "
         "most processes measured.",
     )
@@ -201,7 +201,7 @@ def _draw_choices(best: StepResult, trained: Sequence[StepResult], words: str) -
         ratios.append(ratio)
         said = f"batch {value} instead of {plain}" if name == "batch" else WORDS[name].format(value)
         numbers = (ratio.ratio, ratio.low, ratio.high, ratio.level) if ratio else (None,) * 4
-        status = "" if ratio else f"without it: {ended(other)}" if other else "not measured"
+        status = "" if ratio else f"without it: {ended(other)}" if other else ""
         code = CODES.get((name, value), _attention_code(str(value)) if name == "attention" else "")
         ids = (other.cell_id, best.cell_id) if other else ()
         lines.append(Row(values=(said, *numbers, status, code), cells=ids, wanted=() if other else (wanted,)))
