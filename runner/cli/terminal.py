@@ -43,7 +43,9 @@ class Terminal(Console):
         """Makes styled text visible."""
         if isinstance(renderable, Text):
             renderable = renderable.copy()
-            renderable.plain = visible(renderable.plain)
+            plain = visible(renderable.plain)
+            # The places of styles within it must stay.
+            renderable.plain = plain if renderable.spans else plain.replace("python -m runner", _PROGRAM)
         return super().render(renderable, options)
 
 
