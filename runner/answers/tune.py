@@ -25,8 +25,8 @@ RATE = Field("tokens_per_s", "Throughput", unit="tokens/s", role="value")
 LOW, HIGH = (replace(RATE, name=f"tokens_per_s_{end}", role=end) for end in ("low", "high"))
 MFU = Field("mfu", "MFU", unit="%", role="note", doc="Share of the device's peak in the precision of its sums.")
 PEAK = Field("peak_gib", "Peak", unit="GiB", role="note", doc="Peak of live tensors.")
-JOULES = Field("joules", "Energy", unit="J/1,000 tokens", role="note", doc="By the GPU's own counter.")
-COST = Field("cost", "Cost of 10⁹ tokens", role="note", doc="The price of an hour over the tokens of one.")
+JOULES = Field("joules", "J/1,000 tokens", role="note", doc="Energy of 1,000 tokens (J), by the GPU's own counter.")
+COST = Field("cost", "Cost/10⁹ tokens", role="note", doc="The price of an hour over the tokens of one.")
 BESIDE = Field("beside", "Beside the first", role="note")
 CHOICE = Field("choice", "Taken back")
 RATIO = Field("ratio", "It brings", unit="×", role="value", doc="Tokens per second with it over those without.")
@@ -174,6 +174,7 @@ def _draw_ranking(timed: Sequence[StepResult], price: float, words: str) -> View
         fields=(WAY, RATE, LOW, HIGH, MFU, PEAK, JOULES, COST, BESIDE, ROUNDS),
         rows=tuple(lines),
         draw=Draw("bars", "tokens_per_s", down=("way",), beside=("mfu",), caption="beside"),
+        columns=("tokens_per_s", "mfu", "peak_gib", "joules", "cost"),
         note=f"Cost at {price:g} per hour. First is, of those that cannot be told apart from the fastest, the way that "
         "most processes measured.",
     )

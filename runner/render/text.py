@@ -18,6 +18,8 @@ from runner.render.grid import Entry, TextGrid, list_footnotes, make_grid
 Where = Literal["beside", "below"]
 #: A longer table is cut, and says so.
 MAX_LINES = 60
+#: The letters that a name needs beside the numbers of its line.
+LEAST_NAME = 20
 
 
 def print_answer(console: Console, answer: Answer, *, command: bool = True) -> None:
@@ -68,15 +70,18 @@ def _make_view(console: Console, view: View, doubts: Sequence[Doubt]) -> list[Te
 
 
 def _write_whole(grid: TextGrid, width: int) -> list[Text]:
-    """Returns every line with every column. The name of a row is folded where the others leave it little room, and what
-    there is to say of a line stands below it."""
+    """Returns every line with every column. The name of a row is folded where the others leave it little room, or has a
+    line of its own where they leave it none, and what there is to say of a line stands below it."""
     said = len(grid.headings) - ("" in grid.headings)
     words = [[*grid.headings[:said]], *([_join(cell) for cell in line[:said]] for line in grid.lines)]
     sizes = [max(map(cell_len, column)) for column in zip(*words, strict=True)]
-    sizes[0] = min(sizes[0], max(12, width - sum(sizes[1:]) - len(sizes) + 1))
+    room = width - sum(sizes[1:]) - len(sizes) + 1
+    is_above = room < min(sizes[0], LEAST_NAME)
+    sizes[0] = min(sizes[0], max(len(words[0][0]), 2) if is_above else room)
     made = []
     for number, (name, *others) in enumerate(words):
-        first, *more = wrap(name, sizes[0]) or [""]
+        made += [Text(one) for one in wrap(name, width)] if is_above and number else []
+        first, *more = [""] if is_above and number else wrap(name, sizes[0]) or [""]
         columns = [
             f"{one}{' ' * (size - cell_len(one))}" if place in grid.left else f"{' ' * (size - cell_len(one))}{one}"
             for place, (one, size) in enumerate(zip((first, *others), sizes, strict=True))
