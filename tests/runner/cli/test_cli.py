@@ -26,7 +26,7 @@ from tests.synthetic.rows import asked, failed, ok, store
 from tests.synthetic.rows import run as a_run
 
 COMMANDS = (
-    "", "sweep", "show", "fit", "compare", "ab", "report", "import", "export", "doctor", "app", "note", "model",
+    "", "sweep", "show", "fit", "tune", "compare", "ab", "report", "import", "export", "doctor", "app", "note", "model",
     "model check",
 )  # fmt: skip
 
