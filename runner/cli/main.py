@@ -102,7 +102,7 @@ class Commands(TyperGroup):
             if isinstance(error, RuntimeError) and str(error) != "Query interrupted":
                 raise
             errors.say(INTERRUPTED)
-            if ctx.invoked_subcommand == "sweep":
+            if ctx.invoked_subcommand in ("sweep", "tune"):
                 errors.say(f"  {shlex.join(['python', '-m', 'runner', *sys.argv[1:]])}")
             raise typer.Exit(INTERRUPTED_CODE) from None
 

@@ -20,7 +20,7 @@ from runner.cli.progress import PlainLines, TerminalBar
 from runner.cli.terminal import Terminal
 from runner.engines.engine import open_engine
 from runner.errors import UsageError
-from runner.formats import format_bytes, format_duration, format_number, format_share
+from runner.formats import at_tokens, format_bytes, format_duration, format_number, format_share
 from runner.plan.planning import Request
 from runner.render.json import to_text
 from runner.render.text import print_answer
@@ -75,7 +75,8 @@ def tune(console: Terminal, progress: Terminal, asked: Asked, settings: Settings
             axes = {"model": (parse_spec(spec).text,), "batch": (1, 4, 16, 64), "contexts": (asked.context,)}
             own, _ = describe_models(Request(axes=axes), engine, device=settings.torch_device(machine))
             model["model"] = tuple(own.values())
-        ways = list_ways(model, asked.context, device, keep_math=asked.keep_math)
+        has_context = all("context" in one.reads for one in own.values())
+        ways = list_ways(model, asked.context if has_context else 0, device, keep_math=asked.keep_math)
         prepared = prepare(Request(cells=tuple(ways)), settings, engine, own=own)
         card = machine["device_memory_bytes"] if device == "cuda" else None
         memory = DeviceMemory(device=device, gpu=machine["device_name"] or "", card_bytes=card)
@@ -89,7 +90,7 @@ def tune(console: Terminal, progress: Terminal, asked: Asked, settings: Settings
         _check(race, prepared)
         lines = (RaceBar if progress.is_terminal else RaceLines)(progress, db=settings.db)
         with closing(lines) as watcher:
-            watcher.waiting(_describe(prepared, race, asked))
+            watcher.waiting(_describe(prepared, race))
             tuner = Tuner(prepared, settings, engine=engine, watcher=watcher, race=race, began=began)
             is_done = tuner.run()
     if not is_done:
@@ -122,14 +123,11 @@ def _check(race: Race, prepared: Prepared) -> None:
         raise UsageError(f"Nothing can be tried. {listed}.", expected="more memory, or a longer --budget", do=do)
 
 
-def _describe(prepared: Prepared, race: Race, asked: Asked) -> str:
-    machine = prepared.machine
+def _describe(prepared: Prepared, race: Race) -> str:
+    machine, cell = prepared.machine, prepared.cells[0].planned.cell
     room = f" · {format_bytes(race.room_bytes)} of room" if race.room_bytes else ""
-    model = title(prepared.cells[0].planned.cell).split(" · ")[0]
-    return (
-        f"{machine['device_name']} · torch {machine['torch']}{room} · {model}, {asked.context} tokens · "
-        f"{format_duration(race.budget_s)}"
-    )
+    model = f"{title(cell).split(' · ')[0]}{at_tokens(getattr(cell, 'context', 0))}"
+    return f"{machine['device_name']} · torch {machine['torch']}{room} · {model} · {format_duration(race.budget_s)}"
 
 
 def _ask(db: Path, asked: Asked, tuner: Tuner, machine: Mapping[str, Any]) -> Answer:
