@@ -98,8 +98,7 @@ def served(
     database: Path, *, script: str = "app.py", below: str = "", root: Path = ROOT, env: Mapping[str, str | None] = {}
 ) -> Iterator[str]:
     """Yields the address of a fresh server that reads this file. `below` is a base path such as /team, `root` the
-    checkout, and `env` changes environment variables; None removes one. Only the health check has been requested so
-    far."""
+    checkout, and `env` changes environment variables; None removes one. Only its health has been asked for."""
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]

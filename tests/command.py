@@ -73,10 +73,10 @@ def run_line(*line: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(line, done.exit_code, stdout=done.output)
 
 
-def start(*words: str, db: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+def start(*words: str, db: Path, env: Mapping[str, str] | None = None, module: str = "runner") -> subprocess.Popen[str]:
     """Starts the command in its own process. Its output can be read from the pipe at the end."""
     return subprocess.Popen(
-        [sys.executable, "-m", "runner", *_line(*words, db=db)],
+        [sys.executable, "-m", module, *_line(*words, db=db)],
         cwd=ROOT,
         env={**os.environ, "COLUMNS": "300", **(env or {})},
         stdout=subprocess.PIPE,
@@ -171,7 +171,6 @@ def workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 def gone(processes: Sequence[psutil.Process], *, within_s: float = 60.0) -> bool:
-    """Returns whether all of them end in time. A zombie counts as ended, although its parent has not collected it
-    yet."""
+    """Returns whether all of them end in time. A zombie counts as ended, even before its parent collects it."""
     _, alive = psutil.wait_procs(list(processes), timeout=within_s)
     return all(process.status() == psutil.STATUS_ZOMBIE for process in alive if process.is_running())

@@ -52,8 +52,7 @@ _ANSWERS_ONLY = "import os, sys; sys.stdout = open(os.dup(1), 'w'); os.dup2(2, 1
 
 
 class Reader:
-    """A process that answers each request with a line. It is replaced after `files` files, or when a file has ended
-    it."""
+    """A process that answers each request with a line. It is replaced after `files` files or one that ended it."""
 
     def __init__(self, script: str, *, files: int = 500) -> None:
         self.process: subprocess.Popen[bytes] | None = None
@@ -111,8 +110,7 @@ class Kind:
 
 
 def fuzz(kind: Kind, *, examples: int, folder: Path) -> Counter[str]:
-    """Imports `examples` files of a kind, one half built and one half with changed bytes. Returns how the imports
-    ended."""
+    """Imports `examples` files of a kind, half built and half with changed bytes. Returns how the imports ended."""
     ends: Counter[str] = Counter()
 
     def read(path: Path) -> "subprocess.CompletedProcess[bytes]":

@@ -1,5 +1,4 @@
-"""What readers read is true: every command runs or can be parsed, every output stands in the real one, every name
-exists."""
+"""What readers read is true: commands run or can be parsed, outputs stand in the real ones, names exist."""
 
 import re
 import shlex

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from runner.experiments import EXPERIMENTS
-from runner.plan.planning import PRESETS, QUESTIONS
 from runner.schema import TABLES, Table
 from runner.schema.columns import SQL_TYPES
 from runner.store.read import LOADERS
@@ -109,9 +107,3 @@ def test_a_label_means_one_thing_in_a_table() -> None:
     for table in TABLES.values():
         labels = [column.title for column in table.columns]
         assert len(labels) == len(set(labels)), table.name
-
-
-def test_experiments_questions_and_presets_name_the_same() -> None:
-    names = [experiment.name for experiment in EXPERIMENTS]
-    assert names == list(QUESTIONS)
-    assert all(list(preset.grids) == names for preset in PRESETS.values())

@@ -59,8 +59,7 @@ def test_apt_get_installs_it(programs: Path) -> None:
 
 
 class Archive(http.server.BaseHTTPRequestHandler):
-    """Answers every request with an archive of a browser with the requested name, which is a script that starts the
-    real one."""
+    """Answers every request with an archive of a browser of the requested name, a script that starts the real one."""
 
     def __init__(self, *words: object, executable: str) -> None:
         self.executable = executable

@@ -47,8 +47,7 @@ def first_chart(browser: Browser, address: str) -> float:
 
 
 def cold_visit(browser: Browser, address: str) -> tuple[float, int, int]:
-    """Returns the seconds to the first chart with an empty cache, the requests, and the bytes received until a second
-    after it."""
+    """Returns the seconds to the first chart with an empty cache, the requests, and the bytes until a second later."""
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     page = context.new_page()
     page.set_default_timeout(180_000)

@@ -83,8 +83,7 @@ def instrumentation() -> float:
 
 
 def elapsed(action: Callable[[], object]) -> float:
-    """Returns the seconds of an action by an outer clock, so that work after the action's own last clock reading counts
-    too."""
+    """Returns the seconds of an action by an outer clock, so that work after its own last reading counts too."""
     began = time.perf_counter()
     action()
     return time.perf_counter() - began

@@ -76,8 +76,7 @@ def _first_ms(page: Page) -> float:
 
 
 def _zooms(page: Page) -> dict[str, list[float]]:
-    """Returns times (ms) by how one zooms; `drawing` is the script's part of all, `idle` is the wheel over the
-    title."""
+    """Returns times (ms) by how one zooms; `drawing` is the script's part, `idle` is the wheel over the title."""
     found, title = page.locator(".timeline"), page.locator("h1")
     found.locator(".plot").focus()
     _turn(page, found.locator(".plot"))

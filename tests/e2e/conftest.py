@@ -23,8 +23,7 @@ sys.addaudithook(told)
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Yields the file in which servers started from now on record every address that they contact, except this
-    machine's."""
+    """Yields the file in which servers started from now on record every address they contact outside this machine."""
     folder = tmp_path_factory.mktemp("asked")
     (folder / "sitecustomize.py").write_text(TELLS_WHOM_IT_ASKS.format(log=str(folder / "log")))
     with pytest.MonkeyPatch.context() as patch:

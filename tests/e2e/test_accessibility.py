@@ -1,5 +1,4 @@
-"""Every page is accessible according to axe-core: names, roles, contrast and landmarks, in every width, light and
-dark."""
+"""Every page is accessible by axe-core: names, roles, contrast and landmarks, at every width, light and dark."""
 
 import re
 from typing import Any, Literal

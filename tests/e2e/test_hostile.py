@@ -53,8 +53,7 @@ def test_pages_show_hostile_text_as_text(browser: Browser, address: str, path: s
 
 @pytest.mark.soak
 def test_an_exported_page_shows_hostile_text_as_text(browser: Browser, tmp_path: Path) -> None:
-    """The texts that pages look up are hostile, too. The file is opened without a network, and its requests are
-    recorded."""
+    """The texts that pages look up are hostile, too. The file is opened without a network, requests are recorded."""
     file = hostile.store(tmp_path / "results.duckdb", phases=True)
     export(tmp_path / "out", [], db=file)
     page, asked = browser.new_context(offline=True).new_page(), list[str]()
@@ -71,8 +70,7 @@ def test_an_exported_page_shows_hostile_text_as_text(browser: Browser, tmp_path:
 
 
 def _is_text(page: Page) -> None:
-    """Asserts that the markers are around every word that they would mark up; in an own model's short name they are
-    underscores."""
+    """Asserts that the markers are around every word that they would mark up; underscores in an own model's name."""
     assert page.evaluate(MORE_THAN_TEXT) == []
     for words in page.evaluate(WORDS):
         bare = re.sub(r"(<b>|%3Cb%3E)EVIL|(\*\*|%2A%2A)EVIL|_(b_|_)EVIL", "", words)

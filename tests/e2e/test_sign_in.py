@@ -86,8 +86,7 @@ def provider() -> Iterator[Provider]:
 
 @contextmanager
 def _served_with(folder: Path, secrets: str) -> Iterator[str]:
-    """Yields the address of a server whose user's home folder has these secrets. `{address}` in them becomes its
-    own."""
+    """Yields the address of a server whose user's home folder has these secrets. `{address}` there becomes its own."""
     of = rows.run(label="secret")
     file = rows.store(folder / "results.duckdb", of, [rows.ok(of, rows.asked())])
     (folder / ".streamlit").mkdir()
@@ -134,8 +133,7 @@ def test_nobody_sees_anything_before_signing_in(browser: Browser, address: str) 
 
 
 def test_signing_in_brings_back_to_the_link(browser: Browser, address: str, provider: Provider) -> None:
-    """The visitor goes through the provider and back to the requested page; after signing out, nothing is shown any
-    more."""
+    """The visitor goes through the provider and back to the requested page; signed out, nothing is shown."""
     provider.person = {"email": "Ann@example.com", "email_verified": True, "name": "Ann"}
     with opened(browser, f"{address}/training-step?size=toy-64") as visit:
         visit.page.get_by_role("button", name="Sign in").click()

@@ -16,8 +16,7 @@ LARGEST = {"sdpa-flash": 8192, "naive": 2048}
 
 
 def store(path: Path) -> Path:
-    """Stores saved tensors, frontiers, compile times, ceilings of a machine that slows down, the four sums, and
-    errors."""
+    """Stores saved tensors, frontiers, compile times, ceilings of a slowing machine, the four sums, and errors."""
     of = rows.run()
     parts = {"parameters": 2**20, "activations": 2**22, "autocast_copies": 2**19}
     kept = [("aten::mm", "blocks.0.attention.query", 2**17), ("aten::mul", "blocks.0.feed_forward", 2**18)]

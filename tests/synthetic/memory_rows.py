@@ -111,8 +111,7 @@ def memory(of: RunRow, parts: Mapping[str, int], *, values: Mapping[str, Any] | 
 
 
 def saved(tables: Tables, kept: Iterable[tuple[str, str, int]]) -> Tables:
-    """Returns the same cell with the tensors that its first block saves: (operation, module, bytes), in order of
-    saving."""
+    """Returns the cell with what its first block saves: (operation, module, bytes), in order of saving."""
     (row,) = tables["memory"]
     assert isinstance(row, MemoryRow)
     found = [

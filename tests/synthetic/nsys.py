@@ -78,8 +78,7 @@ class Made:
                  self.string(name), self.string(name[:20]), None, None)  # fmt: skip
 
     def step(self, start: int) -> None:
-        """Adds one step of 1000 µs on the host: forward with two ranges, backward, optimizer, and a copy between
-        them."""
+        """Adds one step of 1000 µs on the host: forward of two ranges, backward, optimizer, a copy between them."""
         self.range(start, start + 990, f"step {start // 1000}")
         self.range(start, start + 400, "forward", by_id=True)
         self.kernel(start + 10, GEMM, runs=start + 450, takes=30)

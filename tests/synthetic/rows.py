@@ -235,8 +235,7 @@ def _tables(of: RunRow, rows: Rows) -> dict[str, Sequence[object]]:
 
 
 def plan(of: RunRow, titles: Sequence[str], *, done: int, age_s: float = 0.0) -> list[PlanRow]:
-    """Returns the plan of a running sweep: `done` cells are measured, one is being measured, and the rest are
-    waiting."""
+    """Returns the plan of a running sweep: `done` cells are measured, one is being measured, the rest wait."""
     beat = utc_now() - timedelta(seconds=age_s)
     states: list[PlanState] = ["running" if place == done else "waiting" for place in range(len(titles))]
     states[:done] = ["done"] * done

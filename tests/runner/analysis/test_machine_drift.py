@@ -111,8 +111,7 @@ def test_a_steady_machine_has_false_findings_in_at_most_one_of_100_runs() -> Non
 
 
 def test_cells_measured_during_the_change_have_the_finding(tmp_path: Path) -> None:
-    """A run has a canary, an A/A cell, and cells before, during and after the change, one of which is bound by the
-    device."""
+    """A run has a canary, an A/A cell, and cells before, during and after the change, one of them device-bound."""
     of = rows.run()
     cells, ids = [], {}
 

@@ -1,5 +1,4 @@
-"""Where the next process is expected, by formulas computed a second way and by simulation; and the sentences about
-it."""
+"""Where the next process is expected, by formulas computed a second way and by simulation; the sentences about it."""
 
 import math
 from collections.abc import Sequence
@@ -30,8 +29,7 @@ def test_the_interval_is_that_of_one_more_observation(dof: int) -> None:
     """Hahn and Meeker 1991, "Statistical Intervals", section 4.7: mean ± t · std · √(1 + 1/n), on the log scale."""
     n = dof + 1
     interval = next_process_interval(of([10.0 * 1.02**place for place in range(n)]))
-    # The logs are equally spaced by h = log 1.02: their variance is h² n (n + 1) / 12, and their mean is that of both
-    # ends.
+    # The logs are equally spaced by h = log 1.02: their variance is h² n (n + 1) / 12, their mean is that of both ends.
     h = math.log(1.02)
     reach = QUANTILES[dof] * math.sqrt(h * h * n * (n + 1) / 12) * math.sqrt(1 + 1 / n)
     middle = math.log(10.0) + h * (n - 1) / 2

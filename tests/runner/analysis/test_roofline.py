@@ -78,8 +78,7 @@ def test_times_and_rates_under_a_roof() -> None:
 
 
 def test_shares_of_a_peak_by_convention() -> None:
-    """In 1 s at a peak of 28,800: 2,880 operations are a tenth; causal attention takes off half of 3·64; recomputation
-    adds 576."""
+    """In 1 s at a peak of 28,800: 2,880 operations are a tenth; causality takes half of 3·64; recomputing adds 576."""
     used = utilization(cell(checkpoint_blocks=1), step_ms=1000, peak_flops_per_s=28_800)
     assert used == pytest.approx((0.1, (2880 - 96) / 28_800, (2880 + 576) / 28_800))
     plain = utilization(cell(mode="inference"), step_ms=1000, peak_flops_per_s=9600)
@@ -110,8 +109,7 @@ def test_a_machine_that_slows_down() -> None:
 
 
 def test_what_binds_a_step() -> None:
-    """Kernels run half of the time. Of 10 ms of kernels, 6 are bound by compute, 2 + 1 by memory and 1 by something
-    unknown."""
+    """Kernels run half of the time. Of 10 ms of kernels, 6 are bound by compute, 2 + 1 by memory and 1 is unknown."""
     gpu = shares(profile(busy_share=0.5, host_bound_share=0.5), KERNELS, ridge=10.0)
     assert gpu == pytest.approx({"compute": 0.3, "memory": 0.15, "launch": 0.5, "unknown": 0.05})
     cpu = shares(profile(busy_share=0.5), KERNELS, ridge=10.0)

@@ -195,8 +195,7 @@ def test_the_smallest_difference_that_can_be_detected() -> None:
 
 @pytest.mark.parametrize("rounds", [1, 5, 6])
 def test_the_detectable_difference_agrees_with_the_verdict(rounds: int) -> None:
-    """The rounds differ as much as the noise. A slightly larger difference gives a verdict, and a slightly smaller one
-    does not."""
+    """The rounds differ as much as the noise. A slightly larger difference gives a verdict, a smaller one none."""
     noise = Noise(std=0.02, dof=4, cells=5)
     places = [place - (rounds - 1) / 2 for place in range(rounds)]
     scale = 0.02 / math.sqrt(variance(places)) if rounds > 1 else 0.0

@@ -15,6 +15,7 @@ from runner.answers.answer import Answer, choose
 from runner.cli.terminal import Terminal
 from runner.render import document, json, text
 from runner.render.grid import scale_of
+from runner.results.rows import Rows
 from tests.runner.answers.shipped import shipped
 
 
@@ -86,6 +87,19 @@ def test_every_form_shows_the_answer(name: str, combinations: int) -> None:
                 totals = [view.draw.series and view.get(row, view.draw.series) == view.draw.total for row in view.rows]
                 marks = {place for place, is_total in enumerate(totals) if not is_total}
                 assert places >= marks, f"{view.name} draws every row, and each can be clicked"
+
+
+#: The questions that name the cells which would answer them where there are none.
+NAMES_CELLS = {"inside_attention", "kernel_classes", "kernels", "overview", "roofline", "step", "sums", "tune",
+               "variability", "warmup"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUESTIONS.keys() - {"fit"})
+def test_without_rows_the_answer_says_what_is_missing(name: str) -> None:
+    answer = ask(name, Rows())
+    assert answer.missing
+    assert not answer.views
+    assert any(one.cells for one in answer.missing) == (name in NAMES_CELLS)
 
 
 def test_no_two_rows_of_a_view_stand_in_one_place() -> None:

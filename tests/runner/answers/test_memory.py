@@ -5,19 +5,11 @@ from pathlib import Path
 import pytest
 
 from runner.answers import ask
-from runner.results.rows import Rows
 from runner.schema.axes import SHAPE
 from runner.store.read import read
 from runner.store.read.selection import Selection
 from tests.command import run_apart
 from tests.runner.answers.shipped import query, shipped
-
-
-@pytest.mark.parametrize("name", ["memory", "residual", "saved", "timelines", "frontier"])
-def test_without_rows_the_answer_says_what_is_missing(name: str) -> None:
-    answer = ask(name, Rows())
-    assert answer.missing
-    assert not answer.views
 
 
 def test_a_residual_stream_is_batch_times_context_times_width_times_four() -> None:

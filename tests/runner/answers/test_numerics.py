@@ -1,7 +1,5 @@
 """Sums, dtypes, errors and normalization: against the handout, and against SQL on the shipped rows."""
 
-import pytest
-
 from runner.answers import ask
 from runner.answers.answer import View
 from runner.results.rows import Rows
@@ -31,13 +29,6 @@ def test_a_sum_that_was_not_measured_is_asked_for() -> None:
     (missing,) = ask("sums", rows).missing
     assert missing.words == "no sum by fp16"
     assert [cell.accumulator for cell in missing.cells] == ["fp16"]  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("name", ["sums", "dtypes", "errors", "normalization"])
-def test_without_rows_the_answer_says_what_is_missing(name: str) -> None:
-    answer = ask(name, Rows())
-    assert answer.missing
-    assert not answer.views
 
 
 def test_dtypes_are_those_that_were_read() -> None:

@@ -15,18 +15,6 @@ from runner.schema import StepCell
 from tests.runner.answers.shipped import query, shipped
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["warmup", "variability", "noise", "kernels", "kernel_classes", "inside_attention", "roofline", "trust", "runs"],
-)
-def test_without_rows_the_answer_says_what_is_missing(name: str) -> None:
-    answer = ask(name, Rows())
-    assert answer.missing
-    assert not answer.views
-    wanted = [cell for one in answer.missing for cell in one.cells]
-    assert bool(wanted) == (name not in ("noise", "trust", "runs")), "the cells that would answer it"
-
-
 def test_a_step_is_shown_as_time_tokens_or_mfu_of_one_clock() -> None:
     steps = {one.cell_id: one for one in shipped("steps").steps}
     values = {}

@@ -31,12 +31,10 @@ COMMANDS = (
 )  # fmt: skip
 
 
-def runner(*words: str) -> subprocess.CompletedProcess[str]:
-    """Runs `python -m runner WORDS`; the words name no file or name it themselves."""
-    command = [sys.executable, "-m", "runner", *words]
-    return subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "COLUMNS": "300"}, capture_output=True, text=True, timeout=PATIENCE_S
-    )
+def runner(*words: str, columns: int = 300) -> subprocess.CompletedProcess[str]:
+    """Runs `python -m runner WORDS` on a terminal as wide as this; the words name no file or name it themselves."""
+    command, env = [sys.executable, "-m", "runner", *words], {**os.environ, "COLUMNS": str(columns)}
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def run_here(*words: str) -> Result:
@@ -67,25 +65,12 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_every_command_fits_a_screen_and_has_an_example(command: str) -> None:
-    done = run_apart_in(80, *command.split(), "--help")
+    done = runner(*command.split(), "--help", columns=80)
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stderr
     assert (max(map(len, lines)) <= 80, len(lines) <= 50) == (True, True), len(lines)
     example = " ".join(done.stdout.split()).rpartition("Example: ")[2]
     assert example.startswith(f"stepscope {command}".strip())
-
-
-def run_apart_in(columns: int, *words: str) -> subprocess.CompletedProcess[str]:
-    """Runs `python -m runner WORDS` on a terminal as wide as this."""
-    command = [sys.executable, "-m", "runner", *words]
-    return subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": str(columns)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
 
 
 def test_the_whole_help_of_sweep_explains_every_option_and_the_short_one_names_it() -> None:

@@ -1,5 +1,4 @@
-"""`compare` through the real command: two labels whose ratios can be worked out by hand, the gate, JSON and what is
-refused."""
+"""`compare` through the real command: two labels with ratios worked out by hand, the gate, JSON and refusals."""
 
 import json
 import re

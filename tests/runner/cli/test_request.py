@@ -115,23 +115,8 @@ def test_a_single_value_needs_no_list(tmp_path: Path) -> None:
 
 def test_flags_take_precedence_over_the_file(tmp_path: Path) -> None:
     file = config(tmp_path, TOML)
-    request, settings = parsed(
-        *file,
-        "--sizes",
-        "medium",
-        "--max-seconds",
-        "0",
-        "--experiment",
-        "benchmark",
-        "--label",
-        "typed",
-        "--timeout",
-        "1m",
-        "--batch",
-        "0",
-        "--rounds",
-        "1",
-    )
+    words = "--sizes medium --max-seconds 0 --experiment benchmark --label typed --timeout 1m --batch 0 --rounds 1"
+    request, settings = parsed(*file, *words.split())
     assert request.axes == {**AXES, "sizes": ("medium",), "max_seconds": 0.0, "batch": (0,)}
     assert request.experiments == ("benchmark",)
     assert request.rounds == 1

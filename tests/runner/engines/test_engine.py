@@ -19,9 +19,9 @@ import pytest
 from runner.engines.engine import count_cores
 from runner.engines.local import LocalEngine
 from runner.errors import BadModel, UsageError
-from runner.job import Job, Outcome, OwnModelJob
-from runner.schema import RunRow, StepCell, new_id
-from tests.command import ROOT, TINY, awaited, ended, family, gone, rows, run_apart, start, tiny, workers
+from runner.job import Outcome, OwnModelJob
+from runner.schema import RunRow, StepCell
+from tests.command import ROOT, TINY, awaited, ended, family, gone, make_job, rows, run_apart, start, tiny, workers
 
 #: A cell that would measure for ten minutes.
 ENDLESS = tiny(warmup_steps=2, min_steps=10_000_000, max_steps=10_000_000, max_seconds=600.0)
@@ -53,8 +53,7 @@ def _nothing_left() -> Iterator[None]:
 def measure(
     engine: LocalEngine, cell: StepCell, *, timeout_s: float = 100.0, beat: Callable[[str], None] = lambda doing: None
 ) -> Outcome:
-    job = Job(experiment="benchmark", cell=cell, run_id=new_id(), cell_id=new_id(), device="cpu", device_name="")
-    return engine.measure(job, timeout_s=timeout_s, beat=beat)
+    return engine.measure(make_job(cell), timeout_s=timeout_s, beat=beat)
 
 
 def test_a_cell_that_works(engine: LocalEngine) -> None:

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from runner.job import Job, Measurement
+from runner.job import Measurement
 from runner.measure.numerics import measure_accumulation, spacing
-from runner.schema import AccumulationCell, FloatName, PartialSumRow, new_id
+from runner.schema import AccumulationCell, FloatName, PartialSumRow
+from tests.command import make_job
 
 NUMPY: dict[str, Any] = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64}
 #: Four ways to add a thousand hundredths, and the sums that follow from the assignment's text.
@@ -18,8 +19,7 @@ SUMS = [("fp32", "fp32", False, 10.0001335), ("fp16", "fp16", False, 9.953125),
 
 
 def measured(asked: AccumulationCell) -> Measurement:
-    job = Job(experiment="numerics", cell=asked, run_id=new_id(), cell_id=new_id(), device="cpu", device_name="")
-    return measure_accumulation(job, lambda doing: None)
+    return measure_accumulation(make_job(asked), lambda doing: None)
 
 
 @pytest.mark.parametrize("value", [1.0, 0.01, 9.953125, 10.0, 2047.0, 6e-5, 3e-8, 0.0])
@@ -51,8 +51,7 @@ def test_the_four_sums_bit_by_bit(accumulator: FloatName, addend: FloatName, upc
 
 
 def test_fp16_sums_drift_where_its_numbers_are_too_far_apart() -> None:
-    """From 4 on, numbers are 1/256 apart: the nearest to 0.0100021 is 3/256, a sixth too much. Near 10 the spacing is
-    1/128."""
+    """From 4 on, numbers are 1/256 apart: nearest to 0.0100021 is 3/256, a sixth too much. Near 10 it is 1/128."""
     found = measured(AccumulationCell(accumulator="fp16", addend="fp16"))
     partial = {row.addend: row for row in found.details["partial_sums"] if isinstance(row, PartialSumRow)}
     slips_at = found.values["slips_at"]

@@ -47,13 +47,11 @@ def measurement(asked: AttentionCell) -> Measurement:
     return measure_attention(make_job(asked, limit_bytes=1), lambda doing: None)
 
 
-# By hand, for B = 2, S = 8, d = 4 in float32: a vector has 2*8*4*4 = 256 bytes, a square 2*8*8*4 = 512, the mask 8*8 =
-# 64.
+# By hand, for B = 2, S = 8, d = 4 in float32: a vector has 2*8*4*4 = 256 bytes, a square 2*8*8*4 = 512, the mask 64.
 
 
 def test_flops_by_hand() -> None:
-    # Both problems have two products of 2 S S d operations: 2 * 2 * (2*8*8*4) = 2048. A causal mask shows half of each
-    # square.
+    # Both problems have two products of 2 S S d operations: 2 * 2 * (2*8*8*4) = 2048. A causal mask shows half of it.
     assert accounting.forward_flops(cell(causal=False)) == 2048
     assert accounting.forward_flops(cell(causal=True)) == 1024
     assert accounting.backward_flops(cell(causal=False)) == 5120
@@ -147,8 +145,7 @@ def test_the_explained_sum_names_what_cuda_adds() -> None:
 
 
 def test_the_squares_of_naive_attention_by_hand() -> None:
-    """In the grid's largest cell, 8 problems of 16384 tokens, a square is 8 GiB, and three are in use in softmax's
-    backward."""
+    """In the grid's largest cell, 8 problems of 16384 tokens, a square is 8 GiB, three in use in softmax's backward."""
     large = cell(batch=8, seq_len=16384, d_head=64)
     worked = accounting.peak_breakdown(large)
     squares = [tensor for tensor, formula, size in worked if size == 8 * 2**30]

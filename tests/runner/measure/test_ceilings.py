@@ -54,8 +54,7 @@ def test_ceilings_are_measured_at_the_start_and_the_end(swept: Path) -> None:
 
 
 def best(work: Callable[[], object]) -> float:
-    """Returns the shortest time of repeating for a second (s), because other processes may slow down most of the
-    repetitions."""
+    """Returns the shortest time of repeating for a second (s), because others may slow down most repetitions."""
     times, ends = list[float](), time.monotonic() + 1
     while len(times) < 5 or time.monotonic() < ends:
         began = time.perf_counter()

@@ -1,5 +1,4 @@
-"""The kernels of a profiled step: sums compared with the step, FLOPs with the formula, and operators in their
-ranges."""
+"""The kernels of a profiled step: sums equal the step, FLOPs the formula, operators are in their ranges."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -119,8 +118,7 @@ def product_flops(sums: Mapping[Key, Sum]) -> int:
 def test_a_checkpointed_step_counts_its_recomputation() -> None:
     cell = tiny(mode="backward", checkpoint_blocks=1)
     sums = sums_of(ModelStep(cell, Device("cpu")))
-    # The last product of a block begins and is broken off, because its result is not needed. It is still seen once a
-    # block.
+    # The last product of a block begins and is broken off, as its result is not needed. It is still seen once a block.
     broken_off = cell.shape.layers * 2 * cell.batch * cell.context * cell.shape.d_model * cell.shape.d_ff
     assert product_flops(sums) == step_flops(cell) + broken_off
     # Each layer's softmax runs once in the forward pass and again in the backward pass, in a range of the same name.

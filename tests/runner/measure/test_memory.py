@@ -13,13 +13,13 @@ from runner.analysis.costs import activations, steps
 from runner.analysis.costs.activations import MeasuredTensor, beside
 from runner.analysis.timeline.allocations import MemoryEvent
 from runner.engines.local import LocalEngine
-from runner.job import Job, Outcome
+from runner.job import Outcome
 from runner.measure.memory import RecordedStep, peak_values, phase_peaks, step_cell
 from runner.measure.observer import CategoryNote, Observer
 from runner.measure.timeline import PhaseMark, Recorded, step_timeline
-from runner.schema import MemoryCell, PhasePeakRow, SavedTensorRow, TimelineRow, new_id
+from runner.schema import MemoryCell, PhasePeakRow, SavedTensorRow, TimelineRow
 from runner.schema.sizes import size_named
-from tests.command import rows, run
+from tests.command import make_job, rows, run
 from tests.runner.analysis.test_costs import measured_peak_bytes
 from tests.some import some
 
@@ -41,8 +41,7 @@ def engine() -> LocalEngine:
 
 def outcome(engine: LocalEngine, cell: MemoryCell) -> Outcome:
     """Returns the outcome of a cell in a fresh process, as in a sweep."""
-    job = Job(experiment="memory", cell=cell, run_id=new_id(), cell_id=new_id(), device="cpu", device_name="")
-    return engine.measure(job, timeout_s=120)
+    return engine.measure(make_job(cell), timeout_s=120)
 
 
 @functools.cache
@@ -257,8 +256,7 @@ def test_cudas_counters_and_segments_computed_by_hand() -> None:
         build_seconds=0,
         measure_seconds=0,
     )
-    job = Job(experiment="memory", cell=make_cell(mode="backward"), run_id=new_id(), cell_id=new_id(), device="cuda",
-              device_name="")  # fmt: skip
+    job = make_job(make_cell(mode="backward"), device="cuda")
     peaks = phase_peaks(found, job)
     assert [(row.phase, row.peak_allocated_bytes, row.end_allocated_bytes) for row in peaks] == [
         ("forward", 2048, 2048), ("loss", 2048, 1024), ("backward", 1900, 1024)
@@ -280,8 +278,7 @@ def test_cudas_counters_and_segments_computed_by_hand() -> None:
 @pytest.mark.parametrize("mode", ["inference", "forward", "train"])
 def test_the_parts_are_the_peak_on_a_gpu(engine: LocalEngine, mode: str, precision: str) -> None:
     cell = make_cell(**size_named("small").numbers, batch=4, context=128, mode=mode, precision=precision, timeline=True)
-    job = Job(experiment="memory", cell=cell, run_id=new_id(), cell_id=new_id(), device="cuda", device_name="")
-    found = engine.measure(job, timeout_s=300)
+    found = engine.measure(make_job(cell, device="cuda"), timeout_s=300)
     assert found.status == "ok", found.message
     values = found.measurement.values
     assert values["parameters_bytes"] == steps.parameter_bytes(cell)

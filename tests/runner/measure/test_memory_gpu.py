@@ -8,10 +8,10 @@ import torch
 
 from runner.analysis.costs import activations, attention, steps
 from runner.engines.local import LocalEngine
-from runner.job import Job, Outcome
-from runner.schema import AttentionCell, MemoryCell, new_id
+from runner.job import Outcome
+from runner.schema import AttentionCell, MemoryCell
 from runner.schema.sizes import size_named
-from tests.command import rows, run_apart
+from tests.command import make_job, rows, run_apart
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")]
 
@@ -22,8 +22,7 @@ def engine() -> LocalEngine:
 
 
 def outcome(engine: LocalEngine, experiment: str, cell: AttentionCell | MemoryCell) -> Outcome:
-    job = Job(experiment=experiment, cell=cell, run_id=new_id(), cell_id=new_id(), device="cuda",
-              device_name=torch.cuda.get_device_name())  # fmt: skip
+    job = make_job(cell, experiment=experiment, device="cuda", device_name=torch.cuda.get_device_name())
     found = engine.measure(job, timeout_s=300)
     assert found.status == "ok", found.message
     return found

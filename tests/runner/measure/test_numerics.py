@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from runner.errors import Skipped
-from runner.job import Job, Measurement
+from runner.job import Measurement
 from runner.measure import numerics, precision
 from runner.measure.device import Device
 from runner.measure.model_step import ModelStep
@@ -24,11 +24,11 @@ from runner.measure.numerics import (
     widen,
 )
 from runner.models.transformer import ROPE_BASE
-from runner.schema import DtypeRow, NormalisationRow, NumericsCell, new_id
+from runner.schema import DtypeRow, NormalisationRow, NumericsCell
 from runner.store.read.memory import load_accumulations, load_precisions, load_sensitivities
 from runner.store.read.selection import Selection
+from tests.command import make_job, run
 from tests.command import rows as read
-from tests.command import run
 from tests.runner.measure.test_accumulation import SUMS
 from tests.runner.models.reference_model import logits as reference_logits
 
@@ -42,9 +42,7 @@ def cell(**asked: Any) -> NumericsCell:
 
 
 def measured(asked: NumericsCell, *, limit_bytes: int | None = None) -> Measurement:
-    job = Job(experiment="numerics", cell=asked, run_id=new_id(), cell_id=new_id(), device="cpu", device_name="",
-              limit_bytes=limit_bytes)  # fmt: skip
-    return measure_numerics(job, lambda doing: None)
+    return measure_numerics(make_job(asked, limit_bytes=limit_bytes), lambda doing: None)
 
 
 def exact_tables(context: int, head_width: int) -> torch.Tensor:
@@ -55,8 +53,7 @@ def exact_tables(context: int, head_width: int) -> torch.Tensor:
 
 
 def test_the_reference_is_float64_throughout() -> None:
-    """It agrees with the model in NumPy to the last digits; float32 anywhere in between would cause a difference of
-    1e-7."""
+    """It agrees with the model in NumPy to the last digits; float32 anywhere in between would differ by 1e-7."""
     step = ModelStep(cell(precision="fp32", attention="sdpa").step(), CPU)
     widen(step.workload, torch.float64)
     step.model.rope_2te = exact_tables(6, 8)  # the model's own tables are rounded to float32 on purpose
@@ -191,8 +188,7 @@ def test_dtypes_of_the_transformer() -> None:
 
 
 def test_overflow_by_hand() -> None:
-    """300² = 90,000 is more than fp16's 65,504, and in bf16 it is 176 · 512 = 90,112. Half of these tokens consist of
-    ones."""
+    """300² = 90,000 is more than fp16's 65,504, and in bf16 it is 176 · 512 = 90,112. Half of the tokens are ones."""
     x = torch.ones(1, 4, 16)
     x[:, :2] = 300
     found = numerics.measure_statistic(x, statistic="mean of squares", computed_in="fp16")

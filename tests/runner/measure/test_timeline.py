@@ -28,8 +28,7 @@ def event(at_us: int, address: int, change: int) -> MemoryEvent:
 
 
 def test_lives_and_peak_by_hand() -> None:
-    """50 bytes existed before; 100 are allocated and freed at one address, 30 at another; 20 are freed whose allocation
-    was not seen."""
+    """50 bytes existed before; 100 are allocated and freed at one address, 30 at another; 20 are freed without one."""
     events = [event(0, 8, 100), event(5, 8, -100), event(6, 16, 30), event(7, 24, -20), event(9, 8, 60)]
     history = follow(events, held=[Allocation(0, 50, None)])
     assert [(life.address, life.bytes, life.born, life.died) for life in history.allocations] == [
@@ -139,8 +138,7 @@ def test_the_sum_of_the_allocations_is_the_peak(recorded: Recorded) -> None:
 
 
 def test_the_rows_reproduce_the_allocators_peak_of_every_phase(recorded: Recorded) -> None:
-    """On a CPU `phase_peaks` come from the allocator's own running total, and the rows from following each
-    allocation."""
+    """On a CPU `phase_peaks` are the allocator's own running total, and the rows follow each allocation."""
     total, ends = totals(recorded), [mark.at_us for mark in recorded.marks[1:]]
     before = 0
     for mark, end, peak in zip(recorded.marks, [*ends, None], recorded.peaks, strict=True):

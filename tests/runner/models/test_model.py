@@ -162,8 +162,7 @@ def test_implementations_said_to_be_missing_really_fail() -> None:
     ],
 )
 def test_the_whole_model_compiles_without_a_graph_break(attention: str, checkpoint_blocks: int, precision: str) -> None:
-    """Every parameter's gradient is compared too: PyTorch 2.11 returns zeros for some functions with their own
-    backward."""
+    """Every parameter's gradient is compared too: PyTorch 2.11 returns zeros for some own backwards."""
     cell = make_cell(attention=attention, checkpoint_blocks=checkpoint_blocks)
     model, tokens = Transformer(cell), random_tokens(cell)
     found = []

@@ -3,14 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import torch
 from torch import nn
 
 from runner.analysis.costs import steps
-from runner.job import Job, Measurement
+from runner.job import Measurement
 from runner.measure.device import Device
 from runner.measure.kernels import measure_kernels, star_numbers
 from runner.measure.limits import growth_per_step
@@ -20,6 +19,7 @@ from runner.measure.numerics import measure_numerics
 from runner.measure.step import count_cell, measure_step
 from runner.models.workload import find_blocks
 from runner.schema import Cell, MemoryCell, NumericsCell, ProfileCell, StepCell
+from tests.command import make_job
 from tests.runner.own.build import LLAMA, MIXTRAL, MLP, NANO, own_file, own_memory, own_step
 
 CPU = Device("cpu")
@@ -39,12 +39,8 @@ def build(want):
 SHAPE: dict[str, Any] = {"d_model": 32, "d_ff": 64, "layers": 2, "heads": 2, "vocabulary": 64}
 
 
-def job(cell: Cell) -> Job:
-    return Job(experiment="", cell=cell, run_id=uuid4(), cell_id=uuid4(), device="cpu", device_name="")
-
-
 def measured(measure: Any, cell: Cell) -> Measurement:
-    result: Measurement = measure(job(cell), lambda phase: None)
+    result: Measurement = measure(make_job(cell), lambda phase: None)
     return result
 
 

@@ -92,8 +92,7 @@ def test_a_model_that_cannot_be_built_is_one_clear_error(tmp_path: Path, name: s
 
 
 def test_a_sweep_skips_models_that_cannot_be_built_and_keeps_rows_of_those_that_fail_later(tmp_path: Path) -> None:
-    """Printing, forking and reading the command line do no harm; a step that does different work every time is a
-    row."""
+    """Printing, forking and reading the command line do no harm; different work every time is a row."""
     good = own_file(
         tmp_path,
         f"""
@@ -162,8 +161,7 @@ def test_a_model_that_depends_on_its_data_is_planned_at_every_context(tmp_path: 
 
 @pytest.mark.soak
 def test_every_experiment_measures_an_own_model_only_once(tmp_path: Path) -> None:
-    """The pages get rows of every kind. A second sweep measures nothing; a new version of the file is measured
-    again."""
+    """The pages get rows of every kind. A second sweep measures nothing, but a new version of the file."""
     db, body = tmp_path / "own.duckdb", Path(MLP.removesuffix(":build")).read_text()
     config = tmp_path / "own.toml"
     config.write_text(f'model = ["{own_file(tmp_path, body, name="net.py")}"]\nrounds = 1\nceilings = false\n')

@@ -22,8 +22,7 @@ from tests.command import planned, tiny
 from tests.synthetic import rows
 
 GIB = 2**30
-#: The fields that distinguish the cells of a preset: width, context, mode, precision, backend, warm-up, exactly ten
-#: steps.
+#: What distinguishes the cells of a preset: width, context, mode, precision, backend, warm-up, exactly ten steps.
 Short = tuple[int, int, str, str, str, int, bool]
 
 

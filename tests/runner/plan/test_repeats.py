@@ -56,8 +56,7 @@ def test_in_a_plan_without_such_cells_the_cheapest_is_repeated() -> None:
 
 
 def test_the_canary_is_first_and_last_and_measured_every_ten_minutes() -> None:
-    """39 cells of 100 s and the canary of 1 s take 3,901 s, so it is measured seven times, after every sixth of the
-    sweep."""
+    """39 cells of 100 s and the canary of 1 s take 3,901 s, so it is measured seven times, after each sixth."""
     canary = tiny(mode="backward")
     others = [tiny(mode="backward", context=32 + number) for number in range(39)]
     seconds = {cell.key: 100.0 for cell in others} | {canary.key: 1.0}

@@ -1,5 +1,4 @@
-"""`check` reports what is wrong with a file and nothing else; `check --repair` repairs the file and keeps a copy of
-it."""
+"""`check` reports what is wrong with a file and nothing else; `check --repair` repairs it and keeps a copy."""
 
 import os
 import shutil
@@ -7,7 +6,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from runner.errors import DatabaseForeign
@@ -19,6 +17,7 @@ from tests.command import TINY, run
 from tests.runner.store.test_damage import damage
 from tests.some import some
 from tests.synthetic import rows
+from tests.synthetic.stored import change
 
 COUNTS = """SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM steps), (SELECT count(*) FROM timings),
             (SELECT count(*) FROM samples)"""
@@ -42,12 +41,6 @@ def counts(file: Path) -> tuple[int, ...]:
     with open_reader(file) as con:
         found: tuple[int, ...] = con.execute(COUNTS).fetchall()[0]
     return found
-
-
-def change(file: Path, *statements: str) -> None:
-    with duckdb.connect(str(file)) as con:
-        for statement in statements:
-            con.execute(statement)
 
 
 def test_a_whole_file_has_nothing_wrong(file: Path) -> None:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from runner.errors import DatabaseForeign, DatabaseMissing, StepscopeError
@@ -14,7 +13,7 @@ from runner.store import database
 from runner.store.database import ingest
 from runner.store.spool import Spool
 from tests.some import some
-from tests.synthetic.stored import counts, made, read, write_cell
+from tests.synthetic.stored import change, counts, made, read, write_cell
 
 
 @pytest.fixture
@@ -23,8 +22,7 @@ def db(tmp_path: Path) -> Path:
 
 
 def foreign_table(db: Path, table: str) -> None:
-    with duckdb.connect(str(db)) as con:
-        con.execute(f"CREATE TABLE {table} (x INTEGER)")
+    change(db, f"CREATE TABLE {table} (x INTEGER)")
 
 
 def newer_storage(db: Path) -> None:

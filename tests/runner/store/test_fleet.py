@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from runner.errors import DatabaseMissing, StoreError, UsageError
@@ -20,6 +19,7 @@ from tests.command import TINY, run
 from tests.runner.store.test_damage import damage
 from tests.runner.store.test_merge import content
 from tests.synthetic import rows
+from tests.synthetic.stored import change
 
 TABLES = ("runs", "steps", "timings", "samples")
 SIZES = ("toy-64", "toy-128", "toy-256")
@@ -27,8 +27,7 @@ SIZES = ("toy-64", "toy-128", "toy-256")
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the files of three machines, with one, two and three cells; one cell of the last file waits in its
-    spool."""
+    """Returns the files of three machines, with one, two and three cells, the last of which waits in its spool."""
     found = tmp_path_factory.mktemp("fleet")
     for number in range(3):
         of = rows.run(host=f"node{number}")
@@ -136,8 +135,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
 
 def _replace(path: Path, statement: str) -> None:
     path.unlink()
-    with duckdb.connect(str(path)) as con:
-        con.execute(statement)
+    change(path, statement)
 
 
 @pytest.mark.soak

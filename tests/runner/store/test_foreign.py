@@ -16,6 +16,7 @@ from runner.store.spool import Spool
 from tests.command import run
 from tests.some import some
 from tests.synthetic import rows
+from tests.synthetic.stored import change
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +30,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def file(made: Path, tmp_path: Path) -> Path:
     """Returns a copy of it."""
     return Path(shutil.copy(made, tmp_path))
-
-
-def change(file: Path, *statements: str) -> None:
-    with duckdb.connect(str(file)) as con:
-        for statement in statements:
-            con.execute(statement)
 
 
 def view(table: str, replaced: str) -> tuple[str, str]:

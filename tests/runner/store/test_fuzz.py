@@ -72,8 +72,7 @@ def flipped(content: bytes, flips: Iterable[tuple[float, int]], *, seal: bool) -
 
 
 def keeps(found: duckdb.DuckDBPyConnection, of: str) -> bool:
-    """Returns whether the rows keep the schema's contract, checked in Python. `of` is a pattern for table names in
-    SQL."""
+    """Returns whether the rows keep the schema's contract, checked in Python. `of` is a pattern of table names."""
     steps = found.execute(f"SELECT status, mode, precision, d_model, context FROM {of.format('steps')}").fetchall()
     times = found.execute(f"SELECT duration_ms, host_ms FROM {of.format('samples')}").fetchall()
     return all(

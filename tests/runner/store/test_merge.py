@@ -15,6 +15,7 @@ from runner.store.merging import merge
 from runner.store.spool import Spool
 from tests.command import run, start
 from tests.synthetic import rows
+from tests.synthetic.stored import change
 
 HERE, THERE = {"host": "here"}, {"host": "there", "device_name": "Example GPU"}
 
@@ -32,8 +33,7 @@ def content(path: Path, table: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.soak
 def test_two_machines_become_one_file(tmp_path: Path) -> None:
-    """The other file has two cells, one of them still in its spool, and this one has one. The other file and its spool
-    stay."""
+    """The other file has two cells, one of them still in its spool, and this one has one. The other stays as it is."""
     of, db = rows.run(**THERE), store(tmp_path / "here.duckdb", rows.run(**HERE), "toy-64")
     other = store(tmp_path / "there.duckdb", of, "toy-64")
     rows.spooled(other, of, rows.ok(of, rows.asked("toy-128")))
@@ -67,8 +67,7 @@ def test_a_file_that_has_grown_is_merged_again(tmp_path: Path) -> None:
 @pytest.mark.soak
 def test_rows_from_before_an_axis_get_its_default(tmp_path: Path) -> None:
     other = store(tmp_path / "there.duckdb", rows.run(), "toy-64")
-    with duckdb.connect(str(other)) as con:
-        con.execute("ALTER TABLE steps DROP COLUMN compile_cache")
+    change(other, "ALTER TABLE steps DROP COLUMN compile_cache")
     merge(other, into=tmp_path / "here.duckdb")
     with open_reader(tmp_path / "here.duckdb") as con:
         assert con.execute("SELECT compile_cache FROM steps").fetchall() == [("shared",)]
@@ -80,8 +79,7 @@ def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         store(tmp_path / "there.duckdb", rows.run(), "toy-64"),
         store(tmp_path / "h.duckdb", rows.run(), "toy-64"),
     )
-    with duckdb.connect(str(other)) as con:
-        con.execute("ALTER TABLE steps ADD COLUMN tomorrow INTEGER")
+    change(other, "ALTER TABLE steps ADD COLUMN tomorrow INTEGER")
     with pytest.raises(UsageError, match=r"does not know: steps\.tomorrow"):
         merge(other, into=db)
     assert len(content(db, "runs")) == 1
@@ -94,8 +92,7 @@ def test_the_command_reports_what_was_merged_and_what_was_refused(tmp_path: Path
     assert (done.returncode, done.stdout.strip()[:25]) == (0, "1 run, cells: 2 of steps;"), done.stdout
     assert "Nothing new" in run("import", str(other), db=db).stdout
     foreign, cut = tmp_path / "foreign.duckdb", tmp_path / "cut.duckdb"
-    with duckdb.connect(str(foreign)) as con:
-        con.execute("CREATE TABLE runs (name VARCHAR)")
+    change(foreign, "CREATE TABLE runs (name VARCHAR)")
     cut.write_bytes(other.read_bytes()[:20_000])
     before = content(db, "samples")
     for words, said in (
@@ -142,8 +139,7 @@ def test_a_folder_is_merged_once(tmp_path: Path, fleet: Path, inside: bool) -> N
 @pytest.mark.soak
 def test_a_refused_file_does_not_block_the_others(tmp_path: Path, fleet: Path) -> None:
     """One file has a column of another type, and one is not a results file."""
-    with duckdb.connect(str(fleet / "node0.duckdb")) as con:
-        con.execute("ALTER TABLE steps ALTER COLUMN tokens_per_s TYPE VARCHAR")
+    change(fleet / "node0.duckdb", "ALTER TABLE steps ALTER COLUMN tokens_per_s TYPE VARCHAR")
     (fleet / "node1.duckdb").write_bytes(b"not a database")
     db = tmp_path / "all.duckdb"
     done = run("import", str(fleet), db=db)
@@ -163,8 +159,7 @@ def test_a_merge_that_cannot_start_is_one_error(tmp_path: Path, fleet: Path) -> 
     done = run("import", str(tmp_path / "empty"), db=tmp_path / "all.duckdb")
     assert (done.returncode, "holds no file" in done.stdout) == (2, True)
     foreign = tmp_path / "foreign.duckdb"
-    with duckdb.connect(str(foreign)) as con:
-        con.execute("CREATE TABLE stairs AS SELECT 17 AS height")
+    change(foreign, "CREATE TABLE stairs AS SELECT 17 AS height")
     before = foreign.read_bytes()
     done = run("import", str(fleet), db=foreign)
     assert (done.returncode, "holds no results" in done.stdout, "Traceback" in done.stdout) == (2, True, False)
@@ -219,8 +214,7 @@ def test_the_same_ids_with_other_values_are_refused_and_named(tmp_path: Path) ->
 def test_rows_without_their_run_are_refused_and_named(tmp_path: Path) -> None:
     of, db = rows.run(**THERE), store(tmp_path / "here.duckdb", rows.run(**HERE), "toy-64")
     other = store(tmp_path / "there.duckdb", of, "toy-64")
-    with duckdb.connect(str(other)) as con:
-        con.execute("DELETE FROM runs")
+    change(other, "DELETE FROM runs")
     before = content(db, "steps")
     done = run("import", str(other), db=db)
     assert done.returncode == 2, done.stdout
@@ -229,18 +223,17 @@ def test_rows_without_their_run_are_refused_and_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("statement", "said"),
     [
         ("UPDATE runs SET label = repeat('x', 1000000)", "1 of runs with label 'xxxx"),
         ("UPDATE timings SET median_ms = 5e-324 WHERE phase = 'step'", "1 of timings with median_ms '5e-324'"),
     ],
     ids=["a long label", "a time of almost nothing"],
 )
-def test_what_no_page_could_show_is_refused_left_out_and_found(tmp_path: Path, change: str, said: str) -> None:
+def test_what_no_page_could_show_is_refused_left_out_and_found(tmp_path: Path, statement: str, said: str) -> None:
     of, db = rows.run(**THERE), tmp_path / "here.duckdb"
     other = store(tmp_path / "there.duckdb", of, "toy-64")
-    with duckdb.connect(str(other)) as con:
-        con.execute(change)
+    change(other, statement)
     done = run("import", str(other), db=db)
     assert (done.returncode, said in " ".join(done.stdout.split())) == (2, True), done.stdout
     done = run("doctor", db=other)

@@ -38,8 +38,7 @@ def laptop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_contents(laptop: Path) -> None:
-    """There are 29 cells: 18 of the grid (of which 2 failed), 4 compiled, 3 for inference, and a warm-up ablation of
-    4."""
+    """Of 29 cells are 18 of the grid (of which 2 failed), 4 compiled, 3 for inference, and a warm-up ablation of 4."""
     held = runs.load_contents(laptop)
     assert [(run.label, run.ok, run.failed, run.skipped) for run in held.runs] == [("first look", 27, 2, 0)]
     assert held.machines == ("Example CPU · bench1",)
@@ -63,8 +62,7 @@ def test_the_edition_follows_the_data(tmp_path: Path) -> None:
 
 
 def test_measured_times(laptop: Path) -> None:
-    """The synthetic step is symmetric about layers * d_model**1.5 * context / 20,000 ms, which is therefore its
-    median."""
+    """The synthetic step is symmetric about layers * d_model**1.5 * context / 20,000 ms, its median."""
     cells = timed_cells.load_steps(laptop, Selection(mode="train", precision=("fp32",), backend=("eager",)))
     found = {(cell.cell.d_model, cell.cell.context): cell for cell in cells}
     assert list(found) == list(itertools.product((64, 128, 256), (64, 128, 256)))

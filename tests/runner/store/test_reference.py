@@ -46,8 +46,7 @@ def _elsewhere(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_reference_is_read_until_the_first_cell(tmp_path: Path) -> None:
-    """First there is no file, then a run without a cell, as at the start of a sweep, and then a first cell in the
-    spool."""
+    """First there is no file, then a run without a cell, as a sweep starts, and then a first cell in the spool."""
     reference = choose_file()
     assert (is_reference(reference), reference.name) == (True, "reference-gpu.duckdb")
     assert load_contents(reference).runs[0].device_name == DEVICE
@@ -146,8 +145,7 @@ def test_a_damaged_reference_is_ignored(packed: Path, tmp_path: Path, monkeypatc
 
 
 def test_the_shipped_rows(tmp_path: Path) -> None:
-    """They are complete, pass `runner check`, were all measured, come from no published report, and are small enough
-    for git."""
+    """They are complete, pass `runner check`, were all measured, from no published report, and small enough for git."""
     assert sum(file.stat().st_size for file in SHIPPED.iterdir()) < MAX_BYTES
     unpack(SHIPPED, tmp_path / "h200.duckdb")
     found = check_file(tmp_path / "h200.duckdb")

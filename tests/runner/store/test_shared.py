@@ -17,7 +17,7 @@ from runner.store.database import ingest, open_reader
 from tests.command import PATIENCE_S, ROOT
 from tests.runner.store.test_damage import damage
 from tests.synthetic import rows
-from tests.synthetic.stored import made, read, write_cell
+from tests.synthetic.stored import change, made, read, write_cell
 
 STEPS = "SELECT cell_id FROM steps ORDER BY cell_id"
 
@@ -104,8 +104,7 @@ def test_between_two_readers_a_writer_can_add_rows(db: Path) -> None:
     assert read(db, STEPS) == sorted([*before, (cell.cell_id,)]), "the cell is in the spool"
     assert ingest(db, patience_s=0.0) == 1, "nobody has the file open"
     assert read(db, STEPS) == sorted([*before, (cell.cell_id,)]), "the cell is in the file"
-    with duckdb.connect(str(db)) as con:  # nobody has the file open
-        con.execute("DELETE FROM steps")
+    change(db, "DELETE FROM steps")
     assert read(db, STEPS) == []
 
 

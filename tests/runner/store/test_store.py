@@ -23,7 +23,7 @@ from runner.store.attached import CONFIG, connect
 from runner.store.database import fingerprint, ingest, look_through, open_reader, plan_fingerprint
 from runner.store.spool import Spool
 from tests.synthetic import rows
-from tests.synthetic.stored import RUN, counts, read, write_cell
+from tests.synthetic.stored import RUN, change, counts, read, write_cell
 
 
 @pytest.fixture
@@ -240,8 +240,7 @@ def test_a_text_that_is_too_long_is_cut_like_a_message(db: Path) -> None:
 def test_a_long_text_is_examined_with_more_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A label of 8 MB, which breaks the contract, is read within 128 MB a thread and not within 1 MB."""
     file = rows.store(tmp_path / "results.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])
-    with duckdb.connect(str(file)) as con:
-        con.execute("UPDATE runs SET label = repeat('x', 8_000_000)")
+    change(file, "UPDATE runs SET label = repeat('x', 8_000_000)")
     used: list[Sequence[str]] = []
 
     def recorded(*files: Path, limits: Sequence[str]) -> AbstractContextManager[duckdb.DuckDBPyConnection]:

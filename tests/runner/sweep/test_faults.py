@@ -39,8 +39,7 @@ def count_spooled(db: Path) -> int:
 
 
 def check_continues(db: Path, kept: int) -> None:
-    """Asserts that the same command measures the missing cells, after which every cell is there once and nothing is
-    wrong."""
+    """Asserts that the same command measures the missing cells, then every cell is there once and nothing is wrong."""
     done = run_apart("sweep", *WORDS, db=db)
     assert done.returncode == 0, done.stdout
     assert f"{kept} of them measured before" in done.stdout if kept else True, done.stdout
@@ -50,16 +49,9 @@ def check_continues(db: Path, kept: int) -> None:
     assert Spool(db).files() == Spool(db).plans() == []
 
 
-def start_faulty(*words: str, db: Path, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+def start_faulty(*words: str, db: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
     """Starts a sweep whose workers fail."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.faulty", "sweep", *words, "--no-ceilings", "--db", str(db)],
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": "300", **(env or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    return start("sweep", *words, db=db, env=env, module="tests.faulty")
 
 
 def test_a_worker_that_dies_hangs_or_cannot_import_is_a_row_and_affects_no_other(tmp_path: Path) -> None:

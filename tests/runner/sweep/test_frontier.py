@@ -8,14 +8,13 @@ import torch
 
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
-from runner.job import Job
 from runner.measure.attention import AttentionStep
 from runner.measure.device import Device
 from runner.measure.memory import mask_everything
 from runner.models.attention import causal_blocks
-from runner.schema import AttentionCell, FrontierCell, StepCell, new_id
+from runner.schema import AttentionCell, FrontierCell, StepCell
 from runner.sweep.frontier import DeviceMemory, make_questions, parse_size, predict_largest, search, trial_cell
-from tests.command import rows, run
+from tests.command import make_job, rows, run
 
 LIMIT = 256 * 2**20
 WORDS = ("--d-heads", "16", "--limit", "256MiB", "--device", "cpu")
@@ -51,8 +50,7 @@ def test_a_good_prediction_costs_few_trials() -> None:
 
 
 def test_the_prediction_by_hand() -> None:
-    """Three squares, a mask, six vectors and one number of 8 bytes: 253 MB for S = 1600, and 274 MB for the next
-    size."""
+    """Three squares, a mask, six vectors and one number of 8 bytes: 253 MB for S = 1600, 274 MB for the next."""
     asked = make_questions({**NOTHING, "d_heads": "16"}, limit_bytes=LIMIT)
     assert len(asked) == 1
 
@@ -156,10 +154,7 @@ def test_the_largest_size_fits_and_the_next_does_not(db: Path) -> None:
     engine = LocalEngine()
     statuses = []
     for size in (found["largest"], found["smallest_failing"] + 64):  # a few pages decide at the very limit
-        job = Job(
-            experiment="frontier", cell=trial_cell(asked, size), run_id=new_id(), cell_id=new_id(), device="cpu",
-            device_name="", limit_bytes=LIMIT,
-        )  # fmt: skip
+        job = make_job(trial_cell(asked, size), experiment="frontier", limit_bytes=LIMIT)
         statuses.append(engine.measure(job, timeout_s=200).status)
     assert statuses == ["ok", "oom"]
 

@@ -1,5 +1,4 @@
-"""Ctrl-C in a sweep's first seconds, while it imports, starts its fork server or describes the machine, prints one
-line."""
+"""Ctrl-C in a sweep's first seconds, while it imports, starts its fork server or describes the machine, is one line."""
 
 import os
 import signal
@@ -58,8 +57,7 @@ def test_an_early_interrupt_is_one_line_and_leaves_no_process(
     # If the command line had been parsed by then, the command that continues the sweep follows.
     assert len(command) <= 1
     assert all(line.startswith("  python -m runner sweep ") for line in command)
-    # Python ends by the signal itself if it arrived while an extension ran Python code; a shell shows 130 for that,
-    # too.
+    # Python ends by the signal itself if it arrived while an extension ran Python code; a shell shows 130 then, too.
     assert process.returncode in (INTERRUPTED_CODE, -signal.SIGINT)
     assert gone(everyone)
     assert os.listdir(tmp_path) == []

@@ -42,8 +42,7 @@ def keys(cells: list[TimedCell]) -> set[str]:
 def test_noise_is_that_of_the_repeated_cells_of_a_kind() -> None:
     cells = [*repeated(0.01), cell("host", 1.0, math.exp(0.2), bound="host"), cell("once", 7.0, bound="device")]
     found = measure_noise(cells)
-    # The variance is 0.01² for each kind, or 0.2² / 2 for two values 0.2 apart. Half of the degrees of freedom count,
-    # and no more than 2.
+    # The variance is 0.01² for each kind, or 0.2² / 2 for two values 0.2 apart. Half of the dof count, up to 2.
     steps: Kind = ("steps", None)
     host: Kind = ("steps", "host")
     assert found.keys() == {steps, host}
