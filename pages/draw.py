@@ -311,8 +311,7 @@ def _raw(view: View, name: str, value: Any) -> Any:
 
 
 def write_csv(view: View, source: str) -> str:
-    """Returns the raw rows under headings with units, and below them where they come from; a spreadsheet evaluates
-    nothing of it."""
+    """Returns the raw rows under headings with units, and below them where they come from; harmless to spreadsheets."""
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow(harmless(item.title) for item in view.fields)

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import Any
 
 from plotly.offline import get_plotlyjs
 
@@ -104,16 +103,13 @@ def _write_view(view: View) -> str:
         height = int(drawn["layout"].get("height", 450))
         data = {"figure": {**drawn, "layout": {**drawn["layout"], "template": None}}, "config": {"displaylogo": False}}
         alt = escape(f"{view.title}. {view.about}", quote=True)
-        chart = f'<div class="chart" role="img" aria-label="{alt}" style="height:{height}px">{_write_data(data)}</div>'
+        # No HTML parser finds a tag in it.
+        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str).replace("<", "\\u003c")
+        script = f'<script type="application/json">{text}</script>'
+        chart = f'<div class="chart" role="img" aria-label="{alt}" style="height:{height}px">{script}</div>'
         table = f"<details><summary>Table · {len(view.rows):,} rows</summary>{table}</details>"
     head = f'<h3 id="{view.name}">{escape(view.title)}</h3><p class="caption">{escape(view.about)}</p>'
     return f'<section class="card">{head}{chart}{table}<p class="caption">{escape(view.note)}</p></section>'
-
-
-def _write_data(value: Any) -> str:
-    """Returns JSON in which no HTML parser finds a tag."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).replace("<", "\\u003c")
-    return f'<script type="application/json">{text}</script>'
 
 
 def main() -> int:

@@ -62,8 +62,7 @@ def may_read(reader: Mapping[str, Any], *, allow: Sequence[str] | None) -> bool:
 
 
 def read_secrets() -> dict[str, Any]:
-    """Returns the secrets; nothing where there are none. Raises what Streamlit raises for a file that cannot be
-    read."""
+    """Returns the secrets; nothing where there are none. Raises Streamlit's error for a file that cannot be read."""
     try:
         return dict(st.secrets)
     except StreamlitSecretNotFoundError as error:

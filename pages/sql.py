@@ -26,23 +26,9 @@ from runner.schema import TABLES
 from runner.store.console import MAX_ROWS, MAX_SECONDS, QueryAnswer, RunningQuery, run_query
 from runner.store.read.tables import count_rows
 
-
-@dataclass(frozen=True, kw_only=True)
-class Example:
-    """One query."""
-
-    title: str
-    query: str
-
-
-def _example(title: str, query: str) -> Example:
-    return Example(title=title, query=query.strip())
-
-
-EXAMPLES = (
-    _example(
-        "Time of a step",
-        """
+#: Queries by title.
+EXAMPLES = {
+    "Time of a step": """\
 WITH named AS (
     SELECT cell_id, cell_key, concat_ws(' · ', d_model, layers, context, mode, precision, backend,
         nullif(attention, 'naive'), nullif(optimizer, 'foreach'), 'weights ' || nullif(weights_dtype, 'fp32'),
@@ -60,46 +46,31 @@ parts AS (
     GROUP BY ALL)
 FROM parts ORDER BY sum(median_ms::DECIMAL(18, 6)) OVER (PARTITION BY cell) DESC, cell,
     list_position(['forward', 'loss', 'backward', 'optimizer'], phase)""",
-    ),
-    _example(
-        "First steps",
-        """
+    "First steps": """\
 SELECT m.step, precision || ' ' || backend AS way, median(duration_ms) AS duration_ms
 FROM samples m JOIN steps s USING (cell_id)
 WHERE phase = 'step' AND status = 'ok'
 GROUP BY ALL ORDER BY way, step""",
-    ),
-    _example(
-        "Least certain cells",
-        """
+    "Least certain cells": """\
 SELECT d_model, context, mode, precision, backend, round, n, median_ms,
     (high_ms - low_ms) / median_ms AS interval_share, stopped_by
 FROM timings JOIN steps USING (cell_id)
 WHERE phase = 'step' AND status = 'ok'
 ORDER BY interval_share DESC NULLS LAST, cell_id LIMIT 50""",
-    ),
-    _example(
-        "How cells ended",
-        """
+    "How cells ended": """\
 WITH cells AS (
     SELECT 'steps' AS kind, status, failed_phase, message FROM steps
     UNION ALL SELECT 'attention', status, failed_phase, message FROM attention
     UNION ALL SELECT 'memory', status, failed_phase, message FROM memory)
 SELECT kind, status, failed_phase, count(*) AS cells, min(message) AS message
 FROM cells GROUP BY kind, status, failed_phase ORDER BY cells DESC, kind, status, failed_phase""",
-    ),
-    _example(
-        "Attention over length",
-        """
+    "Attention over length": """\
 SELECT seq_len, concat_ws(' ', implementation, backend, precision, 'd_head', d_head) AS way,
     median(median_ms) AS median_ms, max(peak_allocated_bytes) AS peak_allocated_bytes
 FROM attention JOIN timings USING (cell_id)
 WHERE status = 'ok' AND phase = 'forward'
 GROUP BY ALL ORDER BY way, seq_len""",
-    ),
-    _example(
-        "Peak of memory",
-        """
+    "Peak of memory": """\
 FROM (UNPIVOT (
     SELECT concat_ws(' · ', d_model, context, mode, precision) AS cell,
         max(parameters_bytes) AS "parameter", max(gradients_bytes) AS gradient,
@@ -108,30 +79,20 @@ FROM (UNPIVOT (
     FROM memory WHERE status = 'ok' GROUP BY cell)
 ON COLUMNS(* EXCLUDE cell) INTO NAME category VALUE held_bytes)
 ORDER BY sum(held_bytes) OVER (PARTITION BY cell) DESC, cell, held_bytes DESC, category""",
-    ),
-    _example(
-        "Longest kernels",
-        """
+    "Longest kernels": """\
 WITH classes AS (
     SELECT kernel_class, phase, sum(calls) AS calls, sum(device_ms) AS device_ms FROM kernels GROUP BY ALL)
 FROM classes ORDER BY sum(device_ms::DECIMAL(18, 6)) OVER (PARTITION BY kernel_class) DESC, kernel_class,
     list_position(['forward', 'loss', 'backward', 'optimizer'], phase), phase""",
-    ),
-    _example(
-        "Sums gone astray",
-        """
+    "Sums gone astray": """\
 SELECT accumulator || ' + ' || addend || CASE WHEN upcast THEN ', upcast' ELSE '' END AS sum,
     value, addends, total, exact, abs(error) AS distance, slips_at
 FROM accumulation WHERE status = 'ok' ORDER BY distance, cell_id""",
-    ),
-    _example(
-        "Clock and power",
-        """
+    "Clock and power": """\
 SELECT started_at + to_microseconds((at_seconds * 1e6)::BIGINT) AS measured_at, sm_clock_mhz, power_watts,
     temperature_celsius, precision
 FROM telemetry JOIN steps USING (cell_id) ORDER BY measured_at, cell_id, at_seconds""",
-    ),
-)
+}
 
 
 #: The most letters of a text in a table on a page: a browser freezes over a million.
@@ -252,11 +213,11 @@ def _draw_editor(frame: Frame) -> str:
     """Draws examples as buttons, the text, and the tables with their columns beside it. Returns the query."""
     # A text area has no option for the font.
     st.html("<style>.st-key-_sql-text textarea {font-family: monospace; font-size: 0.85rem}</style>")
-    st.session_state.setdefault("_sql-text", st.session_state[ASKED].get(_QUERY, EXAMPLES[0].query))
+    st.session_state.setdefault("_sql-text", st.session_state[ASKED].get(_QUERY, next(iter(EXAMPLES.values()))))
     with st.container(horizontal=True, gap="xsmall", key="sql-examples"):
-        for place, example in enumerate(EXAMPLES):
+        for place, (title, query) in enumerate(EXAMPLES.items()):
             key = f"_sql-example-{place}"
-            st.button(restrict(example.title), on_click=_load_example, args=(example,), key=key, type="secondary")
+            st.button(restrict(title), on_click=_load_example, args=(query,), key=key, type="secondary")
     left, right = st.columns([3, 2], gap="medium")
     with left, st.form("_sql-form", border=False):
         query = st.text_area("Query (DuckDB's SQL)", key="_sql-text", height=_HEIGHT, max_chars=20_000)
@@ -286,6 +247,6 @@ def _run_again() -> None:
     keep(_QUERY, st.session_state["_sql-text"])
 
 
-def _load_example(example: Example) -> None:
-    st.session_state["_sql-text"] = example.query
+def _load_example(query: str) -> None:
+    st.session_state["_sql-text"] = query
     _run_again()

@@ -145,8 +145,7 @@ def check_room(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file as a whole: beside its place, and then there. Raises StoreError, and then an earlier file is as it
-    was."""
+    """Writes a file as a whole: beside its place, and then there. Raises StoreError, and then keeps an earlier file."""
     check_room(path)
     beside = path.with_name(f".{os.getpid()}.part")
     try:

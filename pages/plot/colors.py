@@ -84,8 +84,7 @@ def tint(color: str, *, opacity: float) -> str:
 
 
 def color_of(entity: str) -> str:
-    """Returns the color of a phase, precision, backend, memory category, kernel class, implementation, grade or
-    status."""
+    """Returns the color of a phase, precision, backend, category, kernel class, implementation, grade or status."""
     return next(family[entity] for family in FAMILIES.values() if entity in family)
 
 

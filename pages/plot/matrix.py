@@ -1,5 +1,4 @@
-"""A matrix: numbers in colored cells, with how a cell ended where it has none, and hollow where nothing was
-measured."""
+"""A matrix: numbers in colored cells, with how a cell ended where it has none, hollow where nothing was measured."""
 
 from typing import Any
 

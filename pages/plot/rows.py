@@ -188,8 +188,10 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     above, top = legend(colors, narrow=narrow)
     above = [one | {"yshift": 4 + 18 * bool(limits)} for one in above]
     top += 24 if limits else 8
+    is_long = narrow and any(_is_long(view, row) for row in view.rows)
+    line_px = _CAPTIONED + 18 * is_long if draw.caption else _LINE
     layout = {
-        "height": top + (26 if draw.beside else 46) + _line_px(view, narrow=narrow) * lines,
+        "height": top + (26 if draw.beside else 46) + line_px * lines,
         "margin": {"l": 8, "r": min(16 + 7 * room, 190), "t": top, "b": 26 if draw.beside else 8},
         "xaxis": {
             **AXIS,
@@ -268,12 +270,6 @@ def draw_waterfall(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
 
 def _key(view: View, row: Row) -> Key:
     return tuple(view.get(row, name) for name in view.draw.down)
-
-
-def _line_px(view: View, *, narrow: bool) -> int:
-    if not view.draw.caption:
-        return _LINE
-    return _CAPTIONED + 18 * (narrow and any(_is_long(view, row) for row in view.rows))
 
 
 def _is_long(view: View, row: Row) -> bool:

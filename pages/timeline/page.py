@@ -30,7 +30,7 @@ from runner.answers.timelines import describe_slowing
 from runner.errors import DatabaseBusy
 from runner.formats import format_bytes, format_count, format_share
 from runner.plan.commands import sweep_commands
-from runner.results.cells import LiveAllocation, MemoryPart, Timeline
+from runner.results.cells import MemoryPart, Timeline
 from runner.results.findings import SEVERITIES
 from runner.store.read.findings import load_timeline_findings
 from runner.store.read.memory import CATEGORIES, Columns, load_columns, load_largest_at, load_parts_at, load_timelines
@@ -83,8 +83,7 @@ def _read(name: str) -> str:
 
 
 def pack(drawing: Drawing) -> bytes:
-    """Returns the length of the head, the head as JSON, and from the next multiple of 8 on the columns, each aligned
-    so."""
+    """Returns the length of the head, the head as JSON, and the columns, each from a multiple of 8 on."""
     arrays = _sort_arrays(drawing.columns)
     places, parts, offset = [], [], 0
     for name, array in arrays.items():
@@ -259,7 +258,8 @@ def _list_alive(frame: Frame, about: Timeline, columns: Columns, *, side: str, a
             "Born in": item.phase,
             "Born (ms)": round(item.born_us / 1e3, 2),
             "Died (ms)": None if item.died_us is None else round(item.died_us / 1e3, 2),
-            "Stack, innermost first": _join_frames(item),
+            "Stack, innermost first": " ← ".join(frames_of(item.frames or ""))
+            or ("" if item.born_us else "held before the recording"),
         }
         for item in alive
     ]
@@ -276,12 +276,6 @@ def _list_alive(frame: Frame, about: Timeline, columns: Columns, *, side: str, a
             "Stack, innermost first": st.column_config.TextColumn(width="large"),
         },
     )
-
-
-def _join_frames(item: LiveAllocation) -> str:
-    if item.frames:
-        return " ← ".join(frames_of(item.frames))
-    return "" if item.born_us else "held before the recording"
 
 
 def _draw_difference(frame: Frame, left: Timeline, right: Timeline) -> None:

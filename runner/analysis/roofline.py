@@ -74,8 +74,7 @@ def whole(phases: Iterable[StepWork]) -> StepWork:
 
 
 def intensity(cell: ModelCell, *, device: Device) -> float:
-    """Returns the arithmetic intensity of one step (FLOP/byte), which is an upper bound because the bytes are the
-    fewest."""
+    """Returns the arithmetic intensity of one step (FLOP/byte): an upper bound, because the bytes are the fewest."""
     step = whole(work(cell, device=device).values())
     return step.flops / step.moved_bytes
 

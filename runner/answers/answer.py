@@ -57,8 +57,7 @@ class Field:
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One line of a view: a value for each field, and the measured cells it rests on (two for a ratio). `wanted` are
-    the cells that would give it where nothing has measured it: its place is drawn hollow, and its panel has the
-    command."""
+    the cells that would give it where nothing has: its place is drawn hollow, and its panel has the command."""
 
     values: tuple[Value, ...]
     cells: tuple[UUID, ...] = ()
@@ -121,8 +120,7 @@ class Draw:
 @dataclass(frozen=True, kw_only=True)
 class View:
     """A table and how it is drawn. `about` is what all of its rows share: the machine, the precision, the mode.
-    `columns` are those that its printed table always has, all rows included; without any they are what there is room
-    for."""
+    `columns` are those that its printed table always has, all rows included; without any, what there is room for."""
 
     name: str
     title: str

@@ -7,6 +7,7 @@ clock that decides it (`runner.analysis.pair`). Peaks of memory are compared as 
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -45,7 +46,9 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     if not by.chosen:
         return Answer(missing=lacks("all rows are of one run, precision and backend"))
     names = sides[by.chosen]
-    alike = max(combinations(names, 2), key=lambda two: _count_common(rows.by_run, by.chosen, *two))
+    pair = partial(_pair, rows.by_run, by.chosen)
+    # The page opens on the two that have most cells in common.
+    alike = max(combinations(names, 2), key=lambda two: len(pair(two[0], two[1], lambda one: one.steps)))
     base = choose(asked, "a", "A", names, default=alike[1], prefix="A: ")
     other = choose(
         asked,
@@ -55,9 +58,9 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         default=alike[alike[0] == base.chosen],
         prefix="B: ",
     )
-    steps = _pair(rows.by_run, by.chosen, base.chosen, other.chosen, lambda one: one.steps)
-    attention = _pair(rows.by_run, by.chosen, base.chosen, other.chosen, lambda one: one.attention)
-    peaks = _pair(rows.by_run, by.chosen, base.chosen, other.chosen, lambda one: one.peaks)
+    steps = pair(base.chosen, other.chosen, lambda one: one.steps)
+    attention = pair(base.chosen, other.chosen, lambda one: one.attention)
+    peaks = pair(base.chosen, other.chosen, lambda one: one.peaks)
     chosen = (by, base, other)
     if not (steps or attention or peaks):
         words = f"{base.chosen} and {other.chosen} have no cell in common"
@@ -117,11 +120,6 @@ def _pair(
         return (one.machine if by in ("commit", *OF_CELL) else "", *fields)
 
     return pair_cells(_of_side(runs, by, base, pick), _of_side(runs, by, other, pick), key=key)
-
-
-def _count_common(runs: Sequence[RunSteps], by: str, a: str, b: str) -> int:
-    """Returns how many cells two sides have in common: a page opens on the two that can be compared best."""
-    return len(_pair(runs, by, a, b, lambda one: one.steps))
 
 
 def _has(pairs: Sequence[Pair[Any]], clock: Any) -> bool:

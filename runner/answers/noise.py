@@ -85,8 +85,7 @@ def _draw_kinds(known: Sequence[MachineNoise], machine: str) -> View:
 
 
 def _group_by_run(rows: Rows, machine: str) -> dict[str, list[RepeatedCell]]:
-    """Returns the cells with known starts that each run of a machine repeated, by the name of the run, the newest
-    first."""
+    """Returns the cells with known starts that each run of a machine repeated, by its name, the newest first."""
     names = {run.run_id: run.name for run in rows.runs}
     groups: dict[str, list[RepeatedCell]] = {name: [] for name in names.values()}
     for one in rows.repeated:

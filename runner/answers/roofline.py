@@ -148,8 +148,7 @@ def _draw_shares(shown: Sequence[StepResult], limits: Limits, sizes: Mapping[Any
 
 
 def _draw_roof(matrix: View, roof: Roof, words: str) -> View:
-    """Draws every step under the roof, which rises with memory's bandwidth to the peak: rate over operations per
-    byte."""
+    """Draws every step under the roof, rising with memory's bandwidth to the peak: rate over operations per byte."""
     known = [row for row in matrix.rows if matrix.get(row, "roof_share") is not None]
     names = ("size", "context", "intensity", "tflops", "roof_share")
     reached = [matrix.get(row, "intensity") for row in known]

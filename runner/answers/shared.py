@@ -143,7 +143,8 @@ def narrow(results: Sequence[T], asked: Asked, *, drawn: Sequence[str]) -> tuple
     names = ["size" if name == MODEL[0] else name for name in table.question if name not in MODEL[1:]]
 
     def text(one: T, name: str) -> str:
-        return sizes[Model.of(one.cell)] if name == "size" else _text(getattr(one.cell, name))
+        value = sizes[Model.of(one.cell)] if name == "size" else getattr(one.cell, name)
+        return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
     for name in sorted(
         set(names) - {*drawn}, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)
@@ -169,13 +170,8 @@ def narrow(results: Sequence[T], asked: Asked, *, drawn: Sequence[str]) -> tuple
     return shown, choices
 
 
-def _text(value: Any) -> str:
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
-
-
 def unmeasured(results: Sequence[R], *, across: str) -> list[tuple[R, Any, Any]]:
-    """Returns the empty places of a matrix of sizes (or ways) by `across`: a result of that line, the column, the
-    cell."""
+    """Returns the empty places of a matrix of sizes or ways by `across`: a result of the line, the column, the cell."""
     columns = sorted({getattr(one.cell, across) for one in results})
     lines: dict[Any, list[R]] = {}
     for one in results:

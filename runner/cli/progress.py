@@ -131,8 +131,7 @@ def _format_result(row: Row, timings: list[TimingRow]) -> str:
 
 
 def print_plan(console: Terminal, prepared: Prepared, *, as_json: bool) -> None:
-    """Prints the cells of a sweep by experiment and by size, with the prediction of each; they are measured
-    shuffled."""
+    """Prints the cells of a sweep by experiment and by size, with their predictions; they are measured shuffled."""
     machine, memory = prepared.machine, prepared.machine["device_memory_bytes"]
     experiments = list(QUESTIONS)
     rows: list[dict[str, Any]] = [

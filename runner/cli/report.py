@@ -125,8 +125,7 @@ def _make_document(options: ReportOptions, *, db: Path) -> Document:
 
 
 def _answer(name: str, db: Path, of: Selection, load: Load, *, others: Sequence[str]) -> Iterator[Answer]:
-    """Yields the answer to a question, and its first views for the values of these choices that it did not begin
-    with."""
+    """Yields the answer to a question, and its first views for the values of these choices it did not begin with."""
     usual = answer_for(name, db, of, load=load)
     yield usual
     asked = [{one.name: value} for one in usual.choices if one.name in others for value in one.options

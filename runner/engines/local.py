@@ -54,8 +54,7 @@ class Worker:
     printed: bytearray = field(default_factory=bytearray)
 
     def wait_for(self, what: Connection | int, *, seconds: float) -> bool:
-        """Returns whether this can be read within so many seconds; takes meanwhile what the process prints, which else
-        would wait."""
+        """Returns whether this can be read within so many seconds, and takes meanwhile what the process prints."""
         ends = time.monotonic() + seconds
         while (left := ends - time.monotonic()) > 0:
             ready = wait([what, *(() if self.output.closed else (self.output,))], timeout=left)
@@ -278,7 +277,8 @@ class LocalEngine:
                     self.next = self._start(device=job.device)
         finally:
             worker.end()
-        return message, phase, _last_line(worker.printed)
+        printed = [line.strip() for line in worker.printed.decode(errors="replace").split("\n")]
+        return message, phase, next(filter(None, reversed(printed)), "")[:500]
 
     def _start(self, *, device: str = "") -> Worker:
         """Starts a worker that waits for a job. It starts using the device at once, if one is named."""
@@ -360,11 +360,6 @@ def _listen(worker: Worker, *, ends: float, beat: Callable[[str], None]) -> tupl
             return message, phase
         phase = message[1]
     return None, phase
-
-
-def _last_line(printed: bytearray) -> str:
-    lines = printed.decode(errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")[:500]
 
 
 def _count_oom_kills() -> int:

@@ -221,9 +221,8 @@ class Kind:
     `check` raises UsageError for a cell that makes no sense on any machine. `summarize` describes a row that is ok in a
     few words, from its timings by phase; `explain` describes what a failed row still knows. `fits` says whether the
     shape of a cell fits into the bytes of a device; presets leave out cells that do not fit. `lines` is the table that
-    `show` prints, by default the row's numbers; `listed` is False where it prints none. A sweep measures the cheapest
-    cell of each `repeat_group` in several processes, to learn the machine's noise; a cell without a group is not
-    repeated."""
+    `show` prints, by default the row's numbers; `listed` is False where it prints none. Of each `repeat_group` a sweep
+    measures the cheapest cell in several processes, to learn the machine's noise."""
 
     cell: type[Cell]
     measure: str

@@ -86,8 +86,7 @@ def predict_model(cell: ModelCell, on: On, *, steps_run: float, more_seconds: fl
 
 
 def predict_flops(cell: ModelCell, on: On) -> int:
-    """Returns the operations of a step: by formula, or of an own model as they were counted; 0 where they are not
-    known."""
+    """Returns the operations of a step: by formula, or of an own model as counted; 0 where they are not known."""
     if cell.model_key is None:
         return steps.step_flops(cell)
     own = on.own.get(cell.model_key)

@@ -37,8 +37,7 @@ def _check(cell: StepCell) -> None:
 
 
 def _predict(cell: StepCell, on: On) -> Prediction:
-    """Predicts the cost of warm-up and measured steps. How many the interval will need is not known, so half of the
-    most count."""
+    """Predicts the cost of warm-up and measured steps. Half of the most count, as the interval's need is not known."""
     # With an empty cache a cell compiles twice: without a cache, and again with the one that this left.
     times = 2 if cell.compile_cache == "empty" else 1
     compiling = times * compile_seconds(cell.backend, cell.layers, device=on.device)

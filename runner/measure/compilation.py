@@ -91,7 +91,8 @@ def cold_and_warm(step: Step, device: Device, *, steps: Steps, between: Callable
     cache that the first one filled. Must be called last, because it drops everything compiled in this process."""
     from torch._inductor.utils import clear_caches
 
-    hits, steady = count_hits(), steady_ms(steps)
+    hits = counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
+    steady = steady_ms(steps)
     torch.compiler.reset()
     clear_caches()  # code loaded from the cache, which reset() keeps and a new process would load
     between()
@@ -100,11 +101,6 @@ def cold_and_warm(step: Step, device: Device, *, steps: Steps, between: Callable
         "compile_cold_seconds": None if hits else _beyond(steps.samples[0].step_ms, steady),
         "compile_warm_seconds": _beyond(again, steady),
     }
-
-
-def count_hits() -> int:
-    """Returns how many graphs this process has taken from the compiler's cache."""
-    return counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
 
 
 def _beyond(first_ms: float, steady_ms: float) -> float:

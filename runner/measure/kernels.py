@@ -35,6 +35,7 @@ it launched; on a CPU for the operator, or for those that it calls. Limits: on a
 second pass stops counts, although PyTorch does not compute it.
 """
 
+import functools
 import gc
 import re
 import time
@@ -170,7 +171,7 @@ class Trace:
                 own[calls[-1]] -= event.end_ns - event.start_ns
             calls.append(position)
         self.parents, self.own_ns = parents, own
-        self._places: dict[int, WorkPlace] = {}
+        self.place = functools.cache(self._find_place)
 
     def work(self) -> Iterator[DeviceWork]:
         """Yields what took the device's time: its kernels, or on a CPU the operators themselves."""
@@ -181,12 +182,6 @@ class Trace:
             if event.kind != "range" and not self.kernels:
                 yield DeviceWork(event.name, event.start_ns, event.end_ns, self.own_ns[position], position)
 
-    def place(self, position: int) -> WorkPlace:
-        """Returns the phase and the innermost range of a host event."""
-        if position not in self._places:
-            self._places[position] = self._find_place(position)
-        return self._places[position]
-
     def callers(self, position: int) -> Iterator[int]:
         """Yields the event itself and the operators that called it, innermost first, up to a range or a node."""
         at = position
@@ -196,6 +191,7 @@ class Trace:
             at = self.parents[at]
 
     def _find_place(self, position: int) -> WorkPlace:
+        """Returns the phase and the innermost range of a host event."""
         event, parent = self.host[position], self.parents[position]
         outer = self.place(parent) if parent >= 0 else WorkPlace()
         if event.kind == "range" and event.name in PHASE_RANGES:
@@ -271,7 +267,23 @@ def break_down(trace: Trace, *, job: Job) -> tuple[list[KernelRow], dict[str, An
         "attributed_share": attributed_ns / kernel_ns if kernel_ns else None,
         "kernel_calls": len(work),
     }
-    return [_row(key, kernel, job=job) for key, kernel in sums.items()], values
+    rows = [
+        KernelRow(
+            run_id=job.run_id,
+            cell_id=job.cell_id,
+            phase=phase,
+            scope=scope,
+            kernel=kernel,
+            kernel_class=kernel_class(kernel, phase=phase),
+            calls=found.calls,
+            device_ms=found.ns / 1e6,
+            operator=found.operators.most_common(1)[0][0] if found.operators else None,
+            flops=found.total(0),
+            moved_bytes=found.total(1),
+        )
+        for (phase, scope, kernel), found in sums.items()
+    ]
+    return rows, values
 
 
 def kernel_sums(trace: Trace, work: Sequence[DeviceWork], *, list_bytes: int) -> Mapping[Key, Sum]:
@@ -292,27 +304,10 @@ def kernel_sums(trace: Trace, work: Sequence[DeviceWork], *, list_bytes: int) ->
     return sums
 
 
-def _row(key: Key, sums: Sum, *, job: Job) -> KernelRow:
-    phase, scope, kernel = key
-    return KernelRow(
-        run_id=job.run_id,
-        cell_id=job.cell_id,
-        phase=phase,
-        scope=scope,
-        kernel=kernel,
-        kernel_class=kernel_class(kernel, phase=phase),
-        calls=sums.calls,
-        device_ms=sums.ns / 1e6,
-        operator=sums.operators.most_common(1)[0][0] if sums.operators else None,
-        flops=sums.total(0),
-        moved_bytes=sums.total(1),
-    )
-
-
 def _counted(trace: Trace, work: Sequence[DeviceWork], *, list_bytes: int) -> dict[int, Numbers]:
     """Returns the numbers of each piece of work by its position. Work without an entry is part of an operator whose
     numbers count for another piece."""
-    known = _Known(trace, list_bytes=list_bytes)
+    known = functools.cache(functools.partial(_find_numbers, trace, list_bytes=list_bytes))
     if not trace.kernels:
         operators = _counted_operators(trace, known)
         return {place: operators[item.caller] for place, item in enumerate(work) if item.caller in operators}
@@ -328,7 +323,7 @@ def _counted(trace: Trace, work: Sequence[DeviceWork], *, list_bytes: int) -> di
     return counted | {place: known(owner) for owner, place in longest.items()}
 
 
-def _counted_operators(trace: Trace, known: "_Known") -> dict[int, Numbers]:
+def _counted_operators(trace: Trace, known: Callable[[int], Numbers]) -> dict[int, Numbers]:
     """Returns, on a CPU, the outermost operators whose FLOPs are known, and of others the innermost whose bytes are."""
     counted: dict[int, Numbers] = {}
     callers_of_counted: set[int] = set()
@@ -343,26 +338,15 @@ def _counted_operators(trace: Trace, known: "_Known") -> dict[int, Numbers]:
     return counted
 
 
-class _Known:
-    """The FLOPs and bytes of a trace's operators, where their arguments give them."""
-
-    def __init__(self, trace: Trace, *, list_bytes: int) -> None:
-        self.trace, self.list_bytes = trace, list_bytes
-        self._numbers: dict[int, Numbers] = {}
-
-    def __call__(self, position: int) -> Numbers:
-        if position not in self._numbers:
-            event = self.trace.host[position]
-            call = Arguments(
-                operator=event.name,
-                shapes=event.shapes,
-                dtypes=event.dtypes,
-                values=event.values,
-                list_bytes=self.list_bytes,
-            )
-            is_operator = event.kind == "call" and bool(event.shapes)
-            self._numbers[position] = (flops(call), moved_bytes(call)) if is_operator else NOTHING
-        return self._numbers[position]
+def _find_numbers(trace: Trace, position: int, *, list_bytes: int) -> Numbers:
+    """Returns the FLOPs and bytes of an operator, where its arguments give them."""
+    event = trace.host[position]
+    if event.kind != "call" or not event.shapes:
+        return NOTHING
+    call = Arguments(
+        operator=event.name, shapes=event.shapes, dtypes=event.dtypes, values=event.values, list_bytes=list_bytes
+    )
+    return flops(call), moved_bytes(call)
 
 
 #: The profiled steps after a first one that does not count, of a step that is short and of one that is longer than
@@ -461,23 +445,18 @@ def _time(step: ModelStep, device: Device, *, compiler: CompilerLog, report: Cal
     return measure(step, device, phases=PHASES[step.cell.mode], limits=LIMITS, between=between, report=report)
 
 
-def _watch_modules(step: ModelStep) -> AbstractContextManager[None]:
-    """Returns the context that makes an own model's modules ranges; ours has ranges in its code, and compiled code has
-    none."""
-    is_watched = step.cell.model_key is not None and not is_compiled(step.cell.backend)
-    return named_modules(step.workload) if is_watched else nullcontext()
-
-
 def _profile(step: ModelStep, device: Device, *, steps: int) -> tuple[float, Trace]:
     """Returns the median time of the profiled steps (ms) and the trace of the step that took it. The first step, which
     starts the profiler, does not count."""
+    # Our model has ranges in its code, and compiled code has none.
+    is_watched = step.cell.model_key is not None and not is_compiled(step.cell.backend)
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
     times: list[float] = []
     gc.collect()
     gc.disable()
     try:
         with (
-            _watch_modules(step),
+            named_modules(step.workload) if is_watched else nullcontext(),
             listen_to_ranges(record_function),
             profile(activities=activities, record_shapes=True) as profiler,
         ):

@@ -254,8 +254,7 @@ def storage_bytes(tensors: Iterable[Tensor]) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Returns whether the error, or its cause, means that memory ran out. On a CPU torch raises a plain
-    RuntimeError."""
+    """Returns whether memory ran out, by the error or its cause. On a CPU torch raises a plain RuntimeError."""
     words = ("can't allocate memory", "out of memory", "bad_alloc", "Cannot allocate memory")
     own = isinstance(error, torch.OutOfMemoryError | MemoryError) or any(word in str(error) for word in words)
     return own or (error.__cause__ is not None and is_out_of_memory(error.__cause__))

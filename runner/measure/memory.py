@@ -27,7 +27,7 @@ tokens smaller than what had run.
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -49,7 +49,7 @@ from runner.measure.model_step import ModelStep, require_attention
 from runner.measure.observer import Observer, Saved
 from runner.measure.timeline import MARK, PhaseMark, Recorded, StepTimeline, recorder_for, step_timeline
 from runner.models.attention import causal_blocks, flex_of_blocks
-from runner.models.workload import Workload, first_tensor
+from runner.models.workload import first_tensor
 from runner.schema import PHASES, AttentionCell, Category, MemoryCell, PhasePeakRow, SavedTensorRow, StepCell
 from runner.schema.sizes import title
 
@@ -133,8 +133,7 @@ def peak_values(step: RecordedStep, peaks: Sequence[PhasePeakRow]) -> dict[str, 
 
 
 def _reserved_at_peak(step: RecordedStep) -> int:
-    """Returns what the caching allocator had reserved when the step's total was largest, from the changes of its
-    segments."""
+    """Returns what the caching allocator had reserved when the step's total was largest, by its segments' changes."""
     timeline, peak = step.timeline, step.timeline.history.peak
     past = timeline.events[: 0 if peak is None else peak + 1]
     count = timeline.before + sum(event.source != MARK for event in past)
@@ -247,7 +246,7 @@ def _record(cell: StepCell, device: Device, *, report: Callable[[str], None]) ->
         step = ModelStep(cell, device)
         build_seconds, began = time.perf_counter() - began, time.perf_counter()
         observer = Observer(step.model)
-        widths = list[int]()
+        widths, block = list[int](), next(iter(step.workload.blocks), None)
 
         def record_width(module: nn.Module, args: Any, output: Any) -> None:
             stream = first_tensor(output)
@@ -259,7 +258,8 @@ def _record(cell: StepCell, device: Device, *, report: Callable[[str], None]) ->
             _run_first_step(step)
             device.synchronize()
             report("recorded step")
-            with _watch_first_block(step.workload, record_width), observer:
+            hook = step.model.get_submodule(block).register_forward_hook(record_width) if block else nullcontext()
+            with hook, observer:
                 _note_state(step, observer)
                 _run(step, observer, mark=lambda: marks.append(recorder.mark()))
         except BaseException:
@@ -273,20 +273,10 @@ def _record(cell: StepCell, device: Device, *, report: Callable[[str], None]) ->
         timeline=step_timeline(recorded, marks=marks, observer=observer),
         marks=marks,
         residual_stream_bytes=widths[0] if widths else None,
-        block=first_block(step.workload),
+        block=block,
         build_seconds=build_seconds,
         measure_seconds=time.perf_counter() - began,
     )
-
-
-def first_block(workload: Workload) -> str | None:
-    """Returns the path of the first repeated block; None where nothing repeats."""
-    return workload.blocks[0] if workload.blocks else None
-
-
-def _watch_first_block(workload: Workload, hook: Callable[..., None]) -> AbstractContextManager[object]:
-    path = first_block(workload)
-    return workload.model.get_submodule(path).register_forward_hook(hook) if path else nullcontext()
 
 
 def _run_first_step(step: ModelStep) -> None:

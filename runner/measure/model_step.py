@@ -133,8 +133,7 @@ class ModelStep:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
 
     def gradients(self) -> dict[str, Tensor]:
-        """Returns the gradients of one pass by parameter, with fp16 scaled as in training; the model has none
-        afterwards."""
+        """Returns one pass's gradients by parameter, fp16 scaled as in training; the model has none afterwards."""
         self.between()
         self.backward(self.forward(), lambda: None)
         return take_gradients(self.model)

@@ -99,7 +99,10 @@ def measure_numerics(job: Job, report: Callable[[str], None]) -> Measurement:
     found = precision.name_dtypes(
         step.workload, outputs, logits=actual.logits, loss=actual.loss, gradients=actual.gradients
     )
-    zeros = _zeros_without_scaling(step) if actual.loss_scale is not None else None
+    zeros: dict[str, Tensor] | None = None  # which elements of each gradient are 0 when the loss is not scaled
+    if actual.loss_scale is not None:
+        step.scaler.update(1.0)
+        zeros = {name: gradient == 0 for name, gradient in run_scaled_pass(step).gradients.items()}
     toy = precision.run_toy_pass(step.autocast, device=device.torch, weights=WEIGHTS_DTYPES[cell.weights_dtype])
     values: dict[str, object] = {"matmul_precision": precision.read_back(device)}
     report(f"reference in {wide}")
@@ -156,12 +159,6 @@ def run_scaled_pass(step: ModelStep) -> Pass:
             unscaled = {name: gradient / scale for name, gradient in gradients.items()}
             return Pass(loss=step.loss.detach(), logits=detach(logits), gradients=unscaled, loss_scale=scale)
         step.scaler.update(scale / 2)
-
-
-def _zeros_without_scaling(step: ModelStep) -> dict[str, Tensor]:
-    """Returns which gradient elements are 0 when the loss is not scaled, by parameter."""
-    step.scaler.update(1.0)
-    return {name: gradient == 0 for name, gradient in run_scaled_pass(step).gradients.items()}
 
 
 def _run_widest(step: ModelStep, wide: FloatName, *, device: Device) -> tuple[FloatName, Pass]:

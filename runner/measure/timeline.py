@@ -122,8 +122,7 @@ class CudaRecorder:
         torch.cuda.memory._record_memory_history(None)
 
     def mark(self) -> PhaseMark:
-        """Returns the allocator's counters since the mark before. They follow the host, so no synchronizing is
-        needed."""
+        """Returns the allocator's counters since the mark before. They follow the host, so nothing is synchronized."""
         free, whole = torch.cuda.mem_get_info(self.device)
         mark = PhaseMark(
             time.time_ns(),

@@ -44,28 +44,14 @@ def sdpa(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Ten
     return F.scaled_dot_product_attention(q_bhqd, k_bhkd, v_bhkd, is_causal=causal)
 
 
-def sdpa_math(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Tensor:
-    """Runs PyTorch's own unfused version. On CPU it computes half precision in float32."""
-    with sdpa_kernel(SDPBackend.MATH):
-        return sdpa(q_bhqd, k_bhkd, v_bhkd, causal=causal)
+def sdpa_by(kernel: SDPBackend) -> Callable[..., Tensor]:
+    """Returns PyTorch's attention by one of its kernels."""
 
+    def run(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Tensor:
+        with sdpa_kernel(kernel):
+            return sdpa(q_bhqd, k_bhkd, v_bhkd, causal=causal)
 
-def sdpa_flash(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Tensor:
-    """Runs FlashAttention-2 (Dao 2023): tiles of the scores stay on the chip, and backward computes them again."""
-    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-        return sdpa(q_bhqd, k_bhkd, v_bhkd, causal=causal)
-
-
-def sdpa_efficient(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Tensor:
-    """Runs xFormers' memory-efficient attention (Rabe and Staats 2021): like flash, and in float32 too."""
-    with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
-        return sdpa(q_bhqd, k_bhkd, v_bhkd, causal=causal)
-
-
-def sdpa_cudnn(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Tensor:
-    """Runs cuDNN's fused attention."""
-    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-        return sdpa(q_bhqd, k_bhkd, v_bhkd, causal=causal)
+    return run
 
 
 def flex(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Tensor:
@@ -114,10 +100,13 @@ def _list_blocks(blocks: Tensor) -> tuple[Tensor, Tensor]:
 ATTENTION: Mapping[str, Callable[..., Tensor]] = {
     "naive": naive,
     "sdpa": sdpa,
-    "sdpa-math": sdpa_math,
-    "sdpa-flash": sdpa_flash,
-    "sdpa-efficient": sdpa_efficient,
-    "sdpa-cudnn": sdpa_cudnn,
+    # PyTorch's own unfused version, which computes half precision in float32 on a CPU.
+    "sdpa-math": sdpa_by(SDPBackend.MATH),
+    # FlashAttention-2 (Dao 2023): tiles of the scores stay on the chip, and backward computes them again.
+    "sdpa-flash": sdpa_by(SDPBackend.FLASH_ATTENTION),
+    # xFormers' memory-efficient attention (Rabe and Staats 2021): like flash, and in float32 too.
+    "sdpa-efficient": sdpa_by(SDPBackend.EFFICIENT_ATTENTION),
+    "sdpa-cudnn": sdpa_by(SDPBackend.CUDNN_ATTENTION),
     "flex": flex,
 }
 

@@ -92,7 +92,8 @@ def load(spec: OwnSpec) -> Loaded:
     if spec.kind == "hf":
         key, builder = load_configuration(spec)
         return Loaded(key=key, build=builder)
-    module, root = import_source(spec)
+    with as_a_program(spec):
+        module, root = _import_file(spec) if spec.kind == "file" else _import_package(spec)
     function = getattr(module, spec.function, None)
     if not callable(function):
         known = sorted(name for name, value in vars(module).items() if callable(value) and not name.startswith("_"))
@@ -173,12 +174,6 @@ def _keep_weights(model: nn.Module) -> Callable[[], None]:
 
 #: What an own model's function is.
 SIGNATURE = "a function of one argument that returns a module and a batch, and, if wanted, a loss"
-
-
-def import_source(spec: OwnSpec) -> tuple[ModuleType, Path]:
-    """Imports the file or the package, and returns it with the folder whose sources count. Raises BadModel."""
-    with as_a_program(spec):
-        return _import_file(spec) if spec.kind == "file" else _import_package(spec)
 
 
 def _import_file(spec: OwnSpec) -> tuple[ModuleType, Path]:

@@ -64,8 +64,7 @@ def rotary_tables(*, context: int, head_width: int) -> Tensor:
 
 
 def apply_rope(x_bhte: Tensor, cosine_te: Tensor, sine_te: Tensor) -> Tensor:
-    """Rotates each adjacent pair of channels (x[2i], x[2i+1]) by its angle, in float32; returns x's dtype, laid out by
-    head."""
+    """Rotates adjacent channels (x[2i], x[2i+1]) by its angle, in float32; returns x's dtype, laid out by head."""
     with named_range("rope"):
         pairs_bhtp2 = rearrange(x_bhte, "b h t (p two) -> b h t p two", two=2)
         swapped_bhte = rearrange(pairs_bhtp2.flip(-1), "b h t p two -> b h t (p two)")

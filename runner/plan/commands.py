@@ -67,8 +67,7 @@ def _products(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 
 def _with_one_cache(cells: Sequence[Cell]) -> list[Cell]:
-    """Gives uncompiled cells, which use no compile cache, the cache of the compiled ones, so that they share
-    commands."""
+    """Gives uncompiled cells, which use no compile cache, the cache of the compiled ones, to share commands."""
     steps = [cell for cell in cells if isinstance(cell, StepCell)]
     caches = {cell.compile_cache for cell in steps if cell.backend.startswith("compiled")}
     return [replace(cell, compile_cache=cache) for cell in steps for cache in caches] if len(caches) == 1 else [*cells]

@@ -35,8 +35,7 @@ class Entry:
 @dataclass(frozen=True, kw_only=True)
 class TextGrid:
     """A table of words. The first `keys` columns are keys; `left` are the columns of words, the others are aligned
-    right. Of a table that is printed whole (`is_whole`), a last column under no heading has what there is to say of
-    some lines."""
+    right. Of a table that is printed whole (`is_whole`), a last column without heading comments on some lines."""
 
     caption: str
     headings: tuple[str, ...]
@@ -198,8 +197,7 @@ def _make_plain(view: View, doubts: Sequence[Doubt], scale: Scale, caption: str)
 
 
 def _make_whole(view: View, doubts: Sequence[Doubt], scale: Scale, caption: str) -> TextGrid:
-    """Returns one line a row with the columns that the view names. The long one comes last, and says why a row has no
-    value."""
+    """Returns one line a row with the columns that the view names. The long one, last, says why a row has no value."""
     keys, long = view.places, [name for name in view.columns if view.field(name).is_long]
     names = [name for name in view.columns if name not in long]
 

@@ -117,8 +117,7 @@ def gather_notes(notes: tuple[Note, ...]) -> Notes:
 
 @dataclass(frozen=True, kw_only=True)
 class Traced:
-    """One profiled cell with its kernels: summed by phase and class, by named range of the model too, and one by
-    one."""
+    """One profiled cell with its kernels: summed by phase and class, by the model's named ranges, and one by one."""
 
     trace: KernelTrace
     parts: tuple[KernelPart, ...]

@@ -43,7 +43,8 @@ class OwnSpec:
         folder = next((part for part in parts[-2:-1] if part not in (".", "..")), "")
         name = folder if last == "config" and folder else f"{folder}/{last}" if folder else last
         name = name if self.function == DEFAULT_FUNCTION else f"{name}:{self.function}"
-        return ",".join([name, *(f"{option}={format_option(value)}" for option, value in self.options.items())])
+        texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in self.options.items()}
+        return ",".join([name, *(f"{key}={text}" for key, text in texts.items())])
 
 
 def parse_spec(text: str) -> OwnSpec:
@@ -57,7 +58,9 @@ def parse_spec(text: str) -> OwnSpec:
         options[name] = _parse_option(value)
     if where.startswith("hf:") and where != "hf:":
         return OwnSpec(text=text, kind="hf", where=where[3:], function=DEFAULT_FUNCTION, options=options)
-    path, _, function = where.rpartition(":") if _names_function(where) else (where, "", DEFAULT_FUNCTION)
+    path, _, function = where.rpartition(":")
+    if not (":" in where and function.isidentifier()):
+        path, function = where, DEFAULT_FUNCTION
     if path.endswith(".py"):
         return OwnSpec(text=text, kind="file", where=path, function=function, options=options)
     if path and all(part.isidentifier() for part in path.split(".")):
@@ -76,15 +79,6 @@ def own_title(text: str, key: str) -> str:
         name = text
     name = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
     return re.sub(r"[^\w .,:=+@…/-]", "_", f"{name}@{key}")
-
-
-def format_option(value: Option) -> str:
-    """Returns an option's value as `--model` takes it."""
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _names_function(where: str) -> bool:
-    return where.rpartition(":")[2].isidentifier() and ":" in where
 
 
 def _parse_option(value: str) -> Option:

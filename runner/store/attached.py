@@ -183,8 +183,7 @@ def full_error(path: Path, error: Exception) -> StoreError:
 
 
 def is_damage(error: Exception) -> bool:
-    """Returns whether DuckDB's error means that the file is not as it was written. A wrong checksum is a plain
-    duckdb.Error."""
+    """Returns whether DuckDB's error means the file is not as written. A wrong checksum is a plain duckdb.Error."""
     return isinstance(error, (*_DAMAGE, UnicodeDecodeError)) or type(error) is duckdb.Error
 
 

@@ -135,8 +135,7 @@ class RunningQuery:
 def run_query(
     path: Path, query: str, *, seconds: float = MAX_SECONDS, most_rows: int = MAX_ROWS
 ) -> Iterator[RunningQuery]:
-    """Starts the query and stops it on leaving. Raises UsageError where `AT_ONCE` other queries are still running after
-    `seconds`."""
+    """Starts the query and stops it on leaving. Raises UsageError where `AT_ONCE` others still run after `seconds`."""
     if not _turns.acquire(timeout=seconds):
         got = f"{AT_ONCE} other queries are running."
         raise UsageError(got, expected=f"at most {AT_ONCE} at once", do="Try again in a few seconds.")

@@ -21,7 +21,7 @@ import contextlib
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -92,7 +92,11 @@ def open_fleet(
                 members.append(member)
             else:
                 broken[file] = busy_error(file)
-        _check_any(path, files, members, broken)
+        if not files:
+            expected, do = "files *.duckdb", "Merge or copy some there."
+            raise DatabaseMissing(f"{path} has no results file.", expected=expected, do=do)
+        if not members:
+            raise broken[files[0]]
         make_views(con, choose_files(con, members), {})
         mark_origin(con, " ".join(member.survey.origin for member in members))
         try:
@@ -140,13 +144,6 @@ def _survey(file: Path, patience_s: float) -> Survey | StoreError:
         raise DatabaseMissing(f"{file} does not exist.", do="Measure something: python -m runner sweep.")
     except StoreError as error:
         return error
-
-
-def _check_any(path: Path, files: Sequence[Path], members: Sequence[Member], broken: Mapping[Path, StoreError]) -> None:
-    if not files:
-        raise DatabaseMissing(f"{path} has no results file.", expected="files *.duckdb", do="Merge or copy some there.")
-    if not members:
-        raise broken[files[0]]
 
 
 def refuse_fleet(path: Path) -> None:

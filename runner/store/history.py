@@ -130,8 +130,7 @@ def measured_rates(db: Path, machine: Mapping[str, Any]) -> dict[str, float]:
 
 
 def past_cells(db: Path, machine: Mapping[str, Any]) -> list[tuple[Cell, float]]:
-    """Returns the latest MAX_PAST cells of each kind that ended ok on this device with this torch, and their
-    seconds."""
+    """Returns the latest MAX_PAST cells of each kind that ended ok on this device and torch, and their seconds."""
     cells: list[tuple[Cell, float]] = []
     for kind in KINDS:
         query = f"""

@@ -184,7 +184,10 @@ def answer(source: Path, folder: Path) -> dict[str, Any]:
         with open_reader(source, folder=folder, limits=(MEMORY,)) as con:
             _refuse_newer(con, source)
             if source.exists():
-                _check_file(con, source)
+                surveyed = survey(source, deadline=time.monotonic())
+                for name in surveyed.left_out:
+                    rows = select_stored_rows(TABLES[name], surveyed.stored[name])
+                    check(con, TABLES[name], f"({rows})", where=source, published=surveyed.published)
             stored = [name for name, table in TABLES.items() if table.stored]
             counts = {name: fetch_count(con, f"SELECT count(*) FROM {name}") for name in stored}
             if sum(counts.values()) > MAX_ROWS:
@@ -234,13 +237,6 @@ def _refuse_without_run(con: DuckDBPyConnection, source: Path, names: Sequence[s
                 expected="the row of the run beside them",
                 do=_DO,
             )
-
-
-def _check_file(con: DuckDBPyConnection, source: Path) -> None:
-    surveyed = survey(source, deadline=time.monotonic())
-    for name in surveyed.left_out:
-        rows = select_stored_rows(TABLES[name], surveyed.stored[name])
-        check(con, TABLES[name], f"({rows})", where=source, published=surveyed.published)
 
 
 def _check_spool(spool: Spool) -> None:

@@ -237,8 +237,7 @@ def find_file(named: Path | None = None) -> Path:
 
 
 def find_reference() -> Path | None:
-    """Returns the results file of the reference rows; None where there are none. Raises StoreError where they cannot be
-    opened."""
+    """Returns the file of the reference rows, None without any. Raises StoreError if they cannot be opened."""
     folder = Path(os.environ.get("STEPSCOPE_REFERENCE", SHIPPED))
     return _build(folder.absolute()) if is_packed(folder) else None
 

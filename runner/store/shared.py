@@ -80,8 +80,7 @@ class Taken:
 
 def spilling() -> Sequence[str]:
     """Returns the settings of a connection that takes THREAD_MB for each thread, or half of it (`read_sparingly`), and
-    more in a folder of its own, which DuckDB makes when it needs it, and removes; none where there is no temporary
-    folder."""
+    more in a folder of its own, which DuckDB makes and removes; none where there is no temporary folder."""
     try:
         folder = Path(tempfile.gettempdir(), f"stepscope-spill-{os.getpid()}-{secrets.token_hex(4)}")
     except OSError:

@@ -80,8 +80,7 @@ class Spool:
         return [path for path in self._json() if path.name.startswith(_PLAN)]
 
     def find_unreadable(self) -> dict[str, str]:
-        """Returns what this user cannot read here, by name, and why: the folder, or files in it. Readers leave it
-        out."""
+        """Returns what this user cannot read here, by name, and why: the folder or files. Readers leave it out."""
         denied, found = f"{os.strerror(errno.EACCES)}. {_UNREAD}", {}
         if os.path.isdir(self.folder) and not os.access(self.folder, os.R_OK | os.X_OK):
             return {self.folder.name: denied}

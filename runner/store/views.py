@@ -95,8 +95,7 @@ def stage(
     """Copies rows that the file attached as `alias` lacks into `temp.main.spool_<table>`, each once; returns the tables
     that have some.
 
-    `present` names the tables that the attached file has. Raises one of `UNREADABLE` when a value is not of its
-    column's type."""
+    `present` names the tables that the attached file has. Raises one of `UNREADABLE` for a value of another type."""
     staged = []
     for table in tables:
         # Every cell may repeat its run's row: the first one counts, as it does in the file.

@@ -100,8 +100,7 @@ class DeviceMemory:
 
 
 def predict_largest(question: FrontierCell, memory: DeviceMemory) -> int:
-    """Returns the largest multiple of the resolution that is predicted to fit, 0 if none is. On CUDA it is an
-    estimate."""
+    """Returns the largest multiple of the resolution predicted to fit, or 0. On CUDA it is an estimate."""
     limit = memory.bytes_within(question.limit_bytes)
 
     def fits(count: int) -> bool:
@@ -120,8 +119,7 @@ def predict_largest(question: FrontierCell, memory: DeviceMemory) -> int:
 
 def search(first: int, fits: Callable[[int], bool]) -> tuple[int, int]:
     """Returns the largest whole number that fits and the smallest that does not, which is the next one. Numbers begin
-    at 1; 0 fits without a trial. The search tries `first`, then numbers away from it in doubling steps, then
-    bisects."""
+    at 1; 0 fits without a trial. Tries `first`, then numbers away from it in doubling steps, then bisects."""
     low, high = 0, 0
     guess = max(first, 1)
     reach = max(round(guess * FIRST_STEP), 1)

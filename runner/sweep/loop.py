@@ -10,7 +10,6 @@ starts; moving it into the file is tried once, without waiting for readers.
 """
 
 import contextlib
-import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -305,11 +304,7 @@ class Sweep:
         return self.further.seconds_left() + self.prepared.ceiling_seconds
 
     def _is_out_of_budget(self) -> bool:
-        return self._budget_left() <= 0
-
-    def _budget_left(self) -> float:
-        """Returns for how long cells may be started (s); without a budget, for ever."""
-        return math.inf if self.settings.budget_s is None else self.settings.budget_s - (time.monotonic() - self.began)
+        return self.settings.budget_s is not None and time.monotonic() - self.began >= self.settings.budget_s
 
     def _plan_row(self, position: int, item: Expected) -> PlanRow:
         status = self.prepared.done.get(item.id)

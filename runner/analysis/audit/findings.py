@@ -60,9 +60,8 @@ class Drift:
 
 @dataclass(frozen=True, kw_only=True)
 class RowContext:
-    """The facts about a row beside itself: its measured steps in order (ms), without warm-up; the summary of each
-    phase; the GPU's telemetry; the run with its machine; the changes of that machine during the run. Missing facts are
-    unknown."""
+    """What is known beside a row: its measured steps in order (ms), without warm-up; the summary of each phase; the
+    GPU's telemetry; the run with its machine; the changes of that machine during the run. Missing facts are unknown."""
 
     step_ms: Sequence[float] = ()
     timings: Mapping[Phase, TimingRow] = field(default_factory=dict)

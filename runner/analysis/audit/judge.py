@@ -108,8 +108,7 @@ def _make_flat_finding(words: str, small: Point, large: Point) -> Finding:
 
 
 def no_effect(known: Sequence[Known]) -> Found:
-    """Finds options that change nothing: half precision with the bytes of float32, or a variant with the baseline's
-    time."""
+    """Finds options without effect: half precision with float32's bytes, or a variant with the baseline's time."""
     for axis, baseline in (("precision", "fp32"), ("backend", "eager")):
         for family in _group_by_axis(known, axis):
             base = next((item for item in family if getattr(item[0], axis) == baseline), None)
@@ -130,8 +129,7 @@ def no_effect(known: Sequence[Known]) -> Found:
 
 
 def _same_bytes(wide: Audited, narrow: Audited) -> int | None:
-    """Returns the bytes that both take, unless they are expected to be equal: sdpa-math computes in float32 for every
-    input."""
+    """Returns the bytes that both take, unless they are expected to be equal: sdpa-math always computes in float32."""
     (first, _), (second, expected) = _activation_bytes(wide), _activation_bytes(narrow)
     if not first or not second or abs(second / first - 1) > SAME_BYTES:
         return None

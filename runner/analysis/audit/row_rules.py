@@ -36,8 +36,7 @@ def phases_do_not_add(row: StepRow, seen: RowContext) -> Finding | None:
 
 
 def busy_machine(row: StepRow, seen: RowContext) -> Finding | None:
-    """Compares the load of other processes with the limit; where the step leaves a CPU idle, others may use that
-    one."""
+    """Compares the load of other processes with the limit; where the step leaves a CPU idle, others may use it."""
     cpus = seen.run.cpu_cores if seen.run else None
     spare = 1 / cpus if cpus and row.threads and row.threads < cpus else 0.0
     if row.other_cpu_share is None or row.other_cpu_share <= BUSY + spare:

@@ -67,18 +67,14 @@ def too_few_samples(row: Timed, seen: RowContext) -> Finding | None:
 
 
 def wide_interval(row: Timed, seen: RowContext) -> Finding | None:
-    share = _compute_width(seen.timings.get("step"))
-    if share is None or share <= WIDE:
+    timing = seen.timings.get("step")
+    if timing is None or timing.low_ms is None or timing.high_ms is None or not timing.median_ms:
+        return None
+    share = (timing.high_ms - timing.low_ms) / timing.median_ms
+    if share <= WIDE:
         return None
     sentence = f"The median step is known only to ±{share * 50:.0f}%: measure longer or on a quieter machine."
     return doubt("wide_interval", sentence, interval_share=share)
-
-
-def _compute_width(timing: TimingRow | None) -> float | None:
-    """Returns the width of the median's interval over the median."""
-    if timing is None or timing.low_ms is None or timing.high_ms is None or not timing.median_ms:
-        return None
-    return (timing.high_ms - timing.low_ms) / timing.median_ms
 
 
 def cold_step(row: Timed | None, seen: RowContext) -> Finding | None:
@@ -325,10 +321,10 @@ def judge_canary(cells: Sequence[RepeatedCell]) -> Canary | None:
     pairs = list(itertools.combinations(sorted(moments, key=lambda one: one.at), 2))
     level = 1 - (1 - DECIDED) / len(pairs)
     changed = [pair for pair in pairs if _differ(*pair, level=level)]
-    inner = [pair for pair in changed if not any(_holds(pair, other) for other in changed if other is not pair)]
     drifts = [
         Drift(started_at=first.at, ended_at=last.at, before_ms=first.ms, after_ms=last.ms, bound=cell.bound)
-        for first, last in inner
+        for first, last in changed
+        if not any(first.at <= a.at and b.at <= last.at for a, b in changed if (a, b) != (first, last))
     ]
     return Canary(cell=cell, drifts=drifts)
 
@@ -340,8 +336,3 @@ def _differ(first: Moment, last: Moment, *, level: float) -> bool:
     change = abs(math.log(b.ms / a.ms))
     error = math.hypot(a.std, b.std)
     return change > max(math.log1p(MIN_DIFFERENCE), student_quantile(level, min(a.dof, b.dof)) * error)
-
-
-def _holds(outer: tuple[Moment, Moment], inner: tuple[Moment, Moment]) -> bool:
-    """Returns whether the inner change lies within the outer one."""
-    return outer[0].at <= inner[0].at and inner[1].at <= outer[1].at

@@ -30,8 +30,7 @@ _BESIDE = (1, 3, 4)
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedBlock:
-    """One allocation. `born_us` is 0 for one that existed before; `died_us` is None for one that outlived the
-    recording."""
+    """One allocation. `born_us` is 0 where it existed before; `died_us` is None where it outlived the recording."""
 
     size: int
     born_us: int

@@ -347,8 +347,7 @@ def unsaved_attention_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
 
 
 def unsaved_feed_forward_bytes(cell: ModelCell) -> int:
-    """Returns the same for SwiGLU: the residual stream after attention, its normalized copy, and three inner
-    activations."""
+    """Returns the same for SwiGLU: the stream after attention, its normalized copy, and three inner activations."""
     return 2 * residual_stream_bytes(cell) + 3 * cell.batch * cell.context * cell.shape.d_ff * product_bytes(cell)
 
 

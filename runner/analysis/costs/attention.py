@@ -42,8 +42,7 @@ _FEW = ("output", "between", "d probabilities", "d inputs")
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionTensor:
-    """One tensor of an iteration: its size, the first and the last moment in which it is alive, and whether it is
-    saved."""
+    """One tensor of an iteration: its size, its first and its last moment, and whether it is saved."""
 
     tensor: str
     formula: str
@@ -107,8 +106,7 @@ class _TensorMaker:
                         f"S/{block}": blocks, f"(S/{block})²": blocks**2}  # fmt: skip
 
     def tensor(self, name: str, formula: str, *, life: tuple[str, ...], saved: bool = False) -> AttentionTensor:
-        """Returns a tensor whose size is `formula`, a product of B, S, d and numbers as it is shown: `B × S² × 4
-        bytes`."""
+        """Returns a tensor whose size is `formula`, a product of B, S, d and numbers as shown: `B × S² × 4 bytes`."""
         size = size_of(formula, self.numbers)
         first = self.moments.index(life[0])
         last = self.moments.index(life[1]) if len(life) > 1 else len(self.moments) - 1
@@ -262,8 +260,7 @@ def backward_flops(cell: AttentionCell) -> int:
 
 
 def forward_bytes(cell: AttentionCell) -> int:
-    """Returns the least bytes that any implementation moves: queries, keys and values are read once, the output is
-    written once."""
+    """Returns the least bytes that any implementation moves: queries, keys, values and output pass once."""
     return 4 * cell.batch * cell.seq_len * cell.d_head * ELEMENT_BYTES[cell.precision]
 
 
@@ -273,8 +270,7 @@ def square_bytes(cell: AttentionCell) -> int:
 
 
 def saved_bytes(cell: AttentionCell, *, device: Device = "cpu") -> int:
-    """Returns the bytes that autograd keeps for the backward pass, as torch.autograd.graph.saved_tensors_hooks sees
-    them, each once."""
+    """Returns the bytes that autograd keeps for the backward pass, each once, as saved_tensors_hooks sees them."""
     return sum(item.size for item in saved_tensors(cell, device=device))
 
 

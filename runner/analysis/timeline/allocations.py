@@ -39,8 +39,7 @@ NS_PER_US = 1000
 
 @dataclass(frozen=True, slots=True)
 class MemoryEvent:
-    """An allocation (`change` > 0 bytes), a free (< 0), or a mark (0). `source` is the recorder's number for it, or
-    -1."""
+    """An allocation (`change` > 0 bytes), a free (< 0), or a mark (0). `source` is the recorder's number, or -1."""
 
     at_ns: int
     address: int
@@ -325,8 +324,7 @@ class _Segments:
             del self._starts[bisect_left(self._starts, address)]
 
     def end_of(self, address: int, beyond: int) -> int | None:
-        """Returns the end of the free space from `address` on, before `beyond`; None where no large segment holds
-        it."""
+        """Returns the end of the free space from `address` on, before `beyond`; None outside of large segments."""
         place = bisect_right(self._starts, address) - 1
         end = self._ends[self._starts[place]] if place >= 0 else 0
         return min(end, beyond) if end > address else None

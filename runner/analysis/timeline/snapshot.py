@@ -34,8 +34,7 @@ MAX_FRAMES, MAX_CHARACTERS, _PATH_LENGTH = 100, 300, 4_000
 
 
 class Stacks:
-    """The stacks of one timeline. A stack's number is its position in `texts`; a text has one `file:line function` a
-    line."""
+    """The stacks of one timeline. A stack's number is its position in `texts`; one `file:line function` a line."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []

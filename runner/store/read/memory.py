@@ -33,8 +33,7 @@ from runner.store.read.selection import MACHINE, Selection, fetch, fetch_by, fet
 from runner.store.read.timed import choose
 
 KEY = TABLES["memory"].key
-#: The column of each part of a peak, in the order of stacking. The names are those of `Category` and two more of the
-#: allocator.
+#: The column of each part of a peak, in the order of stacking. Names are those of `Category` and two of the allocator.
 PARTS: Mapping[str, str] = {
     "parameter": "parameters_bytes",
     "gradient": "gradients_bytes",

@@ -182,8 +182,7 @@ _ABLATION = f"""
 
 
 def load_early_steps(path: Path, selection: Selection) -> list[EarlyStep]:
-    """Returns every step, in one round, of the cells that were measured after several of 0, 1, 2 and 5 warm-up
-    steps."""
+    """Returns every step, in one round, of the cells measured after several of 0, 1, 2 and 5 warm-up steps."""
     with open_reader(path) as reader:
         choose(reader, "steps", replace(selection, settled=False))
         return fetch(reader, _ABLATION, kind=EarlyStep)
@@ -420,8 +419,7 @@ def load_attention(path: Path, of: Selection) -> list[AttentionResult]:
 
 
 def load_frontiers(path: Path, of: Selection) -> list[Frontier]:
-    """Returns the answer to every question of the frontier: the one with the finest resolution, and of those the
-    latest."""
+    """Returns the answer to every question of the frontier: the finest resolution, and of those the latest."""
     columns = ("predicted", "largest", "smallest_failing", "largest_peak_bytes", "trials")
     query, parameters = select_chosen("frontier", of, columns)
     order = "limited, implementation <> 'naive', implementation, precision, d_head, d_model, layers, context, batch"
