@@ -18,8 +18,7 @@ _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 def format_number(value: float, *, digits: int = 3) -> str:
-    """Returns so many significant digits, without an exponent: 0.0123, 4.56, 78.9, 1,230; below 0.0001 with one:
-    5.71e-07."""
+    """Returns so many significant digits, without exponent: 0.0123, 4.56, 78.9, 1,230; under 0.0001 with: 5.71e-07."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     if abs(value) < 1e-4:
@@ -64,10 +63,9 @@ def format_share(share: float) -> str:
     return "under 1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
-def format_percent(share: float, *, signed: bool = False) -> str:
-    """Returns a share in percent with three digits: `1.25%`, or `+1.25%`."""
-    sign = "−" if share < 0 else "+" if signed else ""
-    return f"{sign}{format_number(abs(100 * share))}%"
+def format_percent(share: float) -> str:
+    """Returns a share in percent with three digits: `1.25%`."""
+    return f"{'−' if share < 0 else ''}{format_number(abs(100 * share))}%"
 
 
 def format_count(number: int, noun: str) -> str:
@@ -91,9 +89,9 @@ def cut_text(text: str, *, longest: int = 80) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def format_tokens(context: int, unit: str = "tokens") -> str:
+def format_tokens(context: int) -> str:
     """Returns `1,024 tokens`; nothing for a model whose samples have no length."""
-    return f"{context:,} {unit}" if context else ""
+    return f"{context:,} tokens" if context else ""
 
 
 def at_tokens(context: int) -> str:

@@ -74,8 +74,7 @@ def is_list(path: Path) -> bool:
 
 
 def check_place(path: Path) -> None:
-    """Raises StoreError for whatever is neither a results file to read nor a place where one can be, before DuckDB
-    opens it or its log."""
+    """Raises StoreError for what is neither a results file nor a place for one, before DuckDB opens it or its log."""
     for file in (path, path.with_name(path.name + ".wal")):
         why = explain_place(file)
         if not why and os.path.exists(file) and not os.access(file, os.R_OK):

@@ -110,11 +110,19 @@ def own_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    """Returns the path of a results file that is not there yet."""
+    return tmp_path / "results.duckdb"
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """Restores the main module, because Streamlit's AppTest leaves its script there and every process of
     multiprocessing runs it first. This happens before the fixtures of a file, which may start a sweep."""
     sys.modules["__main__"] = MAIN
+    if item.get_closest_marker("gpu") and not pytest.importorskip("torch").cuda.is_available():
+        pytest.skip("torch sees no NVIDIA GPU")
 
 
 @pytest.fixture(scope="session")

@@ -42,8 +42,7 @@ def test_what_is_shown_as_markdown_is_a_constant_or_restricted(path: Path) -> No
 
 
 def _is_safe(text: ast.expr) -> bool:
-    """Returns whether it is a constant, a choice of constants or a call of `restrict`; a widget's label may be a
-    name."""
+    """Returns whether it is a constant, a choice of them or a call of `restrict`; a widget's label may be a name."""
     match text:
         case ast.IfExp(body=one, orelse=other):
             return _is_safe(one) and _is_safe(other)

@@ -187,8 +187,7 @@ def test_a_package_without_an_extra_does_what_it_can(
 
 @pytest.mark.soak
 def test_the_gpu_tests_need_no_more_than_the_runner() -> None:
-    """They are collected without errors if only the requirements of the extra `runner` and of pytest can be
-    imported."""
+    """They are collected without errors with only the requirements of the extra `runner` and of pytest."""
     refused = absent("runner", beside=("pytest", "pytest-timeout"))
     assert {"pandas", "playwright", "plotly", "pyarrow", "streamlit", "transformers"} <= {*refused}
     words = ["--collect-only", "--quiet", "-m", "gpu", "-p", "no:cacheprovider", "-p", "pytest_timeout"]

@@ -88,8 +88,7 @@ def compute_ratio(base: Any, other: Any, *, phase: Phase = "step", clock: Clock 
 
 
 def is_host_noise(base: Any, other: Any, *, phase: Phase, clock: Clock) -> bool:
-    """Returns whether the host sets either time, and the two are not of one sweep: their ratio says nothing of the
-    code."""
+    """Returns whether the host sets either time and they are of two sweeps: their ratio says nothing of the code."""
     return any(_is_set_by_host(one, phase, clock) for one in (base, other)) and not is_interleaved(base, other, phase)
 
 

@@ -20,8 +20,7 @@ from runner.schema import PHASES, CeilingRow, KernelClass, ModelCell, Phase
 
 Bound = Literal["compute", "memory", "launch", "unknown"]
 BOUNDS: tuple[Bound, ...] = ("compute", "memory", "launch", "unknown")
-#: The numbers that AdamW moves for each parameter: it reads the parameter, the gradient and two moments, and writes all
-#: but the gradient.
+#: The numbers AdamW moves a parameter: it reads parameter, gradient and two moments, and writes all but the gradient.
 ADAMW_MOVES = 7
 #: Kernels of these classes do a few operations for every number they read: far below any ridge.
 STREAMING: tuple[KernelClass, ...] = (

@@ -42,8 +42,7 @@ def check_chosen(answer: Answer, asked: Asked) -> None:
 
 
 def find_doubts(answer: Answer, audited: Sequence[AuditedRow]) -> tuple[Doubt, ...]:
-    """Returns the findings about cells that the views show, one a code, the most severe and then the most frequent
-    first."""
+    """Returns the findings about cells of the views, one a code, the most severe, then the most frequent first."""
     shown = {cell for view in answer.views for row in view.rows for cell in row.cells}
     rounds: dict[tuple[UUID, str], set[UUID]] = {}
     for one in audited:

@@ -63,8 +63,7 @@ class Errors:
     cells: int = 0
 
 
-#: The errors of counts on fake tensors, on a Llama, a Mixtral and a Qwen of transformers among the shipped rows; a test
-#: counts them again.
+#: The errors of counts on fake tensors, of the Llama, Mixtral and Qwen among the shipped rows; a test counts again.
 COUNTED = Errors(reserved=1.046, low=1.008, high=1.136, peak=0.00048, most=0.0036, cells=18)
 #: The predicted bytes of a step by part: of a way of holding numbers, with so many blocks recomputed together.
 Parts = Callable[[str, int, int, int], Mapping[str, int]]

@@ -87,8 +87,7 @@ def _rank(name: str) -> int:
 
 
 def _describe_shared(column: Column, value: Any) -> str:
-    """Returns a shared value in words; empty for a default that needs no mention and for a field that an own model does
-    not have."""
+    """Returns a shared value in words; empty for a default without mention and a field that an own model lacks."""
     if is_unread(column.name, value):
         return ""
     if column.name in _PLAIN:

@@ -22,8 +22,7 @@ TOY = GRID.change(sizes=TOYS, contexts=(64,))
 
 
 def _record_timelines(grid: Grid) -> Grid:
-    """Returns the timelines of one inference step and one training step of each size, at the shortest and the longest
-    context."""
+    """Returns the timelines of an inference and a training step of each size, at the shortest and longest context."""
     contexts = tuple(dict.fromkeys((grid.value("contexts")[0], grid.value("contexts")[-1])))
     return grid.change(modes=("inference", "train"), precisions=("fp32",), contexts=contexts, timeline=(True,))
 

@@ -82,8 +82,7 @@ def is_on_host(event: Any) -> bool:
 
 #: What a replayed CUDA graph leaves between two kernels. On an NVIDIA H200 (torch 2.11, CUDA 13.0) the median replay of
 #: a step exceeded the union of its traced kernels by 0.35, 0.30, 0.34, 0.29 and 0.26 µs per kernel (small and large
-#: models, bf16 and fp32, training and inference). The union alone is 1 to 6 % below the replay; with this gap it is
-#: within 2 %.
+#: models, bf16 and fp32, training and inference). The union alone is 1 to 6 % below; with this gap it is within 2 %.
 GAP_US = 0.33
 #: How the name of the kernel that `torch.cuda._sleep` launches begins (aten/src/ATen/cuda/Sleep.cu).
 MARKER = "at::cuda::(anonymous namespace)::spin_kernel"

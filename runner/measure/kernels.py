@@ -4,18 +4,13 @@
 
 The step is timed without the profiler first, then profiled a few times in the same process. The profiled step with the
 median duration is broken down into its kernels (on a CPU its operators) by phase and named range. Times and calls are
-those of that one step, so that they add up. Limits: a profiled step takes longer than a real one, and the row says by
-how much; FLOPs and bytes follow from shapes (`runner.analysis.costs.operations`) and count for the longest of an
-operator's kernels; kernels of compiled code have a phase, but no range.
+those of that one step, so that they add up. FLOPs and bytes are an operator's and follow from shapes
+(`runner.analysis.costs.operations`): they count for the longest of the kernels that it launched, on a CPU for the
+operator, or for those that it calls. Limits: a profiled step takes longer than a real one, and the row says by how
+much; kernels of compiled code have a phase, but no range; on a CPU the product at which a checkpoint's second pass
+stops counts, although PyTorch does not compute it.
 
-The modules of an own model as named ranges, so that a profiler can tell to which of them a kernel belongs.
-
-    with named_modules(step.workload): ...     # opens "module layers.*.mlp" around each call of such a module
-
-Numbers in a path become a star, so that equal blocks are one range. The innermost module counts; what a module computes
-between the calls of its own modules is its own.
-
-The phase and the named range of the work of a profiled step, found by the operator that launched it.
+The phase and the named range of work are found by the operator that launched it.
 
     trace = Trace(events_of(profiler, step=0))
     for work in trace.work(): trace.place(work.caller), work.kernel, work.device_ns
@@ -26,13 +21,8 @@ is nested in on its thread. Backward's operators run inside a node of the graph,
 outside of any range: their phase is `backward`, and their range is that of the forward operator with the node's
 sequence number. What a checkpoint computes again runs inside a node too, and has ranges of its own.
 
-A profiled step as rows: every kernel by phase and named range, and their sums.
-
-    rows, values = break_down(trace, job=job)
-
-FLOPs and bytes are an operator's (`runner.analysis.costs.operations`). They count for the longest of the kernels that
-it launched; on a CPU for the operator, or for those that it calls. Limits: on a CPU the product at which a checkpoint's
-second pass stops counts, although PyTorch does not compute it.
+The modules of an own model are ranges too, with a star for each number in a path, so that equal blocks are one range.
+The innermost module counts; what a module computes between the calls of its own modules is its own.
 """
 
 import functools

@@ -188,8 +188,7 @@ GRAPHED = ("compiled-reduce-overhead", "compiled-max-autotune")
 
 
 def compile_model(workload: Workload, backend: Backend, device: Device, *, precision: Precision) -> Callable[..., Any]:
-    """Returns the model as the backend runs it; compilation itself happens in the first step. Raises Skipped where the
-    backend cannot work."""
+    """Returns the model as the backend runs it; the first step compiles it. Raises Skipped where that cannot work."""
     model: Callable[..., Any] = workload.model
     if not is_compiled(backend):
         return model

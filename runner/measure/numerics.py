@@ -68,8 +68,7 @@ PEAKS_HELD = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Pass:
-    """The results of one forward and backward pass. Gradients are by parameter and unscaled; an own model may return
-    no logits."""
+    """The results of a forward and backward pass: gradients by parameter, unscaled; own models may return no logits."""
 
     loss: Tensor
     logits: Tensor | None

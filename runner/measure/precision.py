@@ -98,8 +98,7 @@ class PassDtypes:
 
 @contextmanager
 def record_outputs(model: nn.Module, *, blocks: Sequence[str] = ()) -> Iterator[dict[str, str]]:
-    """Records the dtype of each module's output by name, in the order in which they run; of `blocks`, the first stands
-    for all."""
+    """Records the dtype of each module's output by name, in running order; of `blocks`, the first stands for all."""
     outputs: dict[str, str] = {}
 
     def record(name: str, module: nn.Module, inputs: Any, output: Any) -> None:

@@ -125,8 +125,7 @@ class StepFlops:
 
 
 def find_step_flops(job: Job, cell: StepCell, workload: Workload) -> StepFlops | None:
-    """Returns the operations of a cell's step: by formula, or of an own model by PyTorch's counter; None where that
-    cannot count."""
+    """Returns the operations of a cell's step: by formula, of an own model by PyTorch's counter; None if it cannot."""
     if cell.model_key is None:
         flops = costs.step_flops(cell)
         return StepFlops(step=flops, model=flops - costs.recomputed_flops(cell), source="formula")

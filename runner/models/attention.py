@@ -132,9 +132,8 @@ def implementation(name: str) -> Callable[..., Tensor]:
 def unavailable(name: str, device_type: str, *, dtype: torch.dtype | None = None) -> str | None:
     """Returns why a device of this type ("cpu", "cuda", "mps") cannot run implementation `name`; None where it can.
 
-    `dtype` is that of the queries: under autocast, the lower one. Without it, only the device is checked. What an older
-    GPU cannot run (flash needs compute capability 8.0) fails when it is tried. Raises UsageError for an unknown
-    name."""
+    `dtype` is that of the queries: under autocast the lower one. Without it only the device is checked. What an older
+    GPU cannot run (flash needs compute capability 8.0) fails when tried. Raises UsageError for an unknown name."""
     implementation(name)
     devices = _DEVICES.get(name, (device_type,))
     if device_type not in devices:

@@ -179,8 +179,7 @@ class Transformer(nn.Module):
         return logits_btv
 
     def run_blocks(self, x_btd: Tensor, rope_2te: Tensor, blocks: nn.ModuleList) -> Tensor:
-        """Returns the stream after `blocks`. With checkpointing, autograd saves only their input and runs them again in
-        backward."""
+        """Returns the stream after `blocks`. With checkpointing, autograd saves only their input and reruns them."""
 
         def run(x_btd: Tensor) -> Tensor:
             for block in blocks:

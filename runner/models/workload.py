@@ -194,8 +194,7 @@ def checkpoint_each(model: nn.Module, paths: tuple[str, ...]) -> None:
 
 
 class _Body(nn.Module):
-    """What a block computes, as a module of its own, so that whoever watches modules sees it begin and end inside the
-    checkpoint."""
+    """What a block computes, as a module, so that who watches modules sees it begin and end inside the checkpoint."""
 
     def __init__(self, run: Callable[..., Any]) -> None:
         super().__init__()

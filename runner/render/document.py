@@ -115,11 +115,8 @@ def _pipe(headings: Sequence[str], lines: Sequence[Sequence[str]], left: frozens
 
 def _html(headings: Sequence[str], lines: Sequence[Sequence[str]], left: frozenset[int]) -> str:
     def row(tag: str, line: Sequence[str]) -> str:
-        return (
-            "<tr>"
-            + "".join(f"<{tag}{'' if place in left else ' class=n'}>{one}</{tag}>" for place, one in enumerate(line))
-            + "</tr>"
-        )
+        kinds = ("" if place in left else " class=n" for place in range(len(line)))
+        return f"<tr>{''.join(f'<{tag}{kind}>{one}</{tag}>' for kind, one in zip(kinds, line, strict=True))}</tr>"
 
     return "<table>\n" + "\n".join([row("th", headings), *(row("td", line) for line in lines)]) + "\n</table>"
 

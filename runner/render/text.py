@@ -24,7 +24,8 @@ LEAST_NAME = 20
 
 def print_answer(console: Console, answer: Answer, *, command: bool = True) -> None:
     if answer.sentence:
-        console.print(style_sentence(f"{answer.sentence} {answer.more}".strip()))
+        parts = split_bold(f"{answer.sentence} {answer.more}".strip())
+        console.print(Text.assemble(*((part, "bold" if place % 2 else "") for place, part in enumerate(parts))))
         console.print("")
     for view in answer.tables:
         for part in _make_view(console, view, answer.doubts):
@@ -43,13 +44,6 @@ def print_answer(console: Console, answer: Answer, *, command: bool = True) -> N
         console.print(Text("Choose: " + "  ".join(chosen), "dim"))
     for line in sweep_commands(answer.cells.values()) if command else ():
         console.print(Text(f"$ {line}", "dim"), soft_wrap=True)
-
-
-def style_sentence(sentence: str) -> Text:
-    made = Text()
-    for place, part in enumerate(split_bold(sentence)):
-        made.append(part, "bold" if place % 2 else "")
-    return made
 
 
 def _make_view(console: Console, view: View, doubts: Sequence[Doubt]) -> list[Text | Table | Group]:

@@ -270,8 +270,7 @@ class Frontier:
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """One recorded timeline. `label` is its name, unique in the file; `cell` is the measured cell, None for an imported
-    timeline."""
+    """One recorded timeline. `label` is its name, unique in the file; `cell` is what was measured, None if imported."""
 
     cell_id: UUID
     run_id: UUID

@@ -238,8 +238,7 @@ class Rows:
     traced: tuple[Traced, ...] = ()
     runs: tuple[RunSummary, ...] = ()
     by_run: tuple[RunSteps, ...] = ()
-    #: The latest run of a machine with steps, and the latest before it that measured some of the same, where there is
-    #: one.
+    #: The latest run of a machine with steps, and the latest before it that measured some of the same, if any.
     latest: tuple[RunSteps, ...] = ()
     #: What several runs measured, the newest of them among them.
     history: tuple[CellHistory, ...] = ()

@@ -86,8 +86,7 @@ def parse_shape(text: str) -> Size:
 
 
 def shape_name(*, d_model: int, d_ff: int, layers: int, heads: int, vocabulary: int) -> str:
-    """Returns the name of a shape, or its width and depth as `512×8` where it has none, with a d_ff that is not 4× the
-    width."""
+    """Returns the name of a shape; without one, width and depth as `512×8`, with a d_ff that is not 4× the width."""
     numbers = {"d_model": d_model, "d_ff": d_ff, "layers": layers, "heads": heads, "vocabulary": vocabulary}
     wide = "" if d_ff == 4 * d_model else f" (d_ff {d_ff})"
     return next((size.name for size in SIZES.values() if size.numbers == numbers), f"{d_model}×{layers}{wide}")

@@ -21,7 +21,6 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import singledispatch
 from typing import Any
 
 from runner.allowance import usable_memory
@@ -64,24 +63,15 @@ def trial_cell(question: FrontierCell, size: int) -> AttentionCell | StepCell:
     return StepCell(**shape, **context, mode=question.mode, attention=question.implementation, **asked)
 
 
-@singledispatch
 def predict_bytes(cell: AttentionCell | StepCell, *, device: Device, gpu: str = "") -> int:
     """Returns the memory that a cell needs by the closed formulas: the peak of live bytes or, on CUDA, the bytes that
     the allocator must reserve."""
-    raise TypeError(f"No formula for a {type(cell).__name__}.")
-
-
-@predict_bytes.register
-def _(cell: AttentionCell, *, device: Device, gpu: str = "") -> int:
+    if isinstance(cell, StepCell):
+        peak = steps.predicted_peak_bytes(cell, device=device, gpu=gpu)
+        return round(peak * RESERVED_SHARE) if device == "cuda" else peak
     if device == "cuda":
         return attention.predicted_reserved_bytes(cell, gpu=gpu)
     return attention.predicted_peak_bytes(cell)
-
-
-@predict_bytes.register
-def _(cell: StepCell, *, device: Device, gpu: str = "") -> int:
-    peak = steps.predicted_peak_bytes(cell, device=device, gpu=gpu)
-    return round(peak * RESERVED_SHARE) if device == "cuda" else peak
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,8 +152,7 @@ class _TrialFailed(Exception):
 
 
 def parse_size(name: str, text: str) -> int:
-    """Returns `2GiB`, `512MiB` or plain bytes as a number of bytes. Raises UsageError for anything else, with the
-    flag's `name`."""
+    """Returns `2GiB`, `512MiB` or plain bytes as a number. Raises UsageError for anything else, naming the flag."""
     match = _SIZE.fullmatch(text.strip().upper())
     if match is None or match[2] not in _UNITS or float(match[1]) <= 0:
         raise UsageError(f"--{name} got {text!r}.", expected="a size such as 2GiB or 512MiB")
@@ -273,8 +262,7 @@ class _Explorer:
             peak = outcome.measurement.values.get("peak_allocated_bytes")
             result = f"fits, peak {format_bytes(peak or 0)}" if outcome.status == "ok" else "does not fit"
             self.say(f"  {question.limited} {size:,}: {result}")
-            tried[size] = outcome.status == "ok"
-            peaks[size] = outcome.measurement.values.get("peak_allocated_bytes")
+            tried[size], peaks[size] = outcome.status == "ok", peak
             return tried[size]
 
         end: dict[str, Any] = {"status": "ok"}

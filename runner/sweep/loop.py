@@ -110,8 +110,7 @@ def store(db: Path, rows: Mapping[str, Sequence[object]], *, name: str) -> None:
 
 
 def ingest_all(db: Path) -> int:
-    """Moves the whole spool into the file, unless others hold it for LAST_INGEST_SECONDS; returns how many cells are
-    left."""
+    """Moves the spool into the file, unless others hold it for LAST_INGEST_SECONDS; returns how many cells are left."""
     spool = Spool(db)
     while spool.files() and ingest(db, patience_s=LAST_INGEST_SECONDS):
         pass
@@ -202,7 +201,19 @@ class Sweep:
         """Adds cells to the end of the plan."""
         for item in items:
             self.positions[item.id] = len(self.cells)
-            self.plan.append(self._plan_row(len(self.cells), item))
+            status = self.prepared.done.get(item.id)
+            row = PlanRow(
+                run_id=self.run_id,
+                position=len(self.cells),
+                experiment=item.planned.experiment,
+                cell_key=item.planned.cell.key,
+                round=item.planned.round,
+                title=title(item.planned.cell),
+                state="done" if status else "waiting",
+                status=status,
+                seconds=None if status else item.predicted.seconds,
+            )
+            self.plan.append(row)
             self.cells.append(item)
 
     def _measure(self, item: Expected, rest: Collection[Expected]) -> Row:
@@ -305,20 +316,6 @@ class Sweep:
 
     def _is_out_of_budget(self) -> bool:
         return self.settings.budget_s is not None and time.monotonic() - self.began >= self.settings.budget_s
-
-    def _plan_row(self, position: int, item: Expected) -> PlanRow:
-        status = self.prepared.done.get(item.id)
-        return PlanRow(
-            run_id=self.run_id,
-            position=position,
-            experiment=item.planned.experiment,
-            cell_key=item.planned.cell.key,
-            round=item.planned.round,
-            title=title(item.planned.cell),
-            state="done" if status else "waiting",
-            status=status,
-            seconds=None if status else item.predicted.seconds,
-        )
 
 
 def _summarize(row: Row, timings: Sequence[TimingRow], *, seconds: float) -> MeasuredRound:

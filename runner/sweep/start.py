@@ -57,7 +57,8 @@ def spread(request: Request, settings: Settings, places: Sequence[Engine], *, wa
             shared.begin([prepared for prepared, _ in plans])
             codes = _run_all(plans, settings, shared, pool)
             lost = {placed.number for (_, placed), code in zip(plans, codes, strict=True) if code is None}
-            left = [alive for group in left if (alive := _without(group, lost)) and len(alive) < len(group)]
+            alive = [(group, [placed for placed in group if placed.number not in lost]) for group in left]
+            left = [placed for group, placed in alive if 0 < len(placed) < len(group)]
             if lost and not any(code is not None for code in codes):
                 raise PlaceLost("All places are lost.", do="Finished cells are kept; the same command goes on.")
         shared.end()
@@ -74,10 +75,6 @@ class _Placed:
 
     def describe(self, device: str) -> dict[str, Any]:
         return self.machine
-
-
-def _without(group: Sequence[_Placed], lost: set[int]) -> list[_Placed]:
-    return [placed for placed in group if placed.number not in lost]
 
 
 def _share(request: Request, settings: Settings, group: Sequence[_Placed]) -> list[tuple[Prepared, _Placed]]:

@@ -29,8 +29,7 @@ PAPER = {"light": LIGHT, "dark": DARK}
 @pytest.mark.soak
 @pytest.mark.parametrize("path", ADDRESSES)
 def test_every_page_in_every_width(browser: Browser, address: str, path: str) -> None:
-    """There is no serious fault, no faint text and nothing beyond the right edge, from a phone to a wide screen, in
-    light and dark."""
+    """No serious fault, no faint text, nothing beyond the right edge, from phone to wide screen, in light and dark."""
     with opened(browser, f"{address}/{path}") as visit:
         for scheme in SCHEMES:
             visit.page.emulate_media(color_scheme=scheme)

@@ -23,7 +23,6 @@ from tests.some import some
 from tests.synthetic import rows
 
 ADDRESSES = ["" if page is PAGES[0] else page.address for page in PAGES]
-TITLES = {address: page.title for address, page in zip(ADDRESSES, PAGES, strict=True)}
 CHART = ".js-plotly-plot .main-svg"
 
 

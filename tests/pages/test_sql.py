@@ -156,8 +156,7 @@ def test_examples_can_be_run(db: Path, title: str) -> None:
     assert ask(db, EXAMPLES[title]).columns
 
 
-#: Values that DuckDB can return and a browser or Python cannot always show: the query, and a value of its answer as
-#: shown.
+#: Values that DuckDB returns and a browser or Python cannot always show: the query, and a value of its answer as shown.
 ODD = [
     ("SELECT '0044-03-15 (BC)'::DATE AS x, 1 AS y", "0044-03-15 (BC)"),
     ("SELECT unnest(['infinity'::DATE, '2020-01-01']) AS x, 1 AS y", "infinity"),

@@ -80,8 +80,7 @@ def before_and_after() -> list[tuple[RunRow, list[Rows]]]:
 
 
 def written(folder: Path) -> Path:
-    """Returns a file with these two runs, their peaks of memory (8 and 4 MiB), and a third run, `again`, which equals
-    the second."""
+    """Returns a file with these two runs, peaks (8 and 4 MiB), and a third, `again`, equal to the second."""
     path = folder / "results.duckdb"
     runs = before_and_after()
     for (of, cells), size in zip(runs, (8 * MIB, 4 * MIB), strict=True):

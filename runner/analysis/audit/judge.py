@@ -11,7 +11,6 @@ that does not grow with the work, options without effect. Limits: cells of diffe
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import singledispatch
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
@@ -136,30 +135,17 @@ def _same_bytes(wide: Audited, narrow: Audited) -> int | None:
     return None if expected and abs(second / expected - 1) <= EXPECTED else second
 
 
-@singledispatch
 def _activation_bytes(row: Audited) -> tuple[int | None, int | None]:
     """Returns measured and predicted bytes: those saved for backward or, where these are unknown or zero, the peak. The
     peak does not count where the optimizer step sets it, whose bytes do not depend on the precision."""
-    return row.peak_allocated_bytes, row.predicted_peak_bytes
-
-
-@_activation_bytes.register
-def _(row: StepRow) -> tuple[int | None, int | None]:
-    return (None, None) if row.mode == "train" else (row.peak_allocated_bytes, row.predicted_peak_bytes)
-
-
-@_activation_bytes.register
-def _(row: AttentionRow) -> tuple[int | None, int | None]:
-    if row.saved_bytes:
+    if isinstance(row, AttentionRow) and row.saved_bytes:
         return row.saved_bytes, row.predicted_saved_bytes
-    return row.peak_allocated_bytes, row.predicted_peak_bytes
-
-
-@_activation_bytes.register
-def _(row: MemoryRow) -> tuple[int | None, int | None]:
-    if row.saved_bytes:
+    if isinstance(row, MemoryRow) and row.saved_bytes:
         return row.saved_bytes, None
-    return (None, None) if row.peak_phase == "optimizer" else (row.peak_allocated_bytes, row.predicted_peak_bytes)
+    of_step = isinstance(row, StepRow) and row.mode == "train"
+    if of_step or (isinstance(row, MemoryRow) and row.peak_phase == "optimizer"):
+        return None, None
+    return row.peak_allocated_bytes, row.predicted_peak_bytes
 
 
 def _same_time(base: RowContext, other: RowContext) -> str | None:

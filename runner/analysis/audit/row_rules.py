@@ -118,8 +118,7 @@ OFF_FORMULA = 0.02
 
 
 def above_peak_of_attention(row: AttentionRow, seen: RowContext) -> Finding | None:
-    """Compares the achieved FLOP/s with the datasheet's dense peak, and the bytes/s with its bandwidth where the L2
-    cache is cold."""
+    """Compares FLOP/s with the datasheet's dense peak, and bytes/s with its bandwidth where the L2 cache is cold."""
     name = seen.run.device_name if seen.run else None
     peak, bandwidth = hardware.peak_flops(name or "", row.precision), hardware.peak_bandwidth(name or "")
     rate = max(row.forward_flops_per_s or 0.0, row.backward_flops_per_s or 0.0)
@@ -178,8 +177,7 @@ ByteRule = Callable[[Audited, RowContext], Finding | None]
 MemoryRule = Callable[[MemoryRow, RowContext], Finding | None]
 
 MIB = 2**20
-#: A peak this many times its prediction, and this much above it (bytes: what libraries keep for themselves), is not
-#: the cell's own.
+#: A peak this many times its prediction, and this much above it (bytes of libraries), is not the cell's own.
 FOREIGN, OWN_SCRATCH = 5.0, 256 * MIB
 #: A peak this far from its prediction, as a share, is not explained by it.
 OFF = 0.10

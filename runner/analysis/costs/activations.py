@@ -54,8 +54,7 @@ class PredictedTensor:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredTensor:
-    """A measured tensor: the operation and module that keep it, its shape and dtype, its bytes. `tensor` is its name,
-    where known."""
+    """A measured tensor: the operation and module that keep it, shape, dtype, bytes. `tensor` is its name, if known."""
 
     operation: str
     shape: str
@@ -156,9 +155,8 @@ def scores_bytes(cell: ModelCell, *, number_bytes: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class SavedBytes:
-    """The bytes that a forward pass keeps for the backward pass, without the parameters. `norms`, `attention`,
-    `feed_forward` and `weight_copies` are those of one block. `inputs` are tokens and rotary tables, which exist
-    anyway."""
+    """The bytes that a forward pass keeps for backward, without parameters. `norms`, `attention`, `feed_forward` and
+    `weight_copies` are those of one block. `inputs` are tokens and rotary tables, which exist anyway."""
 
     norms: int
     attention: int
@@ -257,8 +255,7 @@ class _BlockTensors:
         return [self.tensor(module, "input", wide), inverse, self.tensor(module, "normalized", wide)]
 
     def linear(self, module: str, weight: str, *, reads: bool = True, width: str = "d") -> list[PredictedTensor]:
-        """Returns what a matrix product keeps: autocast's copy of its weight, and its input unless another product
-        keeps that."""
+        """Returns what a matrix product keeps: autocast's copy of its weight, and its input unless another one does."""
         copy = self.tensor(module, "weight copy", f"{weight} × {self.narrow} bytes", is_weight_copy=True)
         read = self.tensor(module, "input", f"N × {width} × {self.narrow} bytes")
         return [*([copy] if self.copies else ()), *([read] if reads else ())]
@@ -309,10 +306,9 @@ def checkpointed_stream_bytes(cell: ModelCell) -> int:
 
 
 def retained_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
-    """Returns the bytes that are held for backward at the end of the forward pass: all that autograd saves or, with
-    checkpointing, the residual stream at the start of each group of blocks and the tensors outside the blocks.
-    Autocast's copies of a checkpointed block's weights are freed when autocast ends; its rotary tables are not
-    saved."""
+    """Returns the bytes held for backward at the end of the forward pass: all that autograd saves or, with
+    checkpointing, the residual stream at the start of each group of blocks and tensors outside the blocks. Autocast's
+    copies of a checkpointed block's weights are freed when autocast ends; its rotary tables are not saved."""
     saved = saved_bytes(cell, device=device)
     if not cell.checkpoint_blocks:
         return saved.total
@@ -353,8 +349,7 @@ def unsaved_feed_forward_bytes(cell: ModelCell) -> int:
 
 def tensors_retained_at(cell: ModelCell, *, needing: tuple[str, str], device: Device) -> list[PredictedTensor]:
     """Returns the tensors of a block that still exist when backward reaches the operation that needs the given one,
-    named by its module and its name. Backward goes from the last to the first, so these are all that were saved no
-    later."""
+    named by module and name. Backward goes from the last to the first, so these are all saved no later."""
     kept = block_tensors(cell, device=device)
     last = next(index for index, item in enumerate(kept) if (item.module, item.tensor) == needing)
     return kept[: last + 1]

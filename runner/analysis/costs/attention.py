@@ -167,9 +167,8 @@ def _naive(make: _TensorMaker) -> list[AttentionTensor]:
 
 
 def _math(make: _TensorMaker) -> list[AttentionTensor]:
-    """Returns the tensors of PyTorch's _scaled_dot_product_attention_math. It computes half precision in float32,
-    scales queries and keys by the root of the scale each, adds the causal mask as numbers, and looks for rows of -inf
-    alone."""
+    """Returns the tensors of _scaled_dot_product_attention_math. It computes half precision in float32, scales queries
+    and keys by the root of the scale each, adds the causal mask as numbers, and looks for rows of -inf alone."""
     half = make.bytes < FLOAT_BYTES
     copies = [
         make.vector("queries in float32", "inputs", "halve output", wide=True),
@@ -208,8 +207,7 @@ def _math(make: _TensorMaker) -> list[AttentionTensor]:
 
 
 def _compiled(make: _TensorMaker) -> list[AttentionTensor]:
-    """Returns the tensors of compiled attention. The compiler keeps the probabilities and the mask, and overwrites
-    squares in place."""
+    """Returns the tensors of compiled attention. The compiler keeps probabilities and mask, and overwrites squares."""
     mask = [make.tensor("mask", "S² × 1 byte", life=("output", "d probabilities"), saved=True)]
     return [
         *make.input_tensors("queries", "keys", "values"),
@@ -238,9 +236,8 @@ def _fused_forward(make: _TensorMaker) -> list[AttentionTensor]:
 
 
 def _fused_backward(make: _TensorMaker) -> list[AttentionTensor]:
-    """Returns the temporary tensors of the fused backward pass: the product of output and gradient, one number a row,
-    and the float32 sums of the queries' gradient. Those are at least as wide as the kernel's tile, and `flex` has
-    none."""
+    """Returns the temporaries of the fused backward pass: the product of output and gradient, one number a row, and the
+    float32 sums of the queries' gradient. Those are at least as wide as the kernel's tile; `flex` has none."""
     sums = make.tensor("output × its gradient, row by row", "B × S × 4 bytes", life=("d inputs",))
     if make.cell.implementation == "flex":
         return [sums]

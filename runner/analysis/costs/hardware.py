@@ -65,8 +65,7 @@ def datasheet(device_name: str) -> Datasheet | None:
 
 @lru_cache(maxsize=1024)
 def peak_flops(device_name: str, precision: str) -> float | None:
-    """Returns the dense peak rate of matrix products in FLOP/s, None where no figure is known or the GPU lacks the
-    precision."""
+    """Returns the dense peak of matrix products in FLOP/s, None where it is unknown or the GPU lacks the precision."""
     tflops: float | None = getattr(datasheet(device_name), f"{precision}_tflops", None)
     return None if tflops is None else tflops * 1e12
 

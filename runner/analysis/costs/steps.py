@@ -272,8 +272,7 @@ def gradient_bytes(cell: ModelCell) -> int:
 
 
 def optimizer_state_bytes(cell: ModelCell) -> int:
-    """Returns the bytes of AdamW's two moments (Loshchilov and Hutter 2019) from its first step on; 0 in modes without
-    an optimizer."""
+    """Returns the bytes of AdamW's two moments (Loshchilov and Hutter 2019) after its first step; 0 in other modes."""
     return ADAMW_MOMENTS * parameter_bytes(cell) if cell.mode == "train" else 0
 
 

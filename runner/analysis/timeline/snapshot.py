@@ -87,8 +87,7 @@ _RECORDER = ("torch::unwind", "CapturedTraceback", "gather_with_cpp", "CachingAl
 
 
 def frames_of(stack: str) -> list[str]:
-    """Returns the frames of a stack, innermost first. Frames without a line (`??:0 malloc`) are left out unless there
-    are no others."""
+    """Returns the frames of a stack, innermost first. Frames without a line (`??:0 malloc`) count where all lack it."""
     frames = [frame for frame in stack.split("\n") if frame]
     lines = [frame for frame in frames if not frame.split(" ")[0].endswith(":0")]
     return lines or list(dropwhile(lambda frame: any(name in frame for name in _RECORDER), frames)) or frames

@@ -122,8 +122,7 @@ _SPREADS = f"""
         WHERE NOT m.is_warmup GROUP BY ALL)
     SELECT min(cell_id) AS cell_id, count(*) AS n, min(step_ms) AS least_ms, max(step_ms) AS most_ms
     FROM whole JOIN chosen USING (cell_id) WHERE status = 'ok' AND step_ms IS NOT NULL GROUP BY machine, cell_key"""
-#: Of the cells that differ in model and context alone, all steps of the one whose standard deviation is the largest
-#: share of its mean.
+#: Of cells that differ in model and context alone, all steps of the one whose std is the largest share of its mean.
 _FAMILY = ", ".join(name for name in TABLES["steps"].question if name not in (*MODEL, "context"))
 _NOISIEST = f"""
     WITH noisiest AS (

@@ -177,8 +177,7 @@ _SAMPLES = """
 
 
 def load_samples(path: Path, table: Literal["steps", "attention"], cell_id: UUID) -> list[PhaseSample]:
-    """Returns every phase of every step of the cell and of its other rounds; of attention, without the stored sums of
-    phases."""
+    """Returns every phase of every step of the cell and its other rounds; of attention, without sums of phases."""
     with open_reader(path) as reader:
         return fetch(reader, _SAMPLES.format(table=table), [cell_id], kind=PhaseSample)
 

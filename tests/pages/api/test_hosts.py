@@ -1,5 +1,4 @@
-"""The host names and websites to which the server answers, and its headers for browsers: tested with real pages and
-WebSockets."""
+"""The host names and websites that the server answers, its headers for browsers: real pages and WebSockets."""
 
 import contextlib
 import http.client

@@ -90,8 +90,7 @@ def stored(db: Path, query: str) -> list[tuple[Any, ...]]:
 
 
 def test_the_three_formats_contain_the_files_rows(db: Path, address: str) -> None:
-    """Every value of every table, except that ids and times are text, is read back by a second program: DuckDB and
-    Arrow."""
+    """Every value of every table, except that ids and times are text, is read back by DuckDB and Arrow."""
     for name in ("runs", "steps", "samples", "attention"):
         table = TABLES[name]
         columns, order = ", ".join(c.name for c in table.columns), ", ".join(table.unique)

@@ -243,8 +243,7 @@ def test_nvmls_bits_in_words() -> None:
 
 
 def test_cells_of_a_file_are_judged_together_with_their_run(tmp_path: Path) -> None:
-    """The audit of one cell finds its partner in fp32 in the same run, and the machine, which decides the allowed
-    residual."""
+    """The audit of one cell finds its partner in fp32 in the same run, and the machine, which sets the residual."""
     of = rows.run(device="cpu")
     parts = {"activations": 2**20, "temporaries": 2**20}
     same = {"saved_bytes": 2**20, "residual_bytes": 2**16}

@@ -112,8 +112,7 @@ def test_the_peak_in_blocks_is_the_allocators_own(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_recording_that_begins_later_knows_what_is_still_there(seed: int) -> None:
-    """For blocks that existed before and were freed, only the rounded size is known: the totals are too small by that
-    at most."""
+    """For blocks of before that were freed, only the rounded size is known: totals are too small by that at most."""
     made, since, held = run(seed, begins=300)
     row = timeline(made.snapshot(since))
     freed = {event["addr"] for event in made.events[since:] if event["action"] == "free_requested"}

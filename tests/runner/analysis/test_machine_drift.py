@@ -46,8 +46,7 @@ def cell(
 
 
 def quiet(std: float, *, bound: Bound | None = None, table: str = "steps") -> list[RepeatedCell]:
-    """Returns four cells in three rounds whose ln(median) have this standard deviation: noise with 4 degrees of
-    freedom."""
+    """Returns four cells in three rounds whose ln(median) have this standard deviation: noise with 4 dof."""
     medians = [10 * math.exp(std * side) for side in (-1, 0, 1)]
     starts = (1.0, 7.0, 13.0)
     return [cell(f"{key} {bound}", medians, minutes=starts, bound=bound, table=table) for key in "abcd"]

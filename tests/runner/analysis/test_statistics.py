@@ -98,8 +98,7 @@ def test_one_process_without_known_noise_gives_no_verdict() -> None:
 
 
 def test_one_process_with_the_noise_of_its_machine() -> None:
-    """5% with four degrees of freedom: 2.776 times that for the cell, and √2 times as much for the next process and the
-    ratio."""
+    """5% with four degrees of freedom: 2.776 times that for the cell, and √2 times that for next process and ratio."""
     noise = Noise(std=0.05, dof=4, cells=8)
     a, b = (estimate([summarize_round([ms] * 20)], noise) for ms in (1.3, 1.0))
     reach = 2.7764451 * 0.05

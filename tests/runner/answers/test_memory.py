@@ -36,9 +36,8 @@ def test_a_block_keeps_what_its_tensors_keep() -> None:
     assert ratios["small", 512, "1"] == pytest.approx(peaks["small", 512, "1"] / peaks["small", 512, "none"])
 
 
-def test_the_best_number_of_blocks_to_recompute_is_measured_and_is_the_formulas(tmp_path: Path) -> None:
+def test_the_best_number_of_blocks_to_recompute_is_measured_and_is_the_formulas(db: Path) -> None:
     """A sweep of one toy, on the CPU, with and without the optimizer's step."""
-    db = tmp_path / "r.duckdb"
     words = "--sizes toy-256 --contexts 128 --modes backward,train --precisions fp32 --checkpoint 0,1,2,3"
     done = run_apart("sweep", "--experiment", "memory", *words.split(), db=db)
     assert done.returncode == 0, done.stdout

@@ -22,7 +22,7 @@ T_4 = 2.7764
 
 
 @pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns the file after a sweep of two cells in three rounds."""
     path = tmp_path_factory.mktemp("replay") / "results.duckdb"
     done = run("sweep", *TINY, "--modes", "inference,train", "--rounds", "3", db=path)
@@ -54,23 +54,23 @@ def logs_of(path: Path, mode: str) -> list[float]:
 
 
 @pytest.mark.soak
-def test_the_new_row_is_one_more_round_of_the_run_it_was_compared_with(db: Path) -> None:
-    before = stored(db, "FROM steps WHERE mode = 'train' ORDER BY round")
-    logs, others = logs_of(db, "train"), logs_of(db, "inference")
+def test_the_new_row_is_one_more_round_of_the_run_it_was_compared_with(swept: Path) -> None:
+    before = stored(swept, "FROM steps WHERE mode = 'train' ORDER BY round")
+    logs, others = logs_of(swept, "train"), logs_of(swept, "inference")
     wanted = before[1]
-    done = run("sweep", "--again", str(wanted["cell_id"]), db=db)
-    rows_now = stored(db, "FROM steps WHERE mode = 'train' ORDER BY round")
+    done = run("sweep", "--again", str(wanted["cell_id"]), db=swept)
+    rows_now = stored(swept, "FROM steps WHERE mode = 'train' ORDER BY round")
     assert rows_now[:3] == before
     (new,) = rows_now[3:]
     asked = ("run_id", "cell_key", "context", "mode", "warmup_steps", "min_steps", "max_steps", "max_seconds")
     assert {name: new[name] for name in asked} == {name: wanted[name] for name in asked}
     assert (new["status"], new["round"]) == ("ok", 3)
-    assert len(stored(db, "FROM runs")) == 1
+    assert len(stored(swept, "FROM runs")) == 1
     # Both cells were measured in three rounds. Their 4 degrees of freedom count as 2 for the noise of the machine.
     noise = (statistics.variance(logs) + statistics.variance(others)) / 2
     std = math.sqrt((2 * statistics.variance(logs) + 2 * noise) / 4)
     again = next(row["median_ms"] for row in stored(
-        db, f"FROM timings WHERE cell_id = '{new['cell_id']}' AND phase = 'step'")
+        swept, f"FROM timings WHERE cell_id = '{new['cell_id']}' AND phase = 'step'")
     )  # fmt: skip
     inside = abs(math.log(again) - statistics.fmean(logs)) <= T_4 * std * math.sqrt(4 / 3)
     assert done.returncode == (0 if inside else 1), done.stdout
@@ -81,38 +81,36 @@ def test_the_new_row_is_one_more_round_of_the_run_it_was_compared_with(db: Path)
 
 
 @pytest.mark.soak
-def test_the_rounds_before_measuring_again_still_count(db: Path) -> None:
+def test_the_rounds_before_measuring_again_still_count(swept: Path) -> None:
     """The cell has the three rounds of the fixture, and one more for each replay so far."""
-    (one,) = stored(db, "FROM steps WHERE mode = 'inference' AND round = 0")
-    already = len(stored(db, "FROM steps WHERE mode = 'inference'"))
-    run("sweep", "--again", str(one["cell_id"]), db=db)
-    (cell,) = [found for found in load_steps(db, Selection()) if found.cell.mode == "inference"]
+    (one,) = stored(swept, "FROM steps WHERE mode = 'inference' AND round = 0")
+    already = len(stored(swept, "FROM steps WHERE mode = 'inference'"))
+    run("sweep", "--again", str(one["cell_id"]), db=swept)
+    (cell,) = [found for found in load_steps(swept, Selection()) if found.cell.mode == "inference"]
     assert cell.times["step"].step.rounds == already + 1
 
 
 @pytest.mark.soak
-def test_measuring_again_keeps_the_plan_of_an_interrupted_sweep(tmp_path: Path) -> None:
-    path = tmp_path / "r.duckdb"
-    assert run("sweep", *TINY, db=path).returncode == 0
-    (row,) = stored(path, "FROM steps")
+def test_measuring_again_keeps_the_plan_of_an_interrupted_sweep(db: Path) -> None:
+    assert run("sweep", *TINY, db=db).returncode == 0
+    (row,) = stored(db, "FROM steps")
     of = replace(rows.run(), run_id=row["run_id"])
     owed = rows.plan(of, ["measured", "owed"], done=1)
-    Spool(path).write_plan(owed, run_id=of.run_id)
-    assert run("sweep", "--again", str(row["cell_id"]), db=path).returncode == 0
-    assert [found.total for found in load_progress(path)] == [2]
+    Spool(db).write_plan(owed, run_id=of.run_id)
+    assert run("sweep", "--again", str(row["cell_id"]), db=db).returncode == 0
+    assert [found.total for found in load_progress(db)] == [2]
 
 
 @pytest.mark.soak
-def test_a_sweep_of_the_same_cell_is_still_done_after_measuring_again(tmp_path: Path) -> None:
-    path = tmp_path / "r.duckdb"
-    assert run("sweep", *TINY, db=path).returncode == 0
-    (row,) = stored(path, "FROM steps")
-    first = run("sweep", "--again", str(row["cell_id"])[:18], db=path)
+def test_a_sweep_of_the_same_cell_is_still_done_after_measuring_again(db: Path) -> None:
+    assert run("sweep", *TINY, db=db).returncode == 0
+    (row,) = stored(db, "FROM steps")
+    first = run("sweep", "--again", str(row["cell_id"])[:18], db=db)
     assert (first.returncode, "unknown, because the cell was measured in one process" in first.stdout) == (0, True)
-    assert "(the mean of 2 processes)" in run("sweep", "--again", str(row["cell_id"]), db=path).stdout
-    assert len(stored(path, "FROM runs")) == 1
-    assert [found["round"] for found in stored(path, "FROM steps ORDER BY cell_id")] == [0, 1, 2]
-    assert "every cell is done" in run("sweep", *TINY, db=path).stdout
+    assert "(the mean of 2 processes)" in run("sweep", "--again", str(row["cell_id"]), db=db).stdout
+    assert len(stored(db, "FROM runs")) == 1
+    assert [found["round"] for found in stored(db, "FROM steps ORDER BY cell_id")] == [0, 1, 2]
+    assert "every cell is done" in run("sweep", *TINY, db=db).stdout
 
 
 def test_a_cell_of_one_process_has_the_interval_of_its_machines_noise(tmp_path: Path) -> None:
@@ -141,49 +139,45 @@ def test_a_cell_of_one_process_has_the_interval_of_its_machines_noise(tmp_path: 
     ],
 )
 def test_the_exit_code_is_the_verdict_and_another_machine_is_named(
-    tmp_path: Path, medians: Sequence[float], code: int, words: str
+    db: Path, medians: Sequence[float], code: int, words: str
 ) -> None:
-    path = tmp_path / "r.duckdb"
-    done = run("sweep", "--again", synthetic(path, medians), db=path)
+    done = run("sweep", "--again", synthetic(db, medians), db=db)
     assert (done.returncode, words in done.stdout) == (code, True), done.stdout
     assert "This is another machine or another torch" in done.stdout
     assert done.stdout.index("Example CPU →") < done.stdout.index("takes")
     assert "(1.0.0 →" in done.stdout
     assert "in a run of its own" in done.stdout
-    synthetic_run, own = stored(path, "FROM runs ORDER BY run_id")
-    (new,) = stored(path, f"FROM steps WHERE run_id = '{own['run_id']}'")
-    assert (new["round"], len(stored(path, "FROM steps"))) == (0, len(medians) + 1)
+    synthetic_run, own = stored(db, "FROM runs ORDER BY run_id")
+    (new,) = stored(db, f"FROM steps WHERE run_id = '{own['run_id']}'")
+    assert (new["round"], len(stored(db, "FROM steps"))) == (0, len(medians) + 1)
     assert own["argv"].startswith("python -m runner sweep --again ")
     assert own["label"].endswith(" again")
     assert own["sweep_key"] != synthetic_run["sweep_key"]
 
 
 @pytest.mark.soak
-def test_an_attention_cell_is_compared_by_the_time_of_both_passes(tmp_path: Path) -> None:
-    path = tmp_path / "r.duckdb"
+def test_an_attention_cell_is_compared_by_the_time_of_both_passes(db: Path) -> None:
     words = "--experiment attention --attention naive --seq-lens 32 --d-heads 16 --batch 1 --precisions fp32 --steps 5"
-    done = run(
-        "sweep", *words.split(), "--max-steps", "5", "--warmup", "1", "--rounds", "1", "--device", "cpu", db=path
-    )
+    done = run("sweep", *words.split(), "--max-steps", "5", "--warmup", "1", "--rounds", "1", "--device", "cpu", db=db)
     assert done.returncode == 0, done.stdout
-    (row, *_) = stored(path, "FROM attention WHERE status = 'ok'")
-    replayed = run("sweep", "--again", str(row["cell_id"]), db=path)
+    (row, *_) = stored(db, "FROM attention WHERE status = 'ok'")
+    replayed = run("sweep", "--again", str(row["cell_id"]), db=db)
     assert replayed.returncode == 0, replayed.stdout
     assert "The forward and backward takes" not in replayed.stdout
     assert "Forward and backward take" in replayed.stdout
-    assert len(stored(path, f"FROM attention WHERE cell_key = '{row['cell_key']}'")) == 2
+    assert len(stored(db, f"FROM attention WHERE cell_key = '{row['cell_key']}'")) == 2
 
 
-def test_a_missing_or_ambiguous_cell_is_one_clear_error(db: Path, tmp_path: Path) -> None:
-    ids = [str(row["cell_id"]) for row in stored(db, "FROM steps ORDER BY cell_id")]
+def test_a_missing_or_ambiguous_cell_is_one_clear_error(swept: Path, tmp_path: Path) -> None:
+    ids = [str(row["cell_id"]) for row in stored(swept, "FROM steps ORDER BY cell_id")]
     before = len(ids)
-    several = run("sweep", "--again", ids[0][:6], db=db)
+    several = run("sweep", "--again", ids[0][:6], db=swept)
     assert (several.returncode, "runs and cells begin so" in several.stdout) == (2, True)
     for wrong, words in (("ffff", "'ffff': no run or cell is called so"), ("toy-64", "no run or cell is called so")):
-        done = run("sweep", "--again", wrong, db=db)
+        done = run("sweep", "--again", wrong, db=swept)
         assert (done.returncode, words in done.stdout) == (2, True), done.stdout
     assert run("sweep", "--again", "0", db=tmp_path / "none.duckdb").returncode == 2
-    assert len(stored(db, "FROM steps")) == before, "nothing was measured"
+    assert len(stored(swept, "FROM steps")) == before, "nothing was measured"
 
 
 def test_a_row_of_another_table_is_refused(tmp_path: Path) -> None:
@@ -196,9 +190,9 @@ def test_a_row_of_another_table_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_a_device_that_is_missing_is_an_error_and_leaves_no_run(db: Path) -> None:
-    (row, *_) = stored(db, "FROM steps WHERE mode = 'inference'")
-    runs = len(stored(db, "FROM runs"))
-    done = run_apart("sweep", "--again", str(row["cell_id"]), "--device", "tpu", db=db)
+def test_a_device_that_is_missing_is_an_error_and_leaves_no_run(swept: Path) -> None:
+    (row, *_) = stored(swept, "FROM steps WHERE mode = 'inference'")
+    runs = len(stored(swept, "FROM runs"))
+    done = run_apart("sweep", "--again", str(row["cell_id"]), "--device", "tpu", db=swept)
     assert (done.returncode, "Traceback" in done.stdout) == (2, False), done.stdout
-    assert len(stored(db, "FROM runs")) == runs
+    assert len(stored(swept, "FROM runs")) == runs

@@ -28,8 +28,7 @@ def damaged(of: RunRow, size: str, **values: Any) -> rows.Rows:
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns a file with a run of one good row, and a later run with rows graded A, B, C and D, a failed row and a
-    memory row."""
+    """Returns a file with a run of one good row, and a later one of rows graded A to D, a failed and a memory row."""
     path = tmp_path_factory.mktemp("audit") / "results.duckdb"
     rows.store(path, FIRST, [rows.ok(FIRST, rows.asked(context=64))])
     cells = [

@@ -24,8 +24,7 @@ def theirs(tmp_path: Path) -> Path:
     return path
 
 
-def test_propose_correct_and_import(tmp_path: Path, theirs: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_propose_correct_and_import(tmp_path: Path, db: Path, theirs: Path) -> None:
     draft = run("import", str(theirs), "--propose", db=db)
     assert draft.returncode == 0
     assert '# "F" = { quantity = "forward", statistic = "mean", unit = "ms" }' in draft.stdout
@@ -47,8 +46,7 @@ def test_propose_correct_and_import(tmp_path: Path, theirs: Path) -> None:
     assert table.rows[1].status == "oom"
 
 
-def test_show_says_that_rows_are_published(tmp_path: Path, theirs: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_show_says_that_rows_are_published(db: Path, theirs: Path) -> None:
     theirs.write_text(THEIRS.replace("| F |", "| forward (ms) |"), encoding="utf-8")
     run("import", str(theirs), "--label", "their note", db=db)
     shown = run("show", "their note", db=db).stdout

@@ -61,8 +61,7 @@ def test_a_character_that_the_encoding_lacks_is_replaced(encoding: str, tmp_path
 
 
 @pytest.mark.soak
-def test_a_sweep_keeps_its_rows_when_its_reader_ends(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_a_sweep_keeps_its_rows_when_its_reader_ends(db: Path) -> None:
     words = shlex.join((*TINY, "--contexts", "16,32", "--no-ceilings", "--db", str(db)))
     assert shell(f"$RUNNER sweep {words} | true").returncode == 0
     assert rows(db, "SELECT context, status FROM steps ORDER BY context") == [

@@ -170,8 +170,7 @@ def test_a_missing_device_is_refused(engine: LocalEngine, device: str) -> None:
 
 
 @pytest.mark.soak
-def test_without_a_compiler_compiled_cells_are_skipped(tmp_path: Path) -> None:
-    db = tmp_path / "r.duckdb"
+def test_without_a_compiler_compiled_cells_are_skipped(db: Path) -> None:
     done = run_apart(
         "sweep", *TINY, "--backends", "compiled,compiled-block,eager", db=db, env={"PATH": "", "CXX": "/nonexistent"}
     )

@@ -126,8 +126,7 @@ def outcomes(db: Path) -> Counter[tuple[str, str]]:
 
 @pytest.mark.soak
 @pytest.mark.timeout(1500)
-def test_sixty_cells_on_two_nodes_where_every_process_dies_once(tmp_path: Path, cluster: Cluster) -> None:
-    db = tmp_path / "results.duckdb"
+def test_sixty_cells_on_two_nodes_where_every_process_dies_once(db: Path, cluster: Cluster) -> None:
     keys = {item.cell.key for item in planned(*WORDS)}
     assert len(keys) == CELLS
     process = cluster.start(*WORDS, "--on", "TOY", db=db)
@@ -158,8 +157,7 @@ def test_sixty_cells_on_two_nodes_where_every_process_dies_once(tmp_path: Path, 
 
 
 @pytest.mark.soak
-def test_missing_resources_are_reported_and_an_interrupt_leaves_no_process(tmp_path: Path, cluster: Cluster) -> None:
-    db = tmp_path / "results.duckdb"
+def test_missing_resources_are_reported_and_an_interrupt_leaves_no_process(db: Path, cluster: Cluster) -> None:
     process = cluster.start(*TINY, "--on", "B200", db=db)
     output = ended(process)
     assert (process.returncode, "No node of the cluster has B200" in output) == (2, True), output

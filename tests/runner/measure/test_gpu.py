@@ -19,7 +19,6 @@ from tests.command import rows, run_apart, tiny
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no NVIDIA GPU"),
     pytest.mark.timeout(900),
 ]
 #: The preset with the fewest grids, whatever the device, so that a sweep contains only what a test asks for.
@@ -176,9 +175,8 @@ GRAPHS = (
         ("--modes", "train", "--precisions", "fp32", "--checkpoint", "1"),
     ],
 )
-def test_cuda_graphs_compute_the_eager_step(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_cuda_graphs_compute_the_eager_step(words: tuple[str, ...], db: Path) -> None:
     """After equally many steps from the same weights the loss is the same, and every phase is there."""
-    db = tmp_path / "r.duckdb"
     done = run_apart("sweep", *GRAPHS, *words, db=db)
     assert done.returncode == 0, done.stdout
     found = rows(db, "FROM steps")

@@ -128,8 +128,7 @@ def test_a_checkpointed_step_counts_its_recomputation() -> None:
 
 @pytest.mark.soak
 def test_compiled_operators_have_a_phase_but_no_range() -> None:
-    """The model is traced for backward as torch.compile does it, but runs without C++ kernels, which take a minute to
-    compile."""
+    """The model is traced for backward as torch.compile does it, without C++ kernels, which compile for a minute."""
     cell = tiny(mode="backward", layers=1)
     step = ModelStep(cell, Device("cpu"))
     step.run = torch.compile(step.model, backend="aot_eager")
@@ -166,8 +165,7 @@ def test_range_names_neither_break_a_graph_nor_recompile_it() -> None:
     assert not counters["graph_break"]
 
 
-def test_a_sweep_leaves_the_rows_of_all_three_tables(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_a_sweep_leaves_the_rows_of_all_three_tables(db: Path) -> None:
     done = run("sweep", *TINY[2:-8], "--experiment", "kernels", "--modes", "inference", "--device", "cpu", db=db)
     assert done.returncode == 0, done.stdout
     (profile_row,) = rows(db, "FROM profiles")

@@ -145,8 +145,7 @@ def test_checkpointing_keeps_the_stream_and_little_else(engine: LocalEngine) -> 
     (kept, found), (values, again) = (measured(engine, make_cell(checkpoint_blocks=blocks)) for blocks in (0, 1))
     kept_tensors, details = found["saved_tensors"], again["saved_tensors"]
     stream = 3 * 48 * 64 * 4
-    # One tensor of the stream for each of three blocks, and outside of them the tokens, the final norm and the head's
-    # input.
+    # One tensor of the stream for each of three blocks, and outside the tokens, the final norm and the head's input.
     assert values["saved_bytes"] == 3 * stream + 3 * 48 * 8 + (2 * stream + 3 * 48 * 4) + stream
     # When run again, the first block saves as much as without checkpointing, and the same tensors.
     assert values["block_saved_bytes"] == kept["block_saved_bytes"] == sum(row.storage_bytes for row in details)
@@ -273,7 +272,6 @@ def test_cudas_counters_and_segments_computed_by_hand() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("mode", ["inference", "forward", "train"])
 def test_the_parts_are_the_peak_on_a_gpu(engine: LocalEngine, mode: str, precision: str) -> None:
@@ -295,8 +293,7 @@ def test_the_parts_are_the_peak_on_a_gpu(engine: LocalEngine, mode: str, precisi
     assert timeline.lost_events == 0
 
 
-def test_a_sweep_stores_every_row(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_a_sweep_stores_every_row(db: Path) -> None:
     asked = "--sizes toy-64 --contexts 16 --batch 1 --modes train --precisions fp32 --timeline --device cpu"
     done = run("sweep", "--experiment", "memory", *shlex.split(asked), db=db)
     assert done.returncode == 0, done.stdout

@@ -213,8 +213,7 @@ def test_streams_of_the_first_and_the_last_block() -> None:
 
 
 @pytest.mark.soak
-def test_a_sweep_and_the_output_of_show(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_a_sweep_and_the_output_of_show(db: Path) -> None:
     shape = ",".join(f"{name}={TINY[name]}" for name in ("d_model", "d_ff", "layers", "heads", "vocabulary"))
     words = ("--experiment", "numerics", "--shape", shape, "--contexts", "6", "--batch", "2", "--device", "cpu")
     done = run(

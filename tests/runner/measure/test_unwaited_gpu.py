@@ -15,7 +15,6 @@ from tests.command import rows, run_apart
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no NVIDIA GPU"),
     pytest.mark.timeout(900),
 ]
 LAPTOP = ("--preset", "laptop", "--device", "cuda")

@@ -57,8 +57,7 @@ def test_sizes_have_the_published_number_of_parameters(
 
 
 def test_logits_equal_numpy_in_float64() -> None:
-    """Float32 is compared with float64: three layers with products of length 48 to 80 differ by about 1e-6 on logits of
-    size 1."""
+    """Float32 against float64: three layers of products 48 to 80 long differ by about 1e-6 on logits of size 1."""
     cell = make_cell()
     model, tokens = Transformer(cell), random_tokens(cell)
     with torch.no_grad():

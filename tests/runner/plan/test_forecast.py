@@ -68,8 +68,7 @@ class Listener:
 
 
 @pytest.mark.soak
-def test_page_and_terminal_agree_and_the_next_forecast_uses_the_rows(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_page_and_terminal_agree_and_the_next_forecast_uses_the_rows(db: Path) -> None:
     request, settings = parsed(*TINY, "--contexts", "8,16,24", "--db", str(db), "--fresh")
     listener = Listener(db)
     assert sweep(request, settings, watcher=listener) == 0
@@ -86,9 +85,8 @@ def test_page_and_terminal_agree_and_the_next_forecast_uses_the_rows(tmp_path: P
 
 
 @pytest.mark.soak
-def test_page_and_terminal_agree_about_further_rounds(tmp_path: Path) -> None:
+def test_page_and_terminal_agree_about_further_rounds(db: Path) -> None:
     """Before the first of five cells, the forecast contains the time of the three timed cells four times more."""
-    db = tmp_path / "results.duckdb"
     request, settings = parsed(*TINY, "--rounds", "auto", "--contexts", "8,16,24", "--db", str(db), "--no-ceilings")
     listener = Listener(db)
     assert sweep(request, settings, watcher=listener) == 0

@@ -58,10 +58,9 @@ while True:
 
 
 @pytest.mark.soak
-def test_copies_of_a_file_in_use_are_whole(tmp_path: Path) -> None:
+def test_copies_of_a_file_in_use_are_whole(tmp_path: Path, db: Path) -> None:
     """A process writes and ingests one cell after the other, and pauses for the copy whenever more than five cells
     wait. A copy has at least the cells that were written before it was made."""
-    db = tmp_path / "results.duckdb"
     made(db)
     writer = python(WRITES, db, cwd=Path(__file__).parents[3])
     try:

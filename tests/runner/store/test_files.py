@@ -16,11 +16,6 @@ from tests.some import some
 from tests.synthetic.stored import change, counts, made, read, write_cell
 
 
-@pytest.fixture
-def db(tmp_path: Path) -> Path:
-    return tmp_path / "results.duckdb"
-
-
 def foreign_table(db: Path, table: str) -> None:
     change(db, f"CREATE TABLE {table} (x INTEGER)")
 

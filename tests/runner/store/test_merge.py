@@ -109,8 +109,7 @@ def test_the_command_reports_what_was_merged_and_what_was_refused(tmp_path: Path
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Path:
-    """Returns a folder with the files of three machines, with one, two and three cells; the last is only a spool so
-    far."""
+    """Returns a folder with the files of three machines, of one, two and three cells; the last is a spool so far."""
     folder = tmp_path / "fleet"
     folder.mkdir()
     for number, sizes in enumerate((("toy-64",), ("toy-64", "toy-128"))):

@@ -18,11 +18,6 @@ from tests.bench.store import trial
 from tests.synthetic.stored import counts, made, read, write_cell
 
 
-@pytest.fixture
-def db(tmp_path: Path) -> Path:
-    return tmp_path / "results.duckdb"
-
-
 def python(code: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
     """Starts a process in which the store is already imported."""
     prelude = (

@@ -54,12 +54,11 @@ def test_a_fleet_has_a_state_of_its_own(tmp_path: Path) -> None:
     assert count_cells(Path(f"{first}{os.pathsep}{second}")) == 2
 
 
-def test_noise_is_loaded_for_the_requested_machines(tmp_path: Path) -> None:
-    path = tmp_path / "r.duckdb"
+def test_noise_is_loaded_for_the_requested_machines(db: Path) -> None:
     for host in ("one", "two"):
         of = rows.run(host=host)
-        rows.store(path, of, [rows.ok(of, rows.asked(), round=number) for number in range(3)])
-    with open_reader(path) as reader:
+        rows.store(db, of, [rows.ok(of, rows.asked(), round=number) for number in range(3)])
+    with open_reader(db) as reader:
         machines = ["one", "two"]
         names = [f"{of.device_name} · {host}" for host in machines]
         both, first = load_noise(reader, "steps", names), load_noise(reader, "steps", names[:1])
@@ -68,20 +67,19 @@ def test_noise_is_loaded_for_the_requested_machines(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_two_gpus_of_one_host_have_each_their_noise_from_all_their_runs(tmp_path: Path) -> None:
+def test_two_gpus_of_one_host_have_each_their_noise_from_all_their_runs(db: Path) -> None:
     """GPU-a measures one cell in each of two runs, whose rounds differ by 1%; GPU-b one, by 10%."""
-    path = tmp_path / "r.duckdb"
     for uuid, share, size in (("GPU-a", 0.01, "toy-64"), ("GPU-a", 0.01, "toy-128"), ("GPU-b", 0.1, "toy-64")):
         of = rows.run(device_uuid=uuid)
         rounds = [(10.0 * (1 + share * number),) * 11 for number in range(3)]
-        rows.store(path, of, [timed(of, rows.asked(size), ms, round=number) for number, ms in enumerate(rounds)])
-    found = {one.device: one.noise for one in load_machine_noise(path, Selection()) if one.clock == "step"}
+        rows.store(db, of, [timed(of, rows.asked(size), ms, round=number) for number, ms in enumerate(rounds)])
+    found = {one.device: one.noise for one in load_machine_noise(db, Selection()) if one.clock == "step"}
     assert {name: noise.cells for name, noise in found.items()} == {"GPU-a": 2, "GPU-b": 1}
     assert found["GPU-a"].std == pytest.approx(0.01, rel=0.05)
     assert found["GPU-b"].std == pytest.approx(0.1, rel=0.1)
-    one, _ = (run.steps[0].times["step"].step.noise for run in read(path, Selection(), ("by_run",)).by_run[1:])
+    one, _ = (run.steps[0].times["step"].step.noise for run in read(db, Selection(), ("by_run",)).by_run[1:])
     assert one == found["GPU-a"]
-    known = read(path, Selection(), ("noise", "repeated", "runs"))
+    known = read(db, Selection(), ("noise", "repeated", "runs"))
     view = ask("noise", known, {"machine": "Example CPU · bench1 · GPU-b"})
     assert [row.values[-1] for row in view.views[0].rows] == [1]
 
@@ -129,14 +127,13 @@ def test_only_runs_with_new_rows_are_computed_again(
     assert before != after == find_noise_anew(path, monkeypatch)
 
 
-def test_rows_changed_in_place_are_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "r.duckdb"
-    store_repeated(path, rows.run(), 1.0, 1.1, 1.2)
-    before = find_noise(path)
-    with duckdb.connect(path) as con:
+def test_rows_changed_in_place_are_computed_again(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_repeated(db, rows.run(), 1.0, 1.1, 1.2)
+    before = find_noise(db)
+    with duckdb.connect(db) as con:
         con.execute("UPDATE timings SET median_ms = 3 * median_ms WHERE cell_id = (SELECT max(cell_id) FROM timings)")
-    after = find_noise(path)
-    assert before != after == find_noise_anew(path, monkeypatch)
+    after = find_noise(db)
+    assert before != after == find_noise_anew(db, monkeypatch)
 
 
 def test_rows_that_only_grow_have_one_origin(tmp_path: Path) -> None:

@@ -25,12 +25,6 @@ from runner.store.spool import Spool
 from tests.synthetic import rows
 from tests.synthetic.stored import RUN, change, counts, read, write_cell
 
-
-@pytest.fixture
-def db(tmp_path: Path) -> Path:
-    return tmp_path / "results.duckdb"
-
-
 #: Values that are easily changed by a conversion.
 TRICKY: dict[type, list[Any]] = {
     float: [0.1 + 0.2, 1e-12, 1e30, 0.0, 1.0, 1e-9],

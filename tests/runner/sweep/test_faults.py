@@ -16,7 +16,6 @@ from pathlib import Path
 import duckdb
 import psutil
 import pytest
-import torch
 
 from runner.errors import INTERRUPTED
 from runner.store.checking import check_file
@@ -54,8 +53,7 @@ def start_faulty(*words: str, db: Path, env: Mapping[str, str] | None = None) ->
     return start("sweep", *words, db=db, env=env, module="tests.faulty")
 
 
-def test_a_worker_that_dies_hangs_or_cannot_import_is_a_row_and_affects_no_other(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_a_worker_that_dies_hangs_or_cannot_import_is_a_row_and_affects_no_other(db: Path) -> None:
     contexts = f"8,{faulty.KILLED},12,{faulty.HUNG},16,{faulty.NOT_IMPORTED},20"
     process = start_faulty(*TINY, "--contexts", contexts, "--timeout", "20s", db=db)
     output = ended(process)
@@ -71,17 +69,14 @@ def test_a_worker_that_dies_hangs_or_cannot_import_is_a_row_and_affects_no_other
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-def test_after_a_sticky_error_of_cuda_the_next_cell_is_clean(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_after_a_sticky_error_of_cuda_the_next_cell_is_clean(db: Path) -> None:
     process = start_faulty(*TINY, "--contexts", f"{faulty.STICKY},16,20", "--device", "cuda", db=db)
     output = ended(process)
     assert process.returncode == 1, output
     assert outcomes(db) == Counter([(faulty.STICKY, "error"), (16, "ok"), (20, "ok")]), output
 
 
-def test_a_fork_server_that_is_killed_is_started_again(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_a_fork_server_that_is_killed_is_started_again(db: Path) -> None:
     process = start("sweep", *WORDS, db=db)
     awaited(process, lambda: workers(process))
     servers = {child.parent() for child in workers(process)}
@@ -96,9 +91,8 @@ def test_a_fork_server_that_is_killed_is_started_again(tmp_path: Path) -> None:
     check_continues(db, kept=statuses.count("ok"))
 
 
-def test_a_clock_that_is_set_back_changes_nothing(tmp_path: Path) -> None:
+def test_a_clock_that_is_set_back_changes_nothing(db: Path) -> None:
     """The clock is set back by an hour after the run and two cells have their ids."""
-    db = tmp_path / "results.duckdb"
     process = start_faulty(*WORDS, db=db, env={"CLOCK": "3"})
     output = ended(process)
     assert process.returncode == 0, output
@@ -110,8 +104,7 @@ def test_a_clock_that_is_set_back_changes_nothing(tmp_path: Path) -> None:
     check_continues(db, kept=len(CONTEXTS))
 
 
-def test_ctrl_c_twice_is_one_message_and_leaves_no_process(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_ctrl_c_twice_is_one_message_and_leaves_no_process(db: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "runner", "sweep", *WORDS, "--no-ceilings", "--db", str(db)],
         cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -123,8 +116,7 @@ def test_ctrl_c_twice_is_one_message_and_leaves_no_process(tmp_path: Path) -> No
         os.killpg(process.pid, signal.SIGINT)
     said = process.communicate(timeout=200)[1]
     assert process.returncode in (130, -signal.SIGINT), said
-    # If the sweep had parsed its command before the second interrupt, the command that continues it follows the
-    # message.
+    # If the sweep had parsed its command before the second interrupt, the command to continue follows the message.
     command = f"  {shlex.join(['python', '-m', 'runner', 'sweep', *WORDS, '--no-ceilings', '--db', str(db)])}"
     assert said.splitlines() in ([], [INTERRUPTED], [INTERRUPTED] * 2, [INTERRUPTED, command]), said
     assert gone(everyone)
@@ -132,8 +124,7 @@ def test_ctrl_c_twice_is_one_message_and_leaves_no_process(tmp_path: Path) -> No
     check_continues(db, kept=kept)
 
 
-def test_two_sweeps_of_one_file_measure_every_cell_once(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_two_sweeps_of_one_file_measure_every_cell_once(db: Path) -> None:
     both = [start("sweep", *WORDS, db=db) for _ in range(2)]
     outputs = [ended(process) for process in both]
     assert [process.returncode for process in both] == [0, 0], outputs
@@ -142,9 +133,8 @@ def test_two_sweeps_of_one_file_measure_every_cell_once(tmp_path: Path) -> None:
     check_continues(db, kept=len(CONTEXTS))
 
 
-def test_a_machine_that_is_suspended_goes_on(tmp_path: Path) -> None:
+def test_a_machine_that_is_suspended_goes_on(db: Path) -> None:
     """All processes of the sweep are stopped in the middle of a cell and then continued."""
-    db = tmp_path / "results.duckdb"
     process = start("sweep", *WORDS, db=db)
     awaited(process, lambda: workers(process))
     stopped = [psutil.Process(process.pid), *family(process)]
@@ -164,9 +154,8 @@ def _signal(process: psutil.Process, number: signal.Signals) -> None:
         process.send_signal(number)
 
 
-def test_a_file_that_another_program_keeps_open_during_a_sweep(tmp_path: Path) -> None:
+def test_a_file_that_another_program_keeps_open_during_a_sweep(db: Path) -> None:
     """A notebook has the file open for writing: every cell waits in the spool, and the sweep reports it."""
-    db = tmp_path / "results.duckdb"
     assert run_apart("sweep", *TINY, "--contexts", CONTEXTS[0], db=db).returncode == 0
     process = start("sweep", *WORDS, db=db)
     awaited(process, lambda: Spool(db).plans())
@@ -220,9 +209,8 @@ def fill(disk: Path) -> Path:
 
 
 @pytest.mark.parametrize("what", ["database", "spool", "temporary folder"])
-def test_a_full_disk(tmp_path: Path, disk: Path, what: str) -> None:
+def test_a_full_disk(db: Path, disk: Path, what: str) -> None:
     """The disk with the database, its spool or the temporary folder is full from before the second cell."""
-    db = tmp_path / "results.duckdb"
     assert run_apart("sweep", *TINY, "--contexts", CONTEXTS[0], db=db).returncode == 0
     env = {}
     if what == "database":
@@ -256,10 +244,9 @@ def test_a_read_only_folder_is_an_error_before_anything_is_measured(disk: Path) 
     check_continues(db, kept=1)
 
 
-def test_temporary_files_of_a_killed_sweep_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_files_of_a_killed_sweep_are_removed(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     temporary = Path(tempfile.mkdtemp(prefix="killed-"))  # not tmp_path, because a socket's path must be short
     monkeypatch.setenv("TMPDIR", str(temporary))
-    db = tmp_path / "results.duckdb"
     process = start("sweep", *WORDS, db=db)
     awaited(process, lambda: workers(process))
     everyone = family(process)

@@ -189,8 +189,7 @@ def test_a_kernel_that_does_not_exist_is_skipped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_flex_masks_are_empty_in_trials_and_unchanged_elsewhere(causal: bool) -> None:
-    """1,000 tokens are eight blocks of 128. A causal mask shows some of them in each row, and that of a trial shows
-    none."""
+    """1,000 tokens are eight blocks of 128. A causal mask shows some of them in each row, a trial's none."""
     cell = AttentionCell(implementation="flex", precision="fp32", seq_len=1000, d_head=16, batch=1, causal=causal)
     step = AttentionStep(cell, Device("cpu"))
     mask_everything(step, Device("cpu"))

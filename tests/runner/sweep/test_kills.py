@@ -186,9 +186,8 @@ def check_rows(db: Path, trial: Trial) -> None:
     assert all("SIGKILL" in row["message"] and row["failed_phase"] for row in failed)
 
 
-def test_a_kill_before_there_is_a_file(tmp_path: Path, own_folder: Path) -> None:
+def test_a_kill_before_there_is_a_file(db: Path, own_folder: Path) -> None:
     """A half-made file of the very first start must not block the second start."""
-    db = tmp_path / "results.duckdb"
     process = start("sweep", *TINY, db=db)
     while process.poll() is None and not Spool(db).files() and not db.exists():
         time.sleep(0.001)

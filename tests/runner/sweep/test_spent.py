@@ -26,8 +26,7 @@ def test_the_time_of_a_cell_without_parts_counts_as_the_rest() -> None:
     assert replace(Spent.of(row), all_s=2.0).describe() == "100% the rest"
 
 
-def test_the_last_lines_of_a_sweep_agree_with_its_rows(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_the_last_lines_of_a_sweep_agree_with_its_rows(db: Path) -> None:
     done = run("sweep", *TINY, "--contexts", "64,128", "--steps", "50", "--max-steps", "50", db=db)
     assert done.returncode == 0, done.stdout
     found = re.search(r"The time went to: (.*)\.\n", done.stdout)

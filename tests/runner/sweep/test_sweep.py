@@ -31,7 +31,7 @@ FIVE = (*TINY, "--contexts", "8,12,16,20,24")
 
 
 @pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns the file after the sweep `WORDS`."""
     path = tmp_path_factory.mktemp("sweep") / "new folder" / "results.duckdb"
     done = run("sweep", *WORDS, db=path)
@@ -40,16 +40,16 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_run_records_the_request_and_the_machine(db: Path) -> None:
-    (found,) = rows(db, "FROM runs")
+def test_the_run_records_the_request_and_the_machine(swept: Path) -> None:
+    (found,) = rows(swept, "FROM runs")
     assert (found["label"], found["preset"], found["source"]) == ("two rounds", "laptop", "measured")
     assert found["argv"].startswith("python -m runner sweep --experiment benchmark")
     assert (found["host"], found["device"], found["python"]) == (platform.node(), "cpu", platform.python_version())
     assert found["omp_wait_policy"] == "PASSIVE"
 
 
-def test_every_cell_is_a_row_in_the_order_of_its_rounds(db: Path) -> None:
-    found = rows(db, "SELECT cell_key, round, status, run_id, ingested_at FROM steps ORDER BY cell_id")
+def test_every_cell_is_a_row_in_the_order_of_its_rounds(swept: Path) -> None:
+    found = rows(swept, "SELECT cell_key, round, status, run_id, ingested_at FROM steps ORDER BY cell_id")
     wanted = plan(parsed(*WORDS)[0], device="cpu", device_memory_bytes=None, seed=platform.node())
     assert [(row["cell_key"], row["round"]) for row in found] == [(item.cell.key, item.round) for item in wanted]
     assert [row["round"] for row in found] == [0] * 3 + [1] * 3, "one round after the other"
@@ -59,9 +59,9 @@ def test_every_cell_is_a_row_in_the_order_of_its_rounds(db: Path) -> None:
     assert all(row["ingested_at"] for row in found)
 
 
-def test_timings_are_those_of_the_samples(db: Path) -> None:
-    samples = rows(db, "FROM samples")
-    timings = rows(db, "FROM timings")
+def test_timings_are_those_of_the_samples(swept: Path) -> None:
+    samples = rows(swept, "FROM samples")
+    timings = rows(swept, "FROM timings")
     for timing in timings:
         times = [
             row["duration_ms"]
@@ -79,10 +79,10 @@ def test_timings_are_those_of_the_samples(db: Path) -> None:
     assert len(timings) == 2 * (2 + 5 + 6)
 
 
-def test_cells_have_the_phases_of_their_mode_and_sums_of_phases(db: Path) -> None:
-    for row in rows(db, "SELECT cell_id, mode, tokens_per_s, batch, context, phase_sum_share FROM steps"):
+def test_cells_have_the_phases_of_their_mode_and_sums_of_phases(swept: Path) -> None:
+    for row in rows(swept, "SELECT cell_id, mode, tokens_per_s, batch, context, phase_sum_share FROM steps"):
         of_cell = rows(
-            db, f"SELECT phase, step, duration_ms, is_warmup FROM samples WHERE cell_id = '{row['cell_id']}'"
+            swept, f"SELECT phase, step, duration_ms, is_warmup FROM samples WHERE cell_id = '{row['cell_id']}'"
         )
         by_step: dict[int, dict[str, float]] = {}
         for item in of_cell:
@@ -102,8 +102,8 @@ def test_cells_have_the_phases_of_their_mode_and_sums_of_phases(db: Path) -> Non
         assert row["phase_sum_share"] == pytest.approx(statistics.median(shares))
 
 
-def test_the_time_of_a_cell_includes_all_its_parts(db: Path) -> None:
-    for row in rows(db, "FROM steps"):
+def test_the_time_of_a_cell_includes_all_its_parts(swept: Path) -> None:
+    for row in rows(swept, "FROM steps"):
         assert row["build_seconds"] + row["warmup_seconds"] + row["measure_seconds"] < row["cell_seconds"]
         assert row["omp_wait_policy"] == "PASSIVE"
         assert 0.0 <= row["other_cpu_share"] <= 1.0
@@ -111,28 +111,28 @@ def test_the_time_of_a_cell_includes_all_its_parts(db: Path) -> None:
         assert row["compile_seconds"] is row["recompiles"] is row["compiler_fallback"] is None
 
 
-def test_no_other_files_are_left(db: Path) -> None:
-    assert Spool(db).files() == Spool(db).plans() == []
-    assert rows(db, "FROM plan") == []
+def test_no_other_files_are_left(swept: Path) -> None:
+    assert Spool(swept).files() == Spool(swept).plans() == []
+    assert rows(swept, "FROM plan") == []
 
 
-def test_a_second_sweep_measures_nothing_unless_fresh(db: Path) -> None:
-    before, words = db.read_bytes(), (*WORDS, "--modes", "train", "--rounds", "1")
-    done = run("sweep", *words, db=db)
+def test_a_second_sweep_measures_nothing_unless_fresh(swept: Path) -> None:
+    before, words = swept.read_bytes(), (*WORDS, "--modes", "train", "--rounds", "1")
+    done = run("sweep", *words, db=swept)
     assert (done.returncode, "Nothing to measure" in done.stdout) == (0, True), "it asks for one of the 6 cells"
-    assert db.read_bytes() == before
-    assert Spool(db).files() == Spool(db).plans() == []
-    assert run("sweep", *words, "--fresh", db=db).returncode == 0
-    found = rows(db, "SELECT run_id, count(*) AS cells FROM steps GROUP BY run_id ORDER BY run_id")
+    assert swept.read_bytes() == before
+    assert Spool(swept).files() == Spool(swept).plans() == []
+    assert run("sweep", *words, "--fresh", db=swept).returncode == 0
+    found = rows(swept, "SELECT run_id, count(*) AS cells FROM steps GROUP BY run_id ORDER BY run_id")
     assert [row["cells"] for row in found] == [6, 1], "the cell is measured again under a new run"
 
 
-def test_cells_of_another_commit_are_done_if_that_is_said(db: Path) -> None:
-    with duckdb.connect(db) as connection:
+def test_cells_of_another_commit_are_done_if_that_is_said(swept: Path) -> None:
+    with duckdb.connect(swept) as connection:
         connection.execute("UPDATE runs SET git_commit = '0123456789'")
     words = (*WORDS, "--modes", "train", "--rounds", "1")
-    assert "1 cell" in run("sweep", *words, "--dry-run", db=db).stdout
-    done = run("sweep", *words, "--any-commit", db=db)
+    assert "1 cell" in run("sweep", *words, "--dry-run", db=swept).stdout
+    done = run("sweep", *words, "--any-commit", db=swept)
     assert (done.returncode, "Nothing to measure" in done.stdout) == (0, True)
 
 
@@ -142,17 +142,16 @@ def test_cells_of_another_commit_are_done_if_that_is_said(db: Path) -> None:
     [{"OMP_NUM_THREADS": str(count_cores() + 1)}, {"MALLOC_MMAP_THRESHOLD_": "65536"}],
     ids=["threads", "allocator"],
 )
-def test_a_sweep_with_other_settings_is_another_sweep(db: Path, others: dict[str, str]) -> None:
+def test_a_sweep_with_other_settings_is_another_sweep(swept: Path, others: dict[str, str]) -> None:
     if sys.platform != "linux" and "MALLOC_MMAP_THRESHOLD_" in others:
         pytest.skip("glibc's allocator")
     words = (*WORDS, "--modes", "train", "--rounds", "1", "--dry-run")
-    assert "1 cell" in run_apart("sweep", *words, db=db, env=others).stdout
+    assert "1 cell" in run_apart("sweep", *words, db=swept, env=others).stdout
 
 
 @pytest.mark.soak
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
-def test_a_step_keeps_its_memory_unless_the_user_says_otherwise(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_a_step_keeps_its_memory_unless_the_user_says_otherwise(db: Path) -> None:
     words = (*TINY, "--contexts", "64", "--batch", "4", "--warmup", "3", "--fresh")
     for environment in ({}, {"MALLOC_MMAP_THRESHOLD_": "65536"}):
         done = run_apart("sweep", *words, db=db, env=environment)
@@ -205,8 +204,7 @@ def load_visible(db: Path) -> list[dict[str, Any]]:
         return []
 
 
-def test_out_of_budget_is_exit_1(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_out_of_budget_is_exit_1(db: Path) -> None:
     done = run("sweep", *FIVE, "--budget", "0.3s", db=db)
     assert done.returncode == 1
     assert "The budget ran out" in done.stdout
@@ -214,9 +212,8 @@ def test_out_of_budget_is_exit_1(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_a_reader_during_a_sweep_sees_complete_cells(tmp_path: Path) -> None:
+def test_a_reader_during_a_sweep_sees_complete_cells(db: Path) -> None:
     """Its cells take so long that the slowest reader sees the plan of several."""
-    db = tmp_path / "results.duckdb"
     words = (*FIVE, "--steps", "300", "--max-steps", "300", "--max-seconds", "100")
     run("sweep", *words, "--budget", "0.3s", db=db)
     kept = len(load_visible(db))
@@ -252,8 +249,7 @@ def test_a_reader_during_a_sweep_sees_complete_cells(tmp_path: Path) -> None:
     assert rows(db, "SELECT count(*) AS cells, count(DISTINCT run_id) AS runs FROM steps") == [{"cells": 5, "runs": 1}]
 
 
-def test_a_cell_that_times_out_is_exit_1_and_tried_again(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_a_cell_that_times_out_is_exit_1_and_tried_again(db: Path) -> None:
     words = (*TINY, "--steps", "10000000", "--max-steps", "10000000", "--max-seconds", "500", "--timeout", "1s")
     for tries in (1, 2):
         done = run("sweep", *words, db=db)
@@ -267,8 +263,7 @@ def test_a_cell_that_times_out_is_exit_1_and_tried_again(tmp_path: Path) -> None
 
 
 @pytest.mark.soak
-def test_skipped_and_out_of_memory_cells_are_done(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_skipped_and_out_of_memory_cells_are_done(db: Path) -> None:
     words = (*TINY, "--precisions", "tf32,fp32", "--contexts", "300000")
     assert run("sweep", *words, db=db).returncode == 0
     found = rows(db, "SELECT precision, status, message FROM steps ORDER BY precision")
