@@ -115,10 +115,9 @@ def no_effect(known: Sequence[Known]) -> Found:
                 variant: str = getattr(row, axis)
                 if base is None or variant == baseline:
                     continue
-                same = _same_bytes(base[0], row) if variant in HALF else None
-                if same:
-                    sentence = f"{variant} and {baseline} both take {same:,} bytes: {variant} was never entered."
-                    yield row.cell_id, fault("no_effect", sentence, same_bytes=same)
+                narrow, expected = _activation_bytes(row)
+                if same := judge_bytes(variant, narrow, _activation_bytes(base[0])[0], expected=expected):
+                    yield row.cell_id, same
                 elif times := _same_time(base[1], seen):
                     sentence = (
                         f"{variant} takes as long as {baseline} ({times}): it had no effect, or something else sets "
@@ -127,12 +126,17 @@ def no_effect(known: Sequence[Known]) -> Found:
                     yield row.cell_id, note("no_effect", sentence, variant=variant)
 
 
-def _same_bytes(wide: Audited, narrow: Audited) -> int | None:
-    """Returns the bytes that both take, unless they are expected to be equal: sdpa-math always computes in float32."""
-    (first, _), (second, expected) = _activation_bytes(wide), _activation_bytes(narrow)
-    if not first or not second or abs(second / first - 1) > SAME_BYTES:
+def judge_bytes(
+    precision: str, narrow: float | None, wide: float | None, *, expected: float | None = None
+) -> Finding | None:
+    """Finds half precision that takes the bytes of float32, unless these are expected: sdpa-math computes in float32
+    for every input."""
+    if precision not in HALF or not wide or not narrow or abs(narrow / wide - 1) > SAME_BYTES:
         return None
-    return None if expected and abs(second / expected - 1) <= EXPECTED else second
+    if expected and abs(narrow / expected - 1) <= EXPECTED:
+        return None
+    sentence = f"{precision} and fp32 both take {narrow:,.0f} bytes: {precision} was never entered."
+    return fault("no_effect", sentence, same_bytes=narrow)
 
 
 def _activation_bytes(row: Audited) -> tuple[int | None, int | None]:

@@ -5,8 +5,8 @@
 
 Rows are compared within their table alone, and only where every other column says the same, read or not; a row with an
 empty cell among them is not compared. A figure is as exact as its last printed digit. Rates are lower bounds: what a
-row leaves unstated counts least (batch 1, no vocabulary, causal attention). Rules about times alone are those of
-measured rows (`time_rules`). No finding means that these rules found none, not that a table is right.
+row leaves unstated counts least (batch 1, no vocabulary, causal attention). Rules that measured rows have, too, are the
+same functions of plain numbers (`judge_…`). No finding means that these rules found none, not that a table is right.
 """
 
 import math
@@ -15,22 +15,23 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise, permutations
+from itertools import pairwise, permutations, starmap
+from operator import attrgetter
 from typing import Any, NamedTuple, get_args
 from uuid import UUID
 
-from runner.analysis.audit.findings import REMEDIES, RowContext, doubt, fault
-from runner.analysis.audit.judge import HALF, SAME_BYTES
-from runner.analysis.audit.row_rules import FOREIGN, OWN_SCRATCH
-from runner.analysis.audit.time_rules import cold_step, impossible_ratio
+from runner.analysis.audit.findings import REMEDIES, doubt, fault
+from runner.analysis.audit.judge import SAME_BYTES, judge_bytes
+from runner.analysis.audit.row_rules import judge_peak, judge_rate
+from runner.analysis.audit.time_rules import judge_mean, judge_passes
 from runner.analysis.costs import hardware
 from runner.formats import format_ms, format_quantity
 from runner.results.findings import Finding, Grade, grade
 from runner.results.published import ORIGIN, PublishedFigure, PublishedRow, PublishedTable, Quantity
-from runner.schema import Phase, PublishedSetting, TimingRow
+from runner.schema import Phase, PublishedSetting
 
 #: Settings whose growth is more work, and those that tell machines and ways of computing apart.
-_GROWING = frozenset({"context", "seq_len", "batch", "layers", "d_model", "d_ff", "d_head", "parameters"})
+_GROWING = ("context", "seq_len", "batch", "layers", "d_model", "d_ff", "d_head", "parameters")
 _WAYS = ("device", "mode", "precision", "backend", "implementation", "is_profiled")
 _PHASES: tuple[Phase, ...] = get_args(Phase)
 _PASSES: tuple[Quantity, ...] = ("forward", "backward", "forward_backward", "step")
@@ -43,8 +44,6 @@ _SUMS: Mapping[Quantity, tuple[Quantity, ...]] = {
     "forward_backward": ("forward", "loss", "backward"),
     "step": ("forward", "loss", "backward", "optimizer"),
 }
-#: A card may run this much faster than the clock of its data sheet.
-CLOCK = 1.05
 #: A value this many times those beside it has another unit, or a slip.
 SLIP = 100.0
 #: Times of more work that are lower by these shares contradict: where both spreads are known, and where they are not.
@@ -171,21 +170,24 @@ def _find_last_digit(figure: PublishedFigure) -> float:
     return abs(figure.value / printed) * 10.0 ** (1 - len(number[1] or "."))
 
 
+def _group_by(cells: Sequence[PublishedCell], setting: str | None) -> list[list[PublishedCell]]:
+    """Returns those of the cells that say the same but for one setting."""
+    headings = cells[0].table.meanings.items()
+    names = {heading for heading, meaning in headings if meaning.split()[:2] == ["setting", setting]}
+    families: dict[object, list[PublishedCell]] = defaultdict(list)
+    for cell in (cell for cell in cells if cell.is_compared):
+        variant = tuple(item for item in cell.variant if item[0] != setting)
+        families[tuple(item for item in cell.key.items() if item[0] not in names), variant].append(cell)
+    return [family for family in families.values() if len(family) > 1]
+
+
 def _group_by_axis(cells: Sequence[PublishedCell]) -> Iterator[tuple[str, list[PublishedCell]]]:
-    """Yields those of the cells that differ in one growing setting alone, the least work first, with its heading."""
-    for heading, meaning in cells[0].table.meanings.items():
-        name = meaning.removeprefix("setting ").partition(" ")[0]
-        if not meaning.startswith("setting ") or name not in _GROWING:
-            continue
-        families: dict[object, list[PublishedCell]] = defaultdict(list)
-        for cell in cells:
-            if cell.is_compared and getattr(cell.setting, name):
-                others = tuple((key, text) for key, text in cell.key.items() if key != heading)
-                families[others, cell.variant].append(cell)
-        for family in families.values():
-            ordered = sorted(family, key=lambda cell: getattr(cell.setting, name))
-            if len({getattr(cell.setting, name) for cell in family}) == len(family) > 1:
-                yield name, ordered
+    """Yields those of the cells that differ in one growing setting alone, the least work first, with its name."""
+    for name in _GROWING:
+        for family in _group_by(cells, name):
+            size = attrgetter(f"setting.{name}")
+            if all(map(size, family)) and len({*map(size, family)}) == len(family):
+                yield name, sorted(family, key=size)
 
 
 # --------------------------------------------------------------------------------------------------------- the rules
@@ -241,10 +243,9 @@ def _work(cell: PublishedCell) -> float:
 
 def duplicate_key(cells: Sequence[PublishedCell]) -> Found:
     """Finds one cell twice, with different figures."""
-    groups: dict[object, list[PublishedCell]] = defaultdict(list)
-    for cell in (cell for cell in cells if cell.is_compared):
-        groups[tuple(cell.key.items()), cell.variant].append(cell)
-    for same in (same for same in groups.values() if same[0].key):
+    for same in _group_by(cells, None):
+        if not same[0].key:
+            continue
         for name, figure in same[0].figures.items():
             texts = [cell.figures[name].text for cell in same if name in cell.figures]
             if len({*texts}) > 1 and name[0] != "calls":
@@ -293,43 +294,29 @@ def peak_carried_over(cells: Sequence[PublishedCell]) -> Found:
     it."""
     for _, family in _group_by_axis(cells):
         for quantity in _PEAKS:
-            peaks = [(cell, cell.figures[quantity, ""]) for cell in family if (quantity, "") in cell.figures]
-            least = min((cell.value(quantity) for cell, _ in peaks), default=0.0)
-            for (cell, figure), (larger, other) in pairwise(peaks):
+            peaks = [cell for cell in family if (quantity, "") in cell.figures]
+            least = min((cell.value(quantity) for cell in peaks), default=0.0)
+            for cell, larger in pairwise(peaks):
                 peak, beside = cell.value(quantity), larger.value(quantity)
-                is_same = larger.row.line < cell.row.line and peak == beside and peak > 1.01 * least
-                if is_same or peak > FOREIGN * beside + OWN_SCRATCH:
-                    sentence = (
-                        f"{cell.words} has a peak of {figure.text} ({figure.heading}) and {larger.words}, which has "
-                        f"more to hold, {other.text}: it was left over from a row before."
-                    )
-                    yield [cell], fault("peak_carried_over", sentence, peak_bytes=peak, larger_bytes=beside)
+                is_again = larger.row.line < cell.row.line and peak == beside and peak > 1.01 * least
+                of = f"of {larger.words}, which has more to hold"
+                if finding := judge_peak(peak, beside, of=of, is_again=is_again):
+                    yield [cell], finding
 
 
 def no_effect(cells: Sequence[PublishedCell]) -> Found:
     """Finds half precision with the bytes of float32, where they grow with the work. Constant bytes say nothing."""
-    alike: dict[object, list[tuple[PublishedCell, PublishedFigure, float]]] = defaultdict(list)
-    names = [name for name, meaning in cells[0].table.meanings.items() if meaning.startswith("setting precision")]
-    groups: dict[object, list[PublishedCell]] = defaultdict(list)
-    for cell in (cell for cell in cells if cell.is_compared):
-        variant = tuple(item for item in cell.variant if item[0] != "precision")
-        groups[tuple(item for item in cell.key.items() if item[0] not in names), variant].append(cell)
-    for found in groups.values():
-        base = next((cell for cell in found if cell.setting.precision in ("fp32", None)), None)
-        for cell in found if base else ():
-            for name, figure in cell.figures.items() if cell.setting.precision in HALF else ():
-                wide, size = base.value(*name) if base and name[0] in _PEAKS else 0.0, cell.value(*name)
-                if wide and size and abs(size / wide - 1) <= SAME_BYTES:
-                    alike[name].append((cell, figure, size))
-    for same in alike.values():
-        sizes = [size for *_, size in same]
+    alike: dict[object, list[tuple[PublishedCell, Finding, float]]] = defaultdict(list)
+    for family in _group_by(cells, "precision"):
+        base = next((cell for cell in family if cell.setting.precision in ("fp32", None)), None)
+        for cell, name in ((one, name) for one in family for name in one.figures if name[0] in _PEAKS):
+            size, wide = cell.value(*name), base.value(*name) if base else 0.0
+            if same := judge_bytes(cell.setting.precision or "", size, wide):
+                alike[name].append((cell, same, size))
+    for found in alike.values():
+        sizes = [size for *_, size in found]
         if max(sizes) > (1 + 10 * SAME_BYTES) * min(sizes):
-            last, figure, _ = same[-1]
-            sentence = (
-                f"{last.setting.precision} holds the bytes of float32, such as {figure.text} ({figure.heading}) for "
-                f"{last.words}, and they grow with the work: half precision had no effect on what was counted."
-            )
-            yield [cell for cell, *_ in same], fault("no_effect", sentence, rows=len(sizes))
+            yield [cell for cell, *_ in found], found[-1][1]
 
 
 def sum_off(cells: Sequence[PublishedCell]) -> Found:
@@ -443,33 +430,26 @@ def above_peak(cells: Sequence[PublishedCell]) -> Found:
         rate, name = max(((flops * _PRODUCTS[name] / ms * 1e3, name) for name, ms in timed.items()), default=(0.0, ""))
         gpu, precision = _find_gpu(find_machine(cell) or ""), cell.setting.precision or "bf16"
         sheet = hardware.peak_flops(gpu, precision) if gpu else None
-        peak = sheet or HIGHEST
-        if rate <= CLOCK * peak:
-            continue
-        of = f"the data sheet's {precision} of {gpu}" if sheet else "the fastest GPU"
-        said = f"{name.replace('_', ' + ').capitalize()} is at least {format_quantity(rate, 'FLOP/s')}"
-        said += f", {rate / peak:.2f} times {of}"
-        tf32 = hardware.peak_flops(gpu, "tf32") if gpu and precision == "fp32" else None
-        is_tf32 = tf32 is not None and rate <= CLOCK * tf32
-        why = "it was TF32" if is_tf32 else "not all of it was timed, or the unit is another"
-        code = "tf32_as_fp32" if is_tf32 else "above_peak"
-        yield [cell], fault(code, f"{said}: {why}.", flops_per_s=rate, peak_flops_per_s=peak)
+        finding = judge_rate(
+            f"{name.replace('_', ' + ').capitalize()} is at least {format_quantity(rate, 'FLOP/s')},",
+            rate,
+            sheet or HIGHEST,
+            of=f"the data sheet's {precision} of {gpu}" if sheet else "the fastest GPU",
+            why="not all of it was timed, or the unit is another",
+            tf32=hardware.peak_flops(gpu, "tf32") if gpu and precision == "fp32" else None,
+        )
+        yield from [([cell], finding)] if finding else ()
 
 
 def time_rules(cells: Sequence[PublishedCell]) -> Found:
-    """Judges means, spreads and the ratio of both passes as those of measured rows."""
+    """Judges means, spreads and the ratio of both passes."""
     for cell in cells:
-        ids: Any = {"run_id": cell.table.table_id, "cell_id": cell.row.row_id}
-        timings = {
-            phase: TimingRow(
-                **ids, phase=phase, mean_ms=cell.value(phase), std_ms=cell.stds.get(phase), n=cell.setting.steps
-            )
-            for phase in _PHASES
-            if (phase, "") in cell.figures
-        }
-        for rule in (impossible_ratio, cold_step):
-            if finding := rule(None, RowContext(timings=timings)):
-                yield [cell], finding
+        means = {name: cell.value(name) for name in _PHASES if (name, "") in cell.figures}
+        known = ((name, mean, cell.stds.get(name), cell.setting.steps) for name, mean in means.items())
+        cold = next(filter(None, starmap(judge_mean, known)), None)
+        many = "its first pass was counted, or the driver moved memory to the host"
+        ratio = judge_passes(means.get("forward"), means.get("backward"), many=many)
+        yield from (([cell], finding) for finding in (ratio, cold) if finding)
 
 
 PUBLISHED_RULES: tuple[Callable[[Sequence[PublishedCell]], Found], ...] = (

@@ -4,7 +4,8 @@ axes of attention; peaks, their parts and their predictions.
     [finding for rule in STEP_RULES if (finding := rule(row, seen))]
 
 `BYTE_RULES` apply to every row with a peak, `MEMORY_RULES` to those of `memory`, `LOST_RULES` to cells that ran out.
-Each rule's name is its finding's code, with `_of_attention` where two rules make one.
+Each rule's name is its finding's code, with `_of_attention` where two rules make one. `judge_rate` and `judge_peak` are
+for published rows, too.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,6 +27,20 @@ BUSY = 0.10
 OTHER_GRADIENT = 0.5
 #: A step that leaves as much behind (bytes), and in all of them such a share of the memory in use, leaks.
 LEAK_BYTES, LEAK_SHARE = 2**16, 0.05
+#: A card may run this much faster than the clocks of its data sheet.
+CLOCK = 1.05
+
+
+def judge_rate(
+    words: str, rate: float, peak: float | None, *, of: str, why: str, tf32: float | None = None
+) -> Finding | None:
+    """Compares a rate with the highest that there is, in any unit that both have. A rate of float32 that TF32 can reach
+    was one of TF32."""
+    if not peak or rate <= CLOCK * peak:
+        return None
+    is_tf32 = tf32 is not None and rate <= CLOCK * tf32
+    sentence = f"{words} {rate / peak:.2f} times {of}: {'it was TF32' if is_tf32 else why}."
+    return fault("tf32_as_fp32" if is_tf32 else "above_peak", sentence, rate=rate, peak=peak)
 
 
 def phases_do_not_add(row: StepRow, seen: RowContext) -> Finding | None:
@@ -71,10 +86,8 @@ def wrong_result(row: StepRow, seen: RowContext) -> Finding | None:
 
 
 def above_peak(row: StepRow, seen: RowContext) -> Finding | None:
-    if row.mfu is None or row.mfu <= 1:
-        return None
-    sentence = f"The rate is {row.mfu:.2f} times what the device can do in {row.precision}: it was another precision."
-    return fault("above_peak", sentence, mfu=row.mfu)
+    of = f"what the device can do in {row.precision}"
+    return judge_rate("The rate is", row.mfu or 0.0, 1.0, of=of, why="it was another precision")
 
 
 def no_effect(row: StepRow, seen: RowContext) -> Finding | None:
@@ -119,23 +132,23 @@ OFF_FORMULA = 0.02
 
 def above_peak_of_attention(row: AttentionRow, seen: RowContext) -> Finding | None:
     """Compares FLOP/s with the datasheet's dense peak, and bytes/s with its bandwidth where the L2 cache is cold."""
-    name = seen.run.device_name if seen.run else None
-    peak, bandwidth = hardware.peak_flops(name or "", row.precision), hardware.peak_bandwidth(name or "")
+    name = (seen.run.device_name if seen.run else None) or ""
     rate = max(row.forward_flops_per_s or 0.0, row.backward_flops_per_s or 0.0)
-    if peak and rate > peak:
-        sentence = (
-            f"{format_quantity(rate, 'FLOP/s')} are {rate / peak:.2f} times what the device can do in {row.precision}: "
-            "it was another precision, or not all was timed."
-        )
-        return fault("above_peak", sentence, flops_per_s=rate, peak_flops_per_s=peak)
-    moved = row.forward_bytes_per_s or 0.0
-    if bandwidth and row.cache == "cold" and moved > bandwidth:
-        sentence = (
-            f"{format_quantity(moved, 'B/s')} are {moved / bandwidth:.2f} times the bandwidth there is: not all was "
-            "timed."
-        )
-        return fault("above_peak", sentence, bytes_per_s=moved, peak_bytes_per_s=bandwidth)
-    return None
+    moved = (row.forward_bytes_per_s or 0.0) if row.cache == "cold" else 0.0
+    return judge_rate(
+        f"{format_quantity(rate, 'FLOP/s')} are",
+        rate,
+        hardware.peak_flops(name, row.precision),
+        of=f"what the device can do in {row.precision}",
+        why="it was another precision, or not all was timed",
+        tf32=hardware.peak_flops(name, "tf32") if row.precision == "fp32" else None,
+    ) or judge_rate(
+        f"{format_quantity(moved, 'B/s')} are",
+        moved,
+        hardware.peak_bandwidth(name),
+        of="the bandwidth there is",
+        why="not all was timed",
+    )
 
 
 def wrong_result_of_attention(row: AttentionRow, seen: RowContext) -> Finding | None:
@@ -187,15 +200,18 @@ UNEXPLAINED, UNEXPLAINED_ON_CPU = 0.02, 0.05
 HALF = 0.5
 
 
-def peak_carried_over(row: Audited, seen: RowContext) -> Finding | None:
-    peak, predicted = row.peak_allocated_bytes, row.predicted_peak_bytes
-    if peak is None or not predicted or peak <= FOREIGN * predicted + OWN_SCRATCH:
+def judge_peak(peak: float | None, most: float | None, *, of: str, is_again: bool = False) -> Finding | None:
+    """Compares a peak with about the most that there can be, in bytes; `is_again` says that it is that of a row
+    before."""
+    if not peak or not most or (peak <= FOREIGN * most + OWN_SCRATCH and not is_again):
         return None
-    sentence = (
-        f"The peak of {format_bytes(peak)} is {peak / predicted:,.0f} times the {format_bytes(predicted)} that this "
-        "cell needs: it was left over from the one before."
-    )
-    return fault("peak_carried_over", sentence, peak_bytes=peak, predicted_bytes=predicted)
+    how = "again" if is_again else f"{peak / most:,.0f} times"
+    sentence = f"The peak of {format_bytes(peak)} is {how} the {format_bytes(most)} {of}: it was left over from"
+    return fault("peak_carried_over", f"{sentence} the one before.", peak_bytes=peak, most_bytes=most)
+
+
+def peak_carried_over(row: Audited, seen: RowContext) -> Finding | None:
+    return judge_peak(row.peak_allocated_bytes, row.predicted_peak_bytes, of="that this cell needs")
 
 
 def unexpected_out_of_memory(row: Audited, seen: RowContext) -> Finding | None:

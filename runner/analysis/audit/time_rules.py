@@ -77,10 +77,8 @@ def wide_interval(row: Timed, seen: RowContext) -> Finding | None:
     return doubt("wide_interval", sentence, interval_share=share)
 
 
-def cold_step(row: Timed | None, seen: RowContext) -> Finding | None:
-    """Finds a cold first step from the samples or, where only mean and spread are known, from those: one step that
-    exceeds the n - 1 others by e adds e / n to the mean and makes the sample standard deviation e / √n, so the others
-    took mean − std / √n."""
+def cold_step(row: Timed, seen: RowContext) -> Finding | None:
+    """Finds a cold first step from the samples or, where only mean and spread are known, from those."""
     if len(seen.step_ms) >= MIN_STEPS:
         first, usual = seen.step_ms[0], statistics.median(seen.step_ms[1:])
         if first <= COLD * usual:
@@ -89,12 +87,13 @@ def cold_step(row: Timed | None, seen: RowContext) -> Finding | None:
         return doubt("cold_step", sentence, first_ms=first, median_ms=usual)
     if seen.step_ms:
         return None
-    phases = ((name, timing) for name, timing in seen.timings.items() if timing.median_ms is None)
-    return next((found for name, timing in phases if (found := _find_cold_mean(name, timing))), None)
+    means = ((name, one.mean_ms, one.std_ms, one.n) for name, one in seen.timings.items() if one.median_ms is None)
+    return next(filter(None, itertools.starmap(judge_mean, means)), None)
 
 
-def _find_cold_mean(phase: Phase, timing: TimingRow) -> Finding | None:
-    mean, std, n = timing.mean_ms, timing.std_ms, timing.n
+def judge_mean(phase: str, mean: float | None, std: float | None, n: int | None) -> Finding | None:
+    """Finds a cold step in the mean and the sample standard deviation of `n` steps (ms): one that exceeds the n - 1
+    others by e adds e / n to the mean and makes the deviation e / √n, so the others took mean − std / √n."""
     if mean is None or std is None or std <= SPREAD * abs(mean):
         return None
     sentence = f"The mean of {phase} is {format_ms(mean)} with a standard deviation of {format_ms(std)}"
@@ -191,45 +190,36 @@ def shared_gpu(row: object, seen: RowContext) -> Finding | None:
     return doubt("shared_gpu", f"{many} on the GPU while this cell was measured.", foreign_processes=others)
 
 
-def impossible_ratio(row: Timed | None, seen: RowContext) -> Finding | None:
-    """Compares backward with forward, which takes twice the products and so about twice the time. Below half, backward
-    was computed by subtraction, or the two were not timed in one step. Far above, for a cell that fits, its first
-    backward pass was counted."""
-    times, ratio = _compute_ratio(seen)
-    if ratio is None or MIN_RATIO <= ratio < MAX_RATIO:
+def impossible_ratio(row: Timed, seen: RowContext) -> Finding | None:
+    many = None if _may_spill(row, seen) else "it fits into memory, so that this was cold"
+    return judge_passes(seen.typical_ms("forward"), seen.typical_ms("backward"), many=many)
+
+
+def judge_passes(forward: float | None, backward: float | None, *, many: str | None) -> Finding | None:
+    """Compares backward with forward (ms), which takes twice the products and so about twice the time. Below half,
+    backward was computed by subtraction, or the two were not timed in one step. Far above, `many` says why; None where
+    it may be."""
+    if not forward or backward is None or MIN_RATIO <= backward / forward < MAX_RATIO:
         return None
-    if ratio >= MAX_RATIO and (times[1] < HOST_MS or _may_spill(row, seen)):
+    why = "the two cannot be of one warm step" if backward < MIN_RATIO * forward else many
+    if why is None or (why == many and backward < HOST_MS):
         return None
-    many = "it fits into memory, so that this was cold"
-    if row is None:
-        many = "its first pass was counted, or the driver moved memory to the host"
-    why = "the two cannot be of one warm step" if ratio < MIN_RATIO else many
-    sentence = f"Backward takes {format_ms(times[1])} and forward {format_ms(times[0])}: {why}."
-    return fault("impossible_ratio", sentence, forward_ms=times[0], backward_ms=times[1])
+    sentence = f"Backward takes {format_ms(backward)} and forward {format_ms(forward)}: {why}."
+    return fault("impossible_ratio", sentence, forward_ms=forward, backward_ms=backward)
 
 
 def spilled(row: Timed, seen: RowContext) -> Finding | None:
     """Finds a backward pass that is tens to hundreds of times slower, as where a driver moves memory to the host
     instead of refusing it."""
-    times, ratio = _compute_ratio(seen)
-    if ratio is None or ratio < MAX_RATIO or not _may_spill(row, seen):
-        return None
-    sentence = f"Backward takes {ratio:,.0f} times as long as forward: the driver spilled to the host's memory."
-    return fault("spilled", sentence, forward_ms=times[0], backward_ms=times[1])
-
-
-def _compute_ratio(seen: RowContext) -> tuple[tuple[float, float], float | None]:
-    """Returns the times of forward and backward, and backward over forward."""
     forward, backward = seen.typical_ms("forward"), seen.typical_ms("backward")
-    if not forward or backward is None:
-        return (0.0, 0.0), None
-    return (forward, backward), backward / forward
+    if not forward or backward is None or backward / forward < MAX_RATIO or not _may_spill(row, seen):
+        return None
+    sentence = f"Backward takes {backward / forward:,.0f} times as long as forward: the driver spilled to the host's"
+    return fault("spilled", f"{sentence} memory.", forward_ms=forward, backward_ms=backward)
 
 
-def _may_spill(row: Timed | None, seen: RowContext) -> bool:
-    """Returns whether the cell may fill the device, as far as is known: of a published row (None) nothing is."""
-    if row is None:
-        return False
+def _may_spill(row: Timed, seen: RowContext) -> bool:
+    """Returns whether the cell may fill the device, as far as is known."""
     if row.predicted_peak_bytes is None or seen.device_bytes is None:
         return True
     return row.predicted_peak_bytes > FULL * seen.device_bytes
