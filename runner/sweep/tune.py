@@ -22,6 +22,7 @@ from runner.engines.engine import Engine
 from runner.results.cells import StepResult
 from runner.schema import StepCell
 from runner.schema.axes import PLAIN
+from runner.store.history import CellRound
 from runner.store.read import load_ceilings
 from runner.store.read.selection import Selection
 from runner.store.read.timed import load_steps
@@ -54,6 +55,7 @@ class Tuner:
         self.prepared, self.settings, self.engine, self.watcher, self.race = prepared, settings, engine, watcher, race
         self.run_id: UUID | None = None
         self.began = began
+        self.begun: set[CellRound] = set()
         self.results: Mapping[str, StepResult] = {}
         self.finals: list[Expected] = []
         self.taken_back: list[Expected] = []
@@ -162,6 +164,8 @@ class Tuner:
         items = [one for one in items if self._least_seconds(one) < self.race.budget_s - spent_s]
         if left_s <= 0 or not items:
             return False
+        items = [one for one in items if one.id not in self.begun]
+        self.begun |= {one.id for one in items}
         settings = replace(self.settings, budget_s=left_s, ceilings=self.settings.ceilings and self.run_id is None)
         prepared = replace(self.prepared, cells=tuple(items), joined=self.run_id)
         sweep = Sweep(prepared, settings, engine=self.engine, watcher=self.watcher)
@@ -173,7 +177,9 @@ class Tuner:
         found = load_steps(self.settings.db, Selection(settled=False, mode="train"))
         known = [one for one in found if one.run_id == self.run_id or (one.cell_key, 0) in self.prepared.done]
         self.results = {one.cell_key: one for one in sorted(known, key=lambda one: one.run_id == self.run_id)}
-        self.race.take(self.results.values())
+        # What an interrupted race measured later counts when this one comes to it, so that both decide alike.
+        asked = {key for key, _ in self.begun}
+        self.race.take(one for key, one in self.results.items() if key in asked)
         return True
 
 

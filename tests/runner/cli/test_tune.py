@@ -42,7 +42,6 @@ def test_a_race_on_a_cpu_ranks_ways_and_goes_on_where_it_was(tmp_path: Path) -> 
         json.dumps(one["settings"]) for one in found["left_out"] if one["settings"]["checkpoint_blocks"]
     }
     assert all(one["why"] for one in found["left_out"])
-    assert len(measured) >= 3
     tune(db, *words, "--budget", "15s")
     assert rows(db, "SELECT count(*) AS n FROM runs") == [{"n": 1}]
     assert not rows(db, "SELECT cell_key, round FROM steps GROUP BY ALL HAVING count(*) > 1")

@@ -1,17 +1,31 @@
 """Which ways a race tries and which it leaves out, on devices that are a formula."""
 
+import io
 import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+from runner.cli.progress import PlainLines
+from runner.cli.terminal import Terminal
+from runner.engines.local import LocalEngine
 from runner.experiments import kind_of
 from runner.experiments.experiment import On
-from runner.plan.planning import Planned
+from runner.job import Job, Measurement, Outcome
+from runner.plan.planning import Planned, Request
 from runner.results.cells import StepResult
 from runner.results.times import Estimate, PhaseTime
 from runner.schema import StepCell, new_id
-from runner.sweep.prepare import Expected
+from runner.schema.axes import PLAIN
+from runner.sweep.prepare import Expected, prepare
 from runner.sweep.race import FILLING, Race, list_ways, way_of
+from runner.sweep.request import Settings
+from runner.sweep.tune import Tuner
+from tests.command import rows
+from tests.synthetic.rows import ok
+from tests.synthetic.rows import run as a_run
 
 GAINS = {
     "bf16": 5.0, "fp16": 4.6, "tf32": 3.0, "sdpa": 1.5, "sdpa-cudnn": 1.62, "sdpa-flash": 1.5, "sdpa-efficient": 1.3,
@@ -116,3 +130,55 @@ def test_by_energy_the_way_of_most_tokens_a_joule_leads() -> None:
     assert isinstance(other, StepCell)
     race.take([replace(result(one), step_joules=1e9), replace(result(other), step_joules=1.0)])
     assert race.ranked()[0] == way_of(other)
+
+
+class Formula:
+    """An engine on which a cell takes what a formula says, at once; and less with each setting that is not plain."""
+
+    def __init__(self) -> None:
+        self.cells: list[StepCell] = []
+
+    def describe(self, device: str) -> dict[str, Any]:
+        return LocalEngine().describe("cpu")
+
+    def measure(self, job: Job, *, timeout_s: float, beat: Any = None) -> Outcome:
+        assert isinstance(job.cell, StepCell)
+        self.cells.append(job.cell)
+        slower = 0.8 ** sum(getattr(job.cell, name) != value for name, value in PLAIN.items())
+        made = ok(a_run(run_id=job.run_id), job.cell, slower=slower)
+        timings = [replace(one, run_id=job.run_id, cell_id=job.cell_id) for one in made.timings]
+        values = {"tokens_per_s": made.step.tokens_per_s, "steps": made.step.steps}
+        return Outcome(status="ok", measurement=Measurement(values=values, details={"timings": timings}))
+
+
+def race_by_formula(db: Path) -> tuple[Tuner, list[StepCell]]:
+    engine: Any = Formula()
+    settings = Settings(db=db, device="cpu", ceilings=False)
+    ways = list_ways({"sizes": ("toy-64",)}, 128, "cpu")
+    prepared = prepare(Request(cells=tuple(ways)), settings, engine)
+    race = Race(prepared.cells, device="cpu", room_bytes=None, budget_s=3600)
+    lines = PlainLines(Terminal(file=io.StringIO()), db=db)
+    tuner = Tuner(prepared, settings, engine=engine, watcher=lines, race=race, began=time.monotonic())
+    assert tuner.run()
+    return tuner, engine.cells
+
+
+def test_a_whole_race_ends_with_the_winner_beside_itself_without_each_choice(tmp_path: Path) -> None:
+    tuner, cells = race_by_formula(tmp_path / "r.duckdb")
+    finals = [cell for cell in cells if cell.warmup_steps == 5]
+    winner = max(finals, key=finals.count)
+    assert (winner.precision, winner.weights_dtype, winner.batch) == ("bf16", "bf16", 32)
+    assert (winner.backend, winner.attention, winner.optimizer) == ("compiled", "sdpa", "fused")
+    assert finals.count(winner) > 2
+    plain: dict[str, Any] = {**PLAIN, "batch": 4}
+    without = {
+        name: replace(winner, **{name: value}) for name, value in plain.items() if getattr(winner, name) != value
+    }
+    without["precision"] = replace(without["precision"], weights_dtype="fp32")
+    assert len(without) == 6
+    assert {*without.values()} <= {*finals}
+    (counts,) = rows(tmp_path / "r.duckdb", "SELECT count(*) AS n, count(DISTINCT (cell_key, round)) AS d FROM steps")
+    assert counts["n"] == counts["d"] == len(cells)
+    again, more = race_by_formula(tmp_path / "r.duckdb")
+    assert not more
+    assert again.run_id == tuner.run_id
