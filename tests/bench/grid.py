@@ -72,8 +72,7 @@ def _defaults() -> Iterator[str]:
 
 def fill(path: Path, *, cells: int) -> int:
     """Writes a new file with this many cells of `steps`, with timings and samples. Returns the number of samples."""
-    of = rows.run(label="sweep 0", host="bench0")
-    rows.store(path, of, [rows.ok(of, rows.asked())])
+    rows.store(path, of := rows.run(label="sweep 0", host="bench0"), [rows.ok(of, rows.asked())])
     with duckdb.connect(path) as con:
         for table in ("steps", "timings", "samples"):
             con.execute(f"DELETE FROM {table}")

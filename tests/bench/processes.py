@@ -109,8 +109,7 @@ def is_decided(sides: Sides, noises: Noises, clock: Clock) -> bool | None:
 
 
 def take_default(processes: Sequence[Process], noises: Noises, *, device: str) -> Sequence[Process]:
-    """Returns as many of the first processes as `--rounds auto` measures where it has the time: until the interval is
-    narrow enough."""
+    """Returns the first processes, as many as `--rounds auto` measures with time: until the interval is narrow."""
     goal = goal_on(device)
     for count in range(1, min(goal.rounds, len(processes))):
         bound, times = bound_of(processes[:count], "step"), times_of(processes[:count], "step")

@@ -40,8 +40,7 @@ def cell() -> StepCell:
 
 
 def bare_step(asked: StepCell) -> Callable[[], float]:
-    """Returns the body of a training loop between two clock readings, which uses only the model from the runner. Its
-    result is in seconds."""
+    """Returns the body of a training loop between two clock readings (s), which uses only the model of the runner."""
     torch.manual_seed(0)
     model = Transformer(asked, device="cpu")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01, foreach=True)

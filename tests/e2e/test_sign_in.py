@@ -87,8 +87,7 @@ def provider() -> Iterator[Provider]:
 @contextmanager
 def _served_with(folder: Path, secrets: str) -> Iterator[str]:
     """Yields the address of a server whose user's home folder has these secrets. `{address}` there becomes its own."""
-    of = rows.run(label="secret")
-    file = rows.store(folder / "results.duckdb", of, [rows.ok(of, rows.asked())])
+    file = rows.store(folder / "results.duckdb", of := rows.run(label="secret"), [rows.ok(of, rows.asked())])
     (folder / ".streamlit").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(folder))

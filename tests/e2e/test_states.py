@@ -47,8 +47,7 @@ def _remove_file(file: Path) -> Iterator[None]:
 
 def _empty(file: Path) -> None:
     """Writes a results file with all its tables and without rows."""
-    of = rows.run()
-    rows.store(file, of, [rows.ok(of, rows.asked())])
+    rows.store(file, of := rows.run(), [rows.ok(of, rows.asked())])
     with duckdb.connect(file) as con:
         for table in TABLES.values():
             con.execute(f"DELETE FROM {table.name}" if table.stored else "SELECT 1")
@@ -91,8 +90,7 @@ def test_busy_file(browser: Browser, address: str, file: Path) -> None:
 @pytest.mark.soak
 def test_an_idle_page_runs_nothing(browser: Browser, address: str, file: Path) -> None:
     """It requests the state of the file every two seconds, and sends the server nothing until that changes."""
-    of = rows.run()
-    rows.store(file, of, [rows.ok(of, rows.asked("toy-64", context=64))])
+    rows.store(file, of := rows.run(), [rows.ok(of, rows.asked("toy-64", context=64))])
     told = list[int]()
     with opened(browser, f"{address}/training-step") as visit:
         visit.page.on("websocket", lambda socket: socket.on("framesent", lambda sent: told.append(len(sent))))
@@ -109,8 +107,7 @@ def test_an_idle_page_runs_nothing(browser: Browser, address: str, file: Path) -
 @pytest.mark.soak
 def test_a_server_below_the_path_of_a_proxy(browser: Browser, file: Path) -> None:
     """If a proxy forwards /team, pages notice new rows and programs find the API below /team and nowhere else."""
-    of = rows.run()
-    rows.store(file, of, [rows.ok(of, rows.asked("toy-64", context=64))])
+    rows.store(file, of := rows.run(), [rows.ok(of, rows.asked("toy-64", context=64))])
     with served(file, below="/team") as address, opened(browser, f"{address}/training-step") as visit:
         visit.page.wait_for_function(f"{BARS} == 4")
         rows.store(file, of, [rows.ok(of, rows.asked("toy-64", context=128))])

@@ -134,8 +134,7 @@ def test_rows_beyond_the_limit_are_mentioned(db: Path) -> None:
 def test_rows_in_the_spool_are_seen_and_a_sweep_is_not_delayed(db: Path, tmp_path: Path) -> None:
     """Cells in the spool count. During a live sweep a query ends after the time that any reader may wait."""
     db = Path(shutil.copy(db, tmp_path))
-    of = rows.run()
-    rows.spooled(db, of, rows.ok(of, rows.asked(context=128)))
+    rows.spooled(db, of := rows.run(), rows.ok(of, rows.asked(context=128)))
     Spool(db).write_plan(rows.plan(of, ["next"], done=0), of.run_id)
     assert ask(db, "SELECT count(*) FROM steps").rows == ((4,),)
     Spool(db).write_plan(rows.plan(of, ["next"], done=0), of.run_id)  # its heartbeat may be too old by now
@@ -210,8 +209,7 @@ def cancel(page: Page) -> None:
 
 
 def test_page(browser: Browser, db: Path, site: Site) -> None:
-    """A query is typed, linked or an example. A refusal and a cancellation are one sentence each. The query is in the
-    URL."""
+    """A query is typed, linked or an example. A refusal and a cancellation are one sentence each. The URL has it."""
     with site.showing(db) as address:
         with opened(browser, f"{address}/sql?sql=SELECT+d_model,+count(*)+AS+n+FROM+steps+GROUP+BY+1") as visit:
             page = visit.page

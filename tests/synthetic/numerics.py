@@ -26,8 +26,7 @@ from tests.synthetic import rows
 
 def store(db: Path) -> Path:
     """Writes steps of toy-64 in fp32 and, twice as fast, bf16; synthetic rows of numerics for them; one sum by hand."""
-    of = rows.run()
-    rows.store(db, of, [rows.ok(of, rows.asked(precision=name)) for name in ("fp32", "bf16")])
+    rows.store(db, of := rows.run(), [rows.ok(of, rows.asked(precision=name)) for name in ("fp32", "bf16")])
     for name, error in (("fp32", 5e-7), ("bf16", 5e-3)):
         asked = cell(**rows.TOYS["toy-64"], context=128, batch=4, precision=name)
         ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}

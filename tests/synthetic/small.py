@@ -14,8 +14,7 @@ from tests.synthetic import memory_rows, rows, timelines, traces
 
 def store_small(path: Path) -> Path:
     """Stores a small sweep of everything, one cell measured again later, and some cells on another machine."""
-    of = rows.run()
-    rows.store(path, of, rows.laptop(of))
+    rows.store(path, of := rows.run(), rows.laptop(of))
     again = replace(of, run_id=new_id(), label="again")
     rows.store(path, again, [rows.ok(again, rows.asked("toy-64"), round=number) for number in (0, 1)])
     other = rows.run(device="cuda", device_name="Example GPU", host="bench2", run_id=UUID(int=7))

@@ -89,8 +89,7 @@ sys.addaudithook(note)
 def test_no_origin_makes_the_server_ask_the_web(tmp_path: Path) -> None:
     """Streamlit would look up its own address for the line that it prints, and for every origin that it does not know,
     and answers nobody meanwhile."""
-    of = rows.run()
-    path = rows.store(tmp_path / "results.duckdb", of, [rows.ok(of, rows.asked())])
+    path = rows.store(tmp_path / "results.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])
     (tmp_path / "sitecustomize.py").write_text(LISTENER)
     folders = os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))
     listening = {"PYTHONPATH": folders, "ASKED": str(tmp_path / "asked"), "STREAMLIT_SERVER_ADDRESS": "0.0.0.0"}

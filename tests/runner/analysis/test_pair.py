@@ -155,8 +155,7 @@ def test_of_simulated_pairs_few_are_called_different_and_most_changes_are_found(
 
 
 def _load_kinds() -> list[tuple[list[int], float]]:
-    """Returns the rounds of each kind of cell in either sweep, and the standard deviation of ln(GPU time) from one
-    process to the next."""
+    """Returns the rounds of each kind of cell in either sweep, and the std of ln(GPU time) from process to process."""
     rows = duckdb.execute(f"""
         SELECT list(ln(device_ms)) FROM '{TWICE}/steps.parquet' JOIN '{TWICE}/timings.parquet' USING (cell_id)
         WHERE phase = 'step' GROUP BY mode, precision, backend, cell_key, steps.run_id ORDER BY cell_key, steps.run_id

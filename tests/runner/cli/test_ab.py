@@ -71,8 +71,7 @@ def run_ab(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_slower_commit_is_found_and_the_tree_stays_as_it_was(repository: Path) -> None:
-    """32 times the layers take longer in every round, beside other work too. Both commits are in one run, in the same
-    rounds."""
+    """32 times the layers take longer in every round, with other work too. Both commits share the rounds of a run."""
     (repository / "net.py").write_text("this is not committed")
     done = run_ab(repository, "main", "slow", "--model", "net.py:build", "--budget", "2m", "--json")
     assert done.returncode == 1, done.stderr

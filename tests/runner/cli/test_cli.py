@@ -31,12 +31,6 @@ COMMANDS = (
 )  # fmt: skip
 
 
-def runner(*words: str, columns: int = 300) -> subprocess.CompletedProcess[str]:
-    """Runs `python -m runner WORDS` on a terminal as wide as this; the words name no file or name it themselves."""
-    command, env = [sys.executable, "-m", "runner", *words], {**os.environ, "COLUMNS": str(columns)}
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
-
-
 def run_here(*words: str) -> Result:
     """Runs the command in this process."""
     with patch.dict(os.environ):
@@ -64,7 +58,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_every_command_fits_a_screen_and_has_an_example(command: str) -> None:
-    done = runner(*command.split(), "--help", columns=80)
+    words, env = [sys.executable, "-m", "runner", *command.split(), "--help"], {**os.environ, "COLUMNS": "80"}
+    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stderr
     assert (max(map(len, lines)) <= 80, len(lines) <= 50) == (True, True), len(lines)

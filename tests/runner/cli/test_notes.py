@@ -19,8 +19,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns a file with three runs of the same cell: before, between and after."""
     path = tmp_path_factory.mktemp("made") / "results.duckdb"
     for label in ("before", "between", "after"):
-        of = rows.run(label=label)
-        rows.store(path, of, [rows.ok(of, rows.asked())])
+        rows.store(path, of := rows.run(label=label), [rows.ok(of, rows.asked())])
     return path
 
 

@@ -185,8 +185,7 @@ def test_the_difference_is_unknown_without_enough_memory_for_both() -> None:
 
 @pytest.mark.soak
 def test_the_model_that_is_compiled_is_the_one_that_runs_eagerly() -> None:
-    """A layer has seven products and there is the head, with autocast and without; logits and gradients equal the
-    eager model's."""
+    """A layer has seven products, beside the head, with and without autocast; logits and gradients equal eager ones."""
     cell = tiny(precision="bf16", layers=1)
     tokens = torch.randint(cell.shape.vocabulary, (2, cell.context))
     plain, other = Transformer(cell), Transformer(cell)

@@ -110,8 +110,7 @@ def test_out_of_memory_on_the_device_is_a_row(tmp_path: Path) -> None:
 
 
 def test_numerics_on_cuda(tmp_path: Path) -> None:
-    """The four sums are the same as on a CPU, each precision is coarser than the one before, and autocast follows
-    CUDA's rules."""
+    """The four sums are a CPU's, each precision is coarser than the one before, and autocast follows CUDA's rules."""
     words = (*LAPTOP, "--experiment", "numerics", "--sizes", "toy-256", "--contexts", "128", "--device", "cuda")
     done = run_apart(
         "sweep", *words, "--sums", ",".join(SUMS), "--precisions", "fp32,tf32,bf16,fp16", db=tmp_path / "r.duckdb"

@@ -94,8 +94,7 @@ def test_operations_of_a_decoder_by_hand_with_attention_and_recomputation() -> N
 
 @pytest.mark.soak
 def test_a_mixture_of_experts_is_counted_with_its_data() -> None:
-    """Each token uses two of eight experts with 3·d·f weights each; the router has 8·d and attention 3·d², in two
-    blocks."""
+    """Each token uses two of eight experts of 3·d·f weights each; the router has 8·d, attention 3·d², in two blocks."""
     values = measured(measure_step, own_step(MIXTRAL, mode="inference", precision="fp32")).values
     tokens, d, f = 2 * 16, 32, 48
     attention = 2 * tokens * (2 * d * d + 2 * d * d // 2) + 4 * 2 * 16 * 16 * d

@@ -1,5 +1,4 @@
-"""The cells that a sweep plans: presets checked by hand, axes, keys, sizes, their order, and the command that
-plans them again."""
+"""The cells that a sweep plans: presets by hand, axes, keys, sizes, order, and the command that plans them again."""
 
 import itertools
 from collections import Counter

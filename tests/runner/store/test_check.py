@@ -145,8 +145,7 @@ def test_readable_rows_of_damaged_tables_are_kept(file: Path, table: str) -> Non
 
 @pytest.mark.soak
 def test_a_large_damaged_table_loses_only_rows_near_the_damage(file: Path) -> None:
-    """A block of 256 KiB holds 2**15 numbers of 8 bytes, or a few more if they are packed: far fewer than the table's
-    300,000."""
+    """A block of 256 KiB holds 2**15 numbers of 8 bytes, packed a few more: far fewer than the table's 300,000."""
     change(
         file,
         f"""INSERT INTO samples (run_id, cell_id, phase, step, duration_ms, is_warmup)
@@ -196,8 +195,7 @@ def test_a_newer_file_is_read_and_not_added_to(file: Path) -> None:
     assert (file.read_bytes(), sorted(os.listdir(file.parent))) == (before, listed), "nothing was measured"
     with pytest.raises(DatabaseForeign, match="newer Stepscope"):
         repair_file(file)
-    of = rows.run()
-    rows.spooled(file, of, rows.ok(of, rows.asked()))
+    rows.spooled(file, of := rows.run(), rows.ok(of, rows.asked()))
     with pytest.raises(DatabaseForeign, match=r"steps\.tomorrow"):
         ingest(file)
     assert len(Spool(file).files()) == 1

@@ -96,8 +96,7 @@ def test_a_fleet_is_read_as_the_merged_file_is(folder: Path, merged: Path, liste
 
 def test_a_fleet_grows_with_its_files(folder: Path) -> None:
     states = [fingerprint(folder)]
-    of = rows.run(host="node9")
-    rows.spooled(folder / "node9.duckdb", of, rows.ok(of, rows.asked()))
+    rows.spooled(folder / "node9.duckdb", of := rows.run(host="node9"), rows.ok(of, rows.asked()))
     states.append(fingerprint(folder))
     assert hosts(folder)["node9"] == 1
     ingest(folder / "node9.duckdb")
@@ -117,8 +116,7 @@ def test_a_run_in_several_files_is_read_once(folder: Path, merged: Path) -> None
     """With a merged file and an old copy in one folder, each run is read from the file that has most of it."""
     shutil.copy(folder / "node2.duckdb", folder / "copy.duckdb")
     shutil.copy(merged, folder / "merged.duckdb")
-    of = rows.run(host="node5")
-    rows.store(folder / "merged.duckdb", of, [rows.ok(of, rows.asked())])
+    rows.store(folder / "merged.duckdb", of := rows.run(host="node5"), [rows.ok(of, rows.asked())])
     assert hosts(folder) == {"node0": 1, "node1": 2, "node2": 3, "node5": 1}
     for table in ("runs", "timings", "samples"):
         found = content(folder, table)
@@ -157,8 +155,7 @@ def test_a_broken_file_is_named_and_the_others_are_read(folder: Path, kind: str)
 
 
 def test_a_damaged_table_of_one_file_is_named_and_the_rest_is_read(folder: Path) -> None:
-    of = rows.run(host="node3")
-    damage(rows.store(folder / "node3.duckdb", of, rows.laptop(of)), "samples")
+    damage(rows.store(folder / "node3.duckdb", of := rows.run(host="node3"), rows.laptop(of)), "samples")
     broken = look_through(folder).broken
     assert "node3.duckdb, table samples" in broken
     if "node3.duckdb, table steps" not in broken and "node3.duckdb, table runs" not in broken:

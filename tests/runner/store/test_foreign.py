@@ -131,8 +131,7 @@ def test_a_published_table_may_leave_columns_of_the_key_empty(file: Path, tmp_pa
 
 def test_bad_rows_of_a_file_are_left_out_and_counted(file: Path) -> None:
     """The rows are changed with DuckDB itself, before the first read and after it."""
-    of = rows.run()
-    rows.store(file, of, [rows.ok(of, rows.asked(context=64)), rows.ok(of, rows.asked(context=256))])
+    rows.store(file, of := rows.run(), [rows.ok(of, rows.asked(context=64)), rows.ok(of, rows.asked(context=256))])
 
     def contexts() -> list[tuple[Any, ...]]:
         with open_reader(file) as con:

@@ -65,8 +65,7 @@ def test_equal_rows_give_equal_and_smaller_files(file: Path, tmp_path: Path) -> 
 @pytest.mark.soak
 def test_packing_again_replaces_the_folder(file: Path, tmp_path: Path) -> None:
     pack(file, tmp_path / "packed")
-    of = rows.run()
-    lone = rows.store(tmp_path / "lone.duckdb", of, [rows.failed(of, rows.asked())])
+    lone = rows.store(tmp_path / "lone.duckdb", of := rows.run(), [rows.failed(of, rows.asked())])
     done = run("export", str(tmp_path / "packed"), "--parquet", db=lone)
     assert done.returncode == 0, done.stdout
     assert "in 2 files" in done.stdout

@@ -24,15 +24,13 @@ from tests.command import ROOT, run
 from tests.some import some
 from tests.synthetic import rows
 
-#: Longer than any command here takes on a busy machine, where torch is imported too; a pipe would be waited for without
-#: an end.
+#: Longer than any command takes on a busy machine, torch imported too; a pipe would be waited for without end.
 QUICK_S = 100.0
 
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
-    of = rows.run()
-    return rows.store(tmp_path / "stored.duckdb", of, [rows.ok(of, rows.asked())])
+    return rows.store(tmp_path / "stored.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])
 
 
 def pipe(path: Path) -> None:
@@ -136,8 +134,7 @@ def test_a_report_replaces_nothing_that_is_no_file(tmp_path: Path, stored: Path,
 def test_an_odd_entry_of_the_spool_is_named_and_set_aside(
     tmp_path: Path, stored: Path, make: Callable[[Path], None]
 ) -> None:
-    of = rows.run()
-    rows.spooled(stored, of, rows.ok(of, rows.asked(context=32)))
+    rows.spooled(stored, of := rows.run(), rows.ok(of, rows.asked(context=32)))
     make(entry := Spool(stored).folder / "0.json")
     with open_reader(stored) as reader:
         assert reader.execute("SELECT count(*) FROM steps").fetchone() == (2,)
@@ -279,8 +276,7 @@ def runner_as_nobody(*words: str) -> subprocess.CompletedProcess[str]:
 @as_root
 @pytest.mark.parametrize("closed", some(["a cell", "the plan", "the spool", "all but the file", "names alone"]))
 def test_what_another_user_may_not_read_is_left_out_and_named(shared: Path, closed: str) -> None:
-    of = rows.run()
-    path = rows.store(shared / "r.duckdb", of, [rows.ok(of, rows.asked())])
+    path = rows.store(shared / "r.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])
     rows.spooled(path, of, rows.ok(of, rows.asked(context=32)))
     rows.spooled(path, of, rows.ok(of, rows.asked(context=64)))
     spool = Spool(path)
@@ -319,8 +315,7 @@ def test_what_another_user_may_not_read_is_left_out_and_named(shared: Path, clos
 
 @as_root
 def test_a_file_or_a_folder_that_one_may_not_use_is_one_sentence(shared: Path) -> None:
-    of = rows.run()
-    path = rows.store(shared / "in" / "r.duckdb", of, [rows.ok(of, rows.asked())])
+    path = rows.store(shared / "in" / "r.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])
     path.chmod(0o600)
     for place in (path, path.parent):
         place.chmod(0o600)
@@ -368,8 +363,7 @@ def ask_server(path: Path) -> tuple[dict[str, int], list[str], str]:
 @pytest.mark.soak
 @as_root
 def test_the_server_of_another_user_names_what_it_leaves_out_or_says_503(shared: Path) -> None:
-    of = rows.run()
-    path = rows.store(shared / "in" / "r.duckdb", of, [rows.ok(of, rows.asked())])
+    path = rows.store(shared / "in" / "r.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])
     rows.spooled(path, of, rows.ok(of, rows.asked(context=32)))
     path.chmod(0o644)
     (file,) = Spool(path).files()

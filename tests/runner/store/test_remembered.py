@@ -56,8 +56,7 @@ def test_a_fleet_has_a_state_of_its_own(tmp_path: Path) -> None:
 
 def test_noise_is_loaded_for_the_requested_machines(db: Path) -> None:
     for host in ("one", "two"):
-        of = rows.run(host=host)
-        rows.store(db, of, [rows.ok(of, rows.asked(), round=number) for number in range(3)])
+        rows.store(db, of := rows.run(host=host), [rows.ok(of, rows.asked(), round=number) for number in range(3)])
     with open_reader(db) as reader:
         machines = ["one", "two"]
         names = [f"{of.device_name} · {host}" for host in machines]

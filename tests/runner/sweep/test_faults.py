@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -48,14 +48,9 @@ def check_continues(db: Path, kept: int) -> None:
     assert Spool(db).files() == Spool(db).plans() == []
 
 
-def start_faulty(*words: str, db: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-    """Starts a sweep whose workers fail."""
-    return start("sweep", *words, db=db, env=env, module="tests.faulty")
-
-
 def test_a_worker_that_dies_hangs_or_cannot_import_is_a_row_and_affects_no_other(db: Path) -> None:
     contexts = f"8,{faulty.KILLED},12,{faulty.HUNG},16,{faulty.NOT_IMPORTED},20"
-    process = start_faulty(*TINY, "--contexts", contexts, "--timeout", "20s", db=db)
+    process = start("sweep", *TINY, "--contexts", contexts, "--timeout", "20s", db=db, module="tests.faulty")
     output = ended(process)
     assert process.returncode == 1, output
     assert outcomes(db) == Counter(
@@ -70,7 +65,9 @@ def test_a_worker_that_dies_hangs_or_cannot_import_is_a_row_and_affects_no_other
 
 @pytest.mark.gpu
 def test_after_a_sticky_error_of_cuda_the_next_cell_is_clean(db: Path) -> None:
-    process = start_faulty(*TINY, "--contexts", f"{faulty.STICKY},16,20", "--device", "cuda", db=db)
+    process = start(
+        "sweep", *TINY, "--contexts", f"{faulty.STICKY},16,20", "--device", "cuda", db=db, module="tests.faulty"
+    )
     output = ended(process)
     assert process.returncode == 1, output
     assert outcomes(db) == Counter([(faulty.STICKY, "error"), (16, "ok"), (20, "ok")]), output
@@ -93,7 +90,7 @@ def test_a_fork_server_that_is_killed_is_started_again(db: Path) -> None:
 
 def test_a_clock_that_is_set_back_changes_nothing(db: Path) -> None:
     """The clock is set back by an hour after the run and two cells have their ids."""
-    process = start_faulty(*WORDS, db=db, env={"CLOCK": "3"})
+    process = start("sweep", *WORDS, db=db, env={"CLOCK": "3"}, module="tests.faulty")
     output = ended(process)
     assert process.returncode == 0, output
     cells = rows(db, "SELECT context, cell_id, started_at, cell_seconds FROM steps ORDER BY cell_id")

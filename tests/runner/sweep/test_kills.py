@@ -161,8 +161,7 @@ def test_kills_change_nothing(tmp_path: Path, own_folder: Path) -> None:
 
 
 def check_rows(db: Path, trial: Trial) -> None:
-    """Asserts that every cell is there once, complete and under one run; only cells whose worker was killed are
-    missing."""
+    """Asserts that every cell is there once, complete and of one run, except where its worker was killed."""
     found = rows(
         db,
         """
