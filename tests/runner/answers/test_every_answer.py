@@ -94,7 +94,7 @@ NAMES_CELLS = {"inside_attention", "kernel_classes", "kernels", "overview", "roo
                "variability", "warmup"}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", QUESTIONS.keys() - {"fit"})
+@pytest.mark.parametrize("name", sorted(QUESTIONS.keys() - {"fit"}))
 def test_without_rows_the_answer_says_what_is_missing(name: str) -> None:
     answer = ask(name, Rows())
     assert answer.missing
