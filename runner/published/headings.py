@@ -32,8 +32,6 @@ from runner.schema import Phase
 
 R = TypeVar("R")
 
-# ------------------------------------------------------------------------------------------------------------ the words
-
 _SETTINGS: Mapping[str, str] = {
     "name": "model size|size|model|config|configuration|model name",
     "d_model": "d model|dmodel|hidden|hidden size|hidden dim|embed dim|embedding dim|model dim|n embd|model width",
@@ -116,8 +114,6 @@ _SUMS: Mapping[str, Quantity] = {
     "backward forward optimizer": "step", "backward forward loss optimizer": "step",
 }  # fmt: skip
 
-
-# --------------------------------------------------------------------------------------------------------- the headings
 
 #: What a column is: a setting; a figure; the status; whether memory ran out; a quantity's name, whose value is another
 #: column's; the origin of the table (its file, title, line, machine); or text that is kept as it is.
@@ -232,7 +228,9 @@ def parse_figure(heading: str) -> Meaning | None:
     if len(parts) < len(left):
         return None
     is_time = bool(unit or statistics or variant or {*split_words(heading)} & TIME_WORDS)
-    meant = quantity or _find_time(parts, is_time=is_time)
+    phase = _join_phases({*parts} - {"plus", "total", "step"}) or ("step" if {"step", "total"} & {*parts} else None)
+    time = None if _NO_TIMES & {*parts} else phase or (TIME if is_time else None)
+    meant: Quantity | Literal["time"] | None = quantity or time
     if meant is None or (meant == "loss" and not unit):  # which may be the loss itself
         return None
     named = [name for name in parts if name != "plus" and not (name == "total" and quantity == "share")]
@@ -248,16 +246,6 @@ def parse_figure(heading: str) -> Meaning | None:
         variant=variant,
         assumed="taken as a rate, in operations a second." if units and units[0].endswith("flops") else None,
     )
-
-
-def _find_time(parts: list[str], *, is_time: bool) -> Quantity | Literal["time"] | None:
-    """Returns whose time a heading means that names no other quantity, None where it means no time."""
-    if _NO_TIMES & {*parts}:
-        return None
-    phase = _join_phases({*parts} - {"plus", "total", "step"})
-    if phase or {"step", "total"} & {*parts}:
-        return phase or "step"
-    return TIME if is_time else None
 
 
 def _find_quantity(left: list[str], unit: str | None) -> tuple[Quantity | None, list[str]]:
@@ -277,8 +265,6 @@ def _join_phases(names: set[str]) -> Quantity | None:
     """Returns the phase, or the sum of phases, that these passes make."""
     return _SUMS.get(" ".join(sorted(names)))
 
-
-# --------------------------------------------------------------------------------------------------------- the settings
 
 _WHOLE = "d_model d_ff layers heads vocabulary parameters batch context seq_len d_head warmup_steps steps"
 WHOLE = frozenset(_WHOLE.split())
@@ -315,8 +301,6 @@ def parse_setting(name: str, text: str, *, unit: str | None = None) -> tuple[str
         return modes[0] if modes else _MODES.get(parse_pass(text) or "", lower), None
     return lower if name == "device" else text, None
 
-
-# ----------------------------------------------------------------------------------------------------------- the titles
 
 _WARMUP = re.compile(
     r"\b(no|without|\d{1,4})[ -](?:steps? (?:of )?)?warm[- ]?up|\bwarm[- ]?up(?: steps)? ?[=:] ?(\d{1,4})", re.I

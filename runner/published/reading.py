@@ -47,13 +47,7 @@ from runner.published.values import (
     parse_cell,
     spell_unit,
 )
-from runner.results.published import (
-    PublishedFigure,
-    PublishedRow,
-    PublishedTable,
-    Quantity,
-    Statistic,
-)
+from runner.results.published import PublishedFigure, PublishedRow, PublishedTable, Quantity, Statistic
 from runner.schema import PublishedSetting, Status
 
 #: Rises when the same file would be read differently, so that an import adds it again.
@@ -73,9 +67,6 @@ _SPELLED: Mapping[Status, str] = {
 }  # fmt: skip
 _STATUSES = {word: status for status, words in _SPELLED.items() for word in words.split("|")}
 _BYTES = re.compile(r"\d+(?:\.\d+)?\s?[KMGT]i?B", re.IGNORECASE)
-
-
-# ---------------------------------------------------------------------------------------------------------- the mapping
 
 
 SETTINGS = frozenset(item.name for item in fields(PublishedSetting))
@@ -183,9 +174,6 @@ def _check(name: str, text: str, known: Collection[str]) -> str:
     return text
 
 
-# ---------------------------------------------------------------------------------------------------------- the file
-
-
 @dataclass(frozen=True, kw_only=True)
 class ReadFile:
     """What a file holds: its tables; the tables that are none of figures, with the reason; and the rows and tables that
@@ -222,7 +210,8 @@ def read_file(path: Path, *, mapping: TableMapping | None = None) -> ReadFile:
         columns = understand_columns(text, mapping)
         table_id = uuid5(_NAMESPACE, f"{content_digest(content)}:{mapping.digest}:{number}")
         table = _build_table(text, columns, mapping, path, table_id)
-        if any((row.status == "oom" and row.figures) or any(map(_has_content, row.figures)) for row in table.rows):
+        figures = [(row, figure) for row in table.rows for figure in row.figures]
+        if any(row.status == "oom" or one.value is not None or one.quantity == "dtype" for row, one in figures):
             machine = table.machine or provenance.get("machine")
             tables.append(replace(table, report=report, machine=machine, provenance=provenance))
         else:
@@ -234,10 +223,6 @@ def read_file(path: Path, *, mapping: TableMapping | None = None) -> ReadFile:
             do=f"Write a first draft of one with `python -m runner import {path.name} --propose`.",
         )
     return ReadFile(tables=tables, remarks=remarks, lost=lost)
-
-
-def _has_content(figure: PublishedFigure) -> bool:
-    return figure.value is not None or figure.quantity == "dtype"
 
 
 def _say_why_not(columns: "TableColumns", table: PublishedTable) -> str:
@@ -296,9 +281,6 @@ def _read_provenance(path: Path) -> tuple[str | None, Mapping[str, str]]:
     row = next((row for row in rows if row.get("report") == name), None)
     said = {visible(key): visible(text) for key, text in (row or {}).items() if key and text and isinstance(text, str)}
     return (name if row else None), said
-
-
-# ---------------------------------------------------------------------------------------------------------- the columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -387,9 +369,6 @@ def _borrow_unit(meanings: Mapping[str, Meaning], meaning: Meaning, title: str) 
         if DIMENSION_OF.get(unit) == meaning.dimension:
             return replace(meaning, unit=spell_unit(unit), assumed=f"in {spell_unit(unit)}, as the title says.")
     return meaning
-
-
-# ------------------------------------------------------------------------------------------------------------- the rows
 
 
 def _build_table(
@@ -528,9 +507,6 @@ def _is_out_of_memory(figures: Sequence[PublishedFigure]) -> bool:
     return any(not figure.variant for figure in ran_out) or all(figure.value is None for figure in figures)
 
 
-# --------------------------------------------------------------------------------------------------------- the draft
-
-
 def propose_mapping(name: str, tables: Sequence[TextTable]) -> str:
     """Returns a first draft of a mapping for all tables of a file, as TOML, for a person to correct. Reading the file
     with the draft gives the same rows as reading it without."""
@@ -561,11 +537,9 @@ def _propose_column(heading: str, meaning: Meaning, column: Sequence[str]) -> li
     if not meaning.understood:
         cells = [*dict.fromkeys(filter(None, column))][:3]
         examples = ", ".join(f"“{cell[:40]}”" for cell in cells) or "nothing"
-        form = '{ quantity = "forward", statistic = "mean", unit = "ms" }'
-        if not any(cell[:1].isdigit() for cell in cells):
-            form = '{ setting = "name" }'
-        elif all(cell.isdigit() for cell in cells):
-            form = '{ setting = "context" }'
+        form = '{ setting = "context" }' if all(map(str.isdigit, cells)) else '{ setting = "name" }'
+        if any(cell[:1].isdigit() and not cell.isdigit() for cell in cells):
+            form = '{ quantity = "forward", statistic = "mean", unit = "ms" }'
         said = f"# Not known, with cells such as {examples}: kept as text. If it is another thing, write"
         return [said, f"# {key} = {form}"]
     note = f"  # {meaning.assumed}" if meaning.assumed else ""

@@ -110,8 +110,7 @@ def _make_table(rows: Sequence[TextRow], *, headings: TextRow, title: str | None
     if width > COLUMNS or width * len(rows) > CELLS:
         got = f"{width:,} columns and {len(rows):,} rows"
         raise TableRefused(got, expected=f"at most {COLUMNS:,} columns and {CELLS:,} cells")
-    kept, lost = [], []
-    groups: list[str] = []
+    kept, lost, groups = [], [], []
     group = ""
     for row in rows:
         cells = tuple(map(_clean, row.cells))
@@ -130,11 +129,9 @@ def _make_table(rows: Sequence[TextRow], *, headings: TextRow, title: str | None
         names.append(GROUP)
         kept = [replace(row, cells=(*row.cells, own)) for row, own in zip(kept, groups, strict=True)]
     unique: list[str] = []
-    for place, name in enumerate(names, start=1):
-        own, count = name or f"column {place}", 2
-        while own in unique:
-            own, count = f"{name or f'column {place}'} ({count})", count + 1
-        unique.append(own)
+    for name in (name or f"column {place}" for place, name in enumerate(names, start=1)):
+        numbered = (f"{name} ({number})" for number in range(2, COLUMNS + 2))
+        unique.append(next(one for one in (name, *numbered) if one not in unique))
     return TextTable(
         line=line,
         headings=tuple(unique),
@@ -155,9 +152,6 @@ def _is_data(cells: Sequence[str]) -> bool:
     """Returns whether the cells of a first row are values and no headings: its first or most of them are numbers."""
     numbers = [bool(parse_cell(cell, dimension="time", unit="ms").values) for cell in cells]
     return sum(numbers) > len(numbers) / 2 or bool(numbers and numbers[0])
-
-
-# ---------------------------------------------------------------------------------------------------------- CSV and TSV
 
 
 def _parse_delimited(text: str, delimiter: str | None) -> list[TextTable]:
@@ -194,18 +188,13 @@ def _head(rows: Sequence[TextRow], title: str | None) -> TextTable:
 def _read_records(text: str, delimiter: str) -> Iterator[TextRow]:
     """Yields the rows with their lines; an empty line is a row without cells."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
-    while True:
-        line = reader.line_num + 1
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise TableRefused(f"{error} in line {line}") from None
-        yield TextRow(line=line, cells=tuple(cells) if any(cell.strip() for cell in cells) else ())
-
-
-# ------------------------------------------------------------------------------------------------------------- Markdown
+    line = 1
+    try:
+        for cells in reader:
+            yield TextRow(line=line, cells=tuple(cells) if any(cell.strip() for cell in cells) else ())
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise TableRefused(f"{error} in line {line}") from None
 
 
 def _parse_markdown(text: str) -> list[TextTable]:
@@ -281,9 +270,6 @@ def _read_markdown_table(lines: Sequence[str], begin: int, end: int, title: str 
             cells = cells[:1] * len(cells)  # a line in bold above some rows
         rows.append(TextRow(line=place + 1, cells=tuple(map(strip_markup, cells))))
     return _make_table(rows, headings=head, title=title, line=begin + 1)
-
-
-# ----------------------------------------------------------------------------------------------------------------- HTML
 
 
 @dataclass
@@ -398,9 +384,6 @@ def _place(rows: Sequence[Sequence[_Cell]]) -> list[list[str]] | None:
     if len(taken) != width * len(rows):
         return None
     return [[taken[at, column] for column in range(width)] for at in range(len(rows))]
-
-
-# ----------------------------------------------------------------------------------------------------------------- JSON
 
 
 def _parse_json_lines(text: str) -> list[TextTable]:

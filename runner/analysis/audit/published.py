@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise, permutations, starmap
 from operator import attrgetter
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 from uuid import UUID
 
 from runner.analysis.audit.findings import REMEDIES, doubt, fault
@@ -37,6 +37,8 @@ _PHASES: tuple[Phase, ...] = get_args(Phase)
 _PASSES: tuple[Quantity, ...] = ("forward", "backward", "forward_backward", "step")
 _TIMES = frozenset({*_PHASES, "duration", "total_duration"})
 _PEAKS: tuple[Quantity, ...] = ("peak_memory", "reserved_memory", "allocated_memory", "memory")
+#: What counts as the value of a quantity: the last of these that is stated.
+_BEST = ("value", "median", "mean")
 #: The products of each time, in forward passes.
 _PRODUCTS: Mapping[Quantity, int] = {"forward": 1, "backward": 2, "forward_backward": 3, "step": 3}
 #: The sums that a table may print beside their parts.
@@ -140,20 +142,16 @@ def list_cells(table: PublishedTable) -> list[PublishedCell]:
             groups[tuple((name, value) for name, value in figure.variant.items() if name != "part")].append(figure)
         key = {name: text for name, text in row.stated.items() if name not in left_out}
         for variant, figures in groups.items():
-            values: dict[tuple[Quantity, str], PublishedFigure] = {}
-            known = [figure for figure in figures if figure.value is not None]
-            for one in sorted(known, key=lambda one: {"mean": 0, "median": 1}.get(one.statistic, 2)):
-                if one.statistic in ("mean", "median", "value"):
-                    values.setdefault((one.quantity, str(one.variant.get("part", ""))), one)
-            changes: dict[str, Any] = dict(variant)
+            known = [one for one in reversed(figures) if one.value is not None]
+            best = [one for name in _BEST for one in known if one.statistic == name]
             cells.append(
                 PublishedCell(
                     table=table,
                     row=row,
-                    setting=replace(row.setting, **changes),
+                    setting=replace(row.setting, **dict(variant)),
                     variant=variant,
                     key=key,
-                    figures=values,
+                    figures={(one.quantity, str(one.variant.get("part", ""))): one for one in best},
                     stds={one.quantity: one.value or 0.0 for one in known if one.statistic == "std"},
                     is_compared=needed <= key.keys(),
                 )
@@ -188,9 +186,6 @@ def _group_by_axis(cells: Sequence[PublishedCell]) -> Iterator[tuple[str, list[P
             size = attrgetter(f"setting.{name}")
             if all(map(size, family)) and len({*map(size, family)}) == len(family):
                 yield name, sorted(family, key=size)
-
-
-# --------------------------------------------------------------------------------------------------------- the rules
 
 
 def unreadable(cells: Sequence[PublishedCell]) -> Found:
@@ -243,9 +238,7 @@ def _work(cell: PublishedCell) -> float:
 
 def duplicate_key(cells: Sequence[PublishedCell]) -> Found:
     """Finds one cell twice, with different figures."""
-    for same in _group_by(cells, None):
-        if not same[0].key:
-            continue
+    for same in (same for same in _group_by(cells, None) if same[0].key):
         for name, figure in same[0].figures.items():
             texts = [cell.figures[name].text for cell in same if name in cell.figures]
             if len({*texts}) > 1 and name[0] != "calls":
@@ -339,64 +332,43 @@ def sum_off(cells: Sequence[PublishedCell]) -> Found:
                 yield [cell], doubt("sum_off", sentence, stated_ms=value, added_ms=sum(added))
 
 
-class _Time(NamedTuple):
-    """A time, how far its last digit leaves it open, and its text."""
-
-    value: float
-    digit: float
-    text: str
-
-
 def ratio_off(cells: Sequence[PublishedCell]) -> Found:
     """Finds a stated speedup or ratio that no two times of its row have, each rounded or cut at its last digit."""
     by_row: dict[UUID, list[PublishedCell]] = defaultdict(list)
     for cell in cells:
         by_row[cell.row.row_id].append(cell)
     for own in by_row.values():
-        known: dict[str, list[_Time]] = {
-            name: [
-                _Time(figure.value or 0.0, _find_last_digit(figure), figure.text)
-                for cell in own
-                if cell.value(name) > 0 and (figure := cell.figures[name, ""])
-            ]
+        # Times, how far their last digits leave them open, and their texts.
+        known: dict[str, list[tuple[float, float, str]]] = {
+            name: [(cell.value(name), _find_last_digit(one := cell.figures[name, ""]), one.text)
+                   for cell in own if cell.value(name) > 0]
             for name in _PASSES
-        }
+        }  # fmt: skip
         both = zip(known["forward"], known["backward"], strict=False)
-        known["sum"] = [_Time(a.value + b.value, a.digit + b.digit, f"{a.value + b.value:.4g}") for a, b in both]
-        for figure in own[0].row.figures:
-            if figure.quantity not in ("speedup", "ratio") or not figure.value:
-                continue
+        known["sum"] = [(a[0] + b[0], a[1] + b[1], f"{a[0] + b[0]:.4g}") for a, b in both]
+        for figure in (one for one in own[0].row.figures if one.quantity in ("speedup", "ratio") and one.value):
             of = [known[part]] if (part := figure.variant.get("part")) in known else [*known.values()]
             if figure.quantity == "ratio" or max(map(len, of)) < 2:
                 of = [[one for alike in of for one in alike]]
+            stated, digit = figure.value or 0.0, _find_last_digit(figure)
             pairs = [pair for alike in of for pair in permutations(alike, 2)]
-            if pairs and not any(_is_ratio(figure, a, b) for a, b in pairs):
-                a, b = min(pairs, key=lambda pair: abs(pair[0].value / pair[1].value - (figure.value or 0.0)))
+            least = [(a - x) / (b + y) - digit for (a, x, _), (b, y, _) in pairs]
+            most = [(a + x) / (b - y) + digit if b > y else math.inf for (a, x, _), (b, y, _) in pairs]
+            if pairs and not any(low <= stated <= high for low, high in zip(least, most, strict=True)):
+                (a, _, dividend), (b, _, divisor) = min(pairs, key=lambda two: abs(two[0][0] / two[1][0] - stated))
                 sentence = (
                     f"{figure.heading} is {figure.text}, and no two times of the row have that ratio; the nearest is "
-                    f"{a.text} / {b.text} = {a.value / b.value:.3f}."
+                    f"{dividend} / {divisor} = {a / b:.3f}."
                 )
-                yield own, doubt("ratio_off", sentence, stated=figure.value)
-
-
-def _is_ratio(stated: PublishedFigure, a: _Time, b: _Time) -> bool:
-    if b.value <= b.digit:
-        return True  # rounded away: it may be anything
-    least, most = (a.value - a.digit) / (b.value + b.digit), (a.value + a.digit) / (b.value - b.digit)
-    digit = _find_last_digit(stated)
-    return least - digit <= (stated.value or 0.0) <= most + digit
-
-
-def _rank(gpu: str) -> tuple[float, float]:
-    sheet = hardware.DATASHEETS[gpu]
-    return sheet.bf16_tflops or 0.0, sheet.bandwidth_gb_per_s or 0.0
+                yield own, doubt("ratio_off", sentence, stated=stated)
 
 
 @lru_cache(maxsize=1024)
 def _find_gpu(words: str) -> str | None:
     """Returns the GPU whose data sheet bounds it: the fastest that the words can mean."""
     known = [name for name, model in _MODELS.items() if re.search(rf"\b{model}\b", words, re.IGNORECASE)]
-    return max(known, key=_rank, default=None)
+    rates = {name: (hardware.peak_flops(name, "bf16") or 0.0, hardware.peak_bandwidth(name) or 0.0) for name in known}
+    return max(rates, key=rates.__getitem__, default=None)
 
 
 def find_machine(cell: PublishedCell) -> str | None:
@@ -470,9 +442,6 @@ PUBLISHED_REMEDIES: Mapping[str, str] = {
     "unreadable": "Correct the cell in the file, and import it again.",
     "wrong_unit": "Read the figure in the other unit, if the report bears it out.",
 }
-
-
-# -------------------------------------------------------------------------------------------------------- the report
 
 
 def count_published_grades(table: PublishedTable, findings: Sequence[PublishedFinding]) -> Counter[Grade | None]:
