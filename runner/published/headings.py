@@ -345,18 +345,16 @@ _OF_MODELS = frozenset(
 
 def find_subject(title: str, *, headings: Sequence[str], quantities: set[str], settings: set[str]) -> Subject:
     """Returns what the rows are about, from what their columns are and, where these leave it open, from the title."""
-    words = set(split_words(title[:500]))
     if "calls" in quantities:
         return "kernels"
     if "result" in quantities:
         return "accumulation"
     if quantities == {"dtype"}:
         return "dtypes"
-    is_elsewhere = any({*split_words(heading)} & _ELSEWHERE for heading in headings)
-    if is_elsewhere and not quantities & _TIMES:
+    if any({*split_words(heading)} & _ELSEWHERE for heading in headings) and not quantities & _TIMES:
         return "other"
     if "part" in settings and quantities & {"duration", "total_duration"}:
         return "ranges"
-    if words & {"attention", "attn"} or "d_head" in settings:
+    if {*split_words(title[:500])} & {"attention", "attn"} or "d_head" in settings:
         return "attention"
     return "steps" if quantities & _TIMES or settings & _OF_MODELS else "other"

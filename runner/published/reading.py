@@ -132,13 +132,12 @@ def load_mapping(path: Path) -> TableMapping:
 
 
 def _parse_value(name: str, value: object) -> str | int | bool:
+    got = f"{name} = {value!r} in [table]"
     if name not in SETTINGS or not isinstance(value, str | int):
-        raise _refuse_mapping(
-            f"{name} = {value!r} in [table]", f"title, machine, decimal, {', '.join(sorted(SETTINGS))}"
-        )
+        raise _refuse_mapping(got, f"title, machine, decimal, {', '.join(sorted(SETTINGS))}")
     read, _ = parse_setting(name, str(value))
     if read is None:
-        raise _refuse_mapping(f"{name} = {value!r} in [table]", "a whole number" if name in WHOLE else "a value")
+        raise _refuse_mapping(got, "a whole number" if name in WHOLE else "a value")
     return read
 
 
@@ -353,9 +352,8 @@ def _settle(table: TextTable, meanings: dict[str, Meaning], given: set[str], tit
         elif meaning.role == "figure" and not meaning.unit and meaning.dimension == "share":
             values = [value for cell in table.column(place) for value in parse_cell(cell, dimension="share").values]
             if any(abs(value) > 1 for value in values):
-                meanings[heading] = replace(
-                    meaning, unit="%", assumed="taken as percent, because a share is at most 1."
-                )
+                said = "taken as percent, because a share is at most 1."
+                meanings[heading] = replace(meaning, unit="%", assumed=said)
 
 
 def _borrow_unit(meanings: Mapping[str, Meaning], meaning: Meaning, title: str) -> Meaning:
@@ -436,12 +434,15 @@ def _build_row(
                 remarks.append(f"The status “{cell[:40]}” is not known: taken as ok.")
         ran_out |= meaning.role == "oom" and cell.lower() in ("true", "yes", "1")
         ran_out |= meaning.role != "origin" and "command" not in heading and is_oom(cell)
+    # Where only one variant of several ran out, its own figure says so.
+    lost = [figure for figure in figures if figure.value is None and is_oom(figure.text)]
+    ran_out |= bool(lost) and (not all(one.variant for one in lost) or all(one.value is None for one in figures))
     source = [origins[name] for name in ("file", "line") if name in origins]
     return PublishedRow(
         row_id=row_id,
         line=text.line,
         setting=PublishedSetting(**settings),
-        status="oom" if ran_out or _is_out_of_memory(figures) else status,
+        status="oom" if ran_out else status,
         figures=tuple(figures),
         stated=stated,
         source=":".join(source) or None,
@@ -481,7 +482,7 @@ def _build_figures(heading: str, text: str, meaning: Meaning, commas: Commas) ->
         return [replace(figure, quantity="other", remark="What the value is of is not known.")]
     if meaning.quantity == "dtype":
         return [figure]
-    pair = (first, *others) == ("mean", "std")
+    pair = meaning.statistics == ("mean", "std")
     read = parse_cell(text, dimension=meaning.dimension, unit=meaning.unit, pair=pair, commas=commas)
     remark = OUT_OF_MEMORY if read.is_oom else read.remark
     if len(read.values) < 2:
@@ -496,15 +497,6 @@ def _build_figures(heading: str, text: str, meaning: Meaning, commas: Commas) ->
         replace(figure, statistic=statistic, value=mean, remark=remark),
         replace(figure, statistic="std", value=std, remark=remark),
     ]
-
-
-def _is_out_of_memory(figures: Sequence[PublishedFigure]) -> bool:
-    """Returns whether the row ran out of memory: a figure without a variant did, or nothing else has a value. Where
-    only one variant of several did, its own figure says so."""
-    ran_out = [figure for figure in figures if figure.value is None and is_oom(figure.text)]
-    if not ran_out:
-        return False
-    return any(not figure.variant for figure in ran_out) or all(figure.value is None for figure in figures)
 
 
 def propose_mapping(name: str, tables: Sequence[TextTable]) -> str:

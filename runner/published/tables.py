@@ -171,18 +171,14 @@ def _parse_delimited(text: str, delimiter: str | None) -> list[TextTable]:
         elif len(row.cells) > 1 or (is_narrow and row.cells):
             rows.append(row)
         else:
-            tables += [_head(rows, title)] if rows else []
+            if rows and _is_data(rows[0].cells):
+                why = "its first row holds numbers and no headings; write a line of headings above it"
+                tables.append(TextTable(line=rows[0].line, title=title, refused=why))
+            elif rows:
+                tables.append(_make_table(rows[1:], headings=rows[0], title=title, line=rows[0].line))
             title = row.cells[0] if row.cells else None if rows else title
             rows = []
     return [replace(one, title=(one.title or "").lstrip("# ").rstrip(": ") or None) for one in tables]
-
-
-def _head(rows: Sequence[TextRow], title: str | None) -> TextTable:
-    """Returns the table whose first row is its headings."""
-    if _is_data(rows[0].cells):
-        why = "its first row holds numbers and no headings; write a line of headings above it"
-        return TextTable(line=rows[0].line, title=title, refused=why)
-    return _make_table(rows[1:], headings=rows[0], title=title, line=rows[0].line)
 
 
 def _read_records(text: str, delimiter: str) -> Iterator[TextRow]:

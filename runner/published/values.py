@@ -23,22 +23,18 @@ Commas = Literal["thousands", "decimal", "doubtful"]
 
 #: The longest text that may be a number, and the largest number.
 _LENGTH, _LARGEST = 200, Decimal("1e30")
-_TIME: Mapping[str, str | int] = {"s": "1000", "ms": "1", "us": "0.001", "ns": "0.000001", "min": "60000"}
-_BYTES: Mapping[str, str | int] = {"b": 1, "bytes": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
-          "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}  # fmt: skip
-_FLOPS: Mapping[str, str | int] = {
-    f"{prefix}flop/s": 10 ** (3 * place) for place, prefix in ((0, ""), (2, "m"), (3, "g"), (4, "t"), (5, "p"))
-}
+_UNITS: Mapping[Dimension, Mapping[str, str | int]] = {
+    "time": {"s": 1000, "ms": 1, "us": "0.001", "ns": "0.000001", "min": 60_000},
+    "bytes": {"b": 1, "bytes": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
+              "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12},
+    "share": {"%": "0.01", "fraction": 1},
+    "count": {"k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12, "x": 1},
+    "plain": {"x": 1, "%": "0.01"},
+    "tokens/s": {"tokens/s": 1, "ktokens/s": 10**3, "mtokens/s": 10**6},
+    "flops/s": {"flop/s": 1, "mflop/s": 10**6, "gflop/s": 10**9, "tflop/s": 10**12, "pflop/s": 10**15},
+}  # fmt: skip
 #: What each unit is worth in the base unit of its dimension.
-UNITS: Mapping[Dimension, Mapping[str, Decimal]] = {
-    "time": {name: Decimal(factor) for name, factor in _TIME.items()},
-    "bytes": {name: Decimal(factor) for name, factor in _BYTES.items()},
-    "share": {"%": Decimal("0.01"), "fraction": Decimal(1)},
-    "count": {name: Decimal(10**power) for name, power in {"k": 3, "m": 6, "b": 9, "g": 9, "t": 12, "x": 0}.items()},
-    "plain": {"x": Decimal(1), "%": Decimal("0.01")},
-    "tokens/s": {"tokens/s": Decimal(1), "ktokens/s": Decimal(1000), "mtokens/s": Decimal(10**6)},
-    "flops/s": {name: Decimal(factor) for name, factor in _FLOPS.items()},
-}
+UNITS = {dimension: {name: Decimal(factor) for name, factor in units.items()} for dimension, units in _UNITS.items()}
 #: The dimension of each unit that a heading may have; single letters such as M for millions are no units of headings.
 DIMENSION_OF: Mapping[str, Dimension] = {
     unit: dimension

@@ -318,18 +318,17 @@ def sum_off(cells: Sequence[PublishedCell]) -> Found:
         rows = []
         for cell in cells:
             parts = [cell.figures[name, ""] for name in names if (name, "") in cell.figures]
-            if (total, "") in cell.figures and len(parts) > 1 and parts[0].quantity == "forward":
-                exact = sum(map(_find_last_digit, (cell.figures[total, ""], *parts)))
-                rows.append((cell, parts, [part.value or 0.0 for part in parts], exact))
-        adding = sum(abs(cell.value(total) - sum(added)) <= exact for cell, _, added, exact in rows)
-        others_add = adding > 1 and 2 * adding > len(rows)
-        for cell, parts, added, exact in rows:
-            value, whole = cell.value(total), cell.figures[total, ""]
-            off = abs(value - sum(added)) > max(exact, SUM_OFF * sum(added))
-            if value < max(added) - exact or (off and others_add):
-                said = " + ".join(part.text for part in parts)
-                sentence = f"{whole.heading} is {whole.text}, and its parts are {said} = {format_ms(sum(added))}."
-                yield [cell], doubt("sum_off", sentence, stated_ms=value, added_ms=sum(added))
+            whole, values = cell.figures.get((total, "")), [part.value or 0.0 for part in parts]
+            if whole and len(parts) > 1 and parts[0].quantity == "forward":
+                exact = sum(map(_find_last_digit, (whole, *parts)))
+                said = f"{whole.heading} is {whole.text}, and its parts are {' + '.join(part.text for part in parts)}"
+                rows.append((cell, cell.value(total), sum(values), max(values), exact, said))
+        adding = sum(abs(value - added) <= exact for _, value, added, _, exact, _ in rows)
+        for cell, value, added, largest, exact, said in rows:
+            off = abs(value - added) > max(exact, SUM_OFF * added) and adding > 1 and 2 * adding > len(rows)
+            if off or value < largest - exact:
+                sentence = f"{said} = {format_ms(added)}."
+                yield [cell], doubt("sum_off", sentence, stated_ms=value, added_ms=added)
 
 
 def ratio_off(cells: Sequence[PublishedCell]) -> Found:
