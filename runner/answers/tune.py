@@ -250,6 +250,10 @@ def _say(timed: Sequence[StepResult], ranking: View, by: str) -> str:
     cell = timed[0].cell
     model = f"{sizes_of(timed)[Model.of(cell)]}{at_tokens(cell.context)}"
     text = f"The {best} of {len(timed)} measured ways to train **{verbatim(model)}**: **{_name(timed[0])}**"
+    if by == "tokens/J":
+        text += f", **{format_number(ranking.get(first, 'joules'))} J per 1,000 tokens**"
+    if by == "cost":
+        text += f", **{format_number(ranking.get(first, 'cost'))} for 10⁹ tokens**"
     text += f", **{format_number(rate)} tokens/s**"
     return f"{text}, {format_share(mfu)} MFU." if mfu else f"{text}."
 

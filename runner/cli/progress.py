@@ -84,15 +84,12 @@ class PlainLines:
 class TerminalBar(PlainLines):
     """The same lines above a bar that shows the cell, its phase and the time left."""
 
+    kind = Progress
+
     def __init__(self, console: Terminal, *, db: Path, fresh: bool = False) -> None:
         super().__init__(console, db=db, fresh=fresh)
-        self.bar = Progress(
-            BarColumn(24),
-            MofNCompleteColumn(),
-            TextColumn("{task.description}", markup=False),
-            console=console,
-            transient=True,
-        )
+        columns = BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}", markup=False)
+        self.bar = self.kind(*columns, console=console, transient=True)
         self.task = self.bar.add_task("", total=None)
 
     def began(self, prepared: Prepared, *, total: int, left_s: float) -> None:

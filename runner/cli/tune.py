@@ -6,18 +6,23 @@ python -m runner tune nano.py:build --objective tokens/J --json
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
+from statistics import median
 from typing import Any
+
+from rich.console import RenderableType
+from rich.progress import Progress
 
 from runner.allowance import gpu_handle
 from runner.answers import ask
 from runner.answers.answer import Answer
 from runner.answers.tune import CODE, EQUAL, RANKS, name_way
 from runner.cli.progress import PlainLines, TerminalBar
-from runner.cli.terminal import Terminal
+from runner.cli.terminal import Terminal, new_grid
 from runner.engines.engine import open_engine
 from runner.errors import UsageError
 from runner.formats import at_tokens, format_bytes, format_duration, format_number, format_share
@@ -37,6 +42,9 @@ from runner.sweep.race import SETTINGS, Race, list_ways
 from runner.sweep.request import Settings
 from runner.sweep.start import lock_machine
 from runner.sweep.tune import Tuner
+
+#: The ways that the ranking shows while they are raced.
+SHOWN = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +96,8 @@ def tune(console: Terminal, progress: Terminal, asked: Asked, settings: Settings
             by_energy=asked.objective == "tokens/J",
         )
         _check(race, prepared)
-        lines = (RaceBar if progress.is_terminal else RaceLines)(progress, db=settings.db)
+        watching = RaceBar if progress.is_terminal else RaceLines
+        lines = watching(progress, db=settings.db, objective=asked.objective)
         with closing(lines) as watcher:
             watcher.waiting(_describe(prepared, race))
             tuner = Tuner(prepared, settings, engine=engine, watcher=watcher, race=race, began=began)
@@ -163,39 +172,76 @@ def _make_json(answer: Answer, race: Race) -> dict[str, Any]:
     return {"ranking": ranking, "left_out": left_out}
 
 
-def _say_trial(row: Row, best: list[float]) -> str:
-    """Returns the line of a trial: its way, its rate, and whether it is the best so far."""
-    assert isinstance(row, StepRow)
-    way = f"batch {row.batch} · {name_way(row)}"
-    if row.status != "ok":
-        return f"{way}  {row.status}  {' '.join((row.message or '').split())[:100]}"
-    rate = row.tokens_per_s or row.samples_per_s or 0.0
-    best.append(rate)
-    mfu = f" · {format_share(row.mfu)} MFU" if row.mfu else ""
-    peak = f" · {format_bytes(row.peak_allocated_bytes)}" if row.peak_allocated_bytes else ""
-    return f"{way}  {format_number(rate)} tokens/s{mfu}{peak}{'  ← best so far' if rate == max(best) else ''}"
-
-
 class RaceLines(PlainLines):
     """One line a trial."""
 
-    def __init__(self, console: Terminal, *, db: Path, fresh: bool = False) -> None:
-        super().__init__(console, db=db, fresh=fresh)
-        self.rates: list[float] = []
+    def __init__(self, console: Terminal, *, db: Path, objective: str) -> None:
+        super().__init__(console, db=db)
+        self.objective = objective
+        self.trials: dict[str, list[StepRow]] = {}
 
     def began(self, prepared: Prepared, *, total: int, left_s: float) -> None:
         self.total += total
 
     def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None:
+        assert isinstance(row, StepRow)
         self.number += 1
-        self.console.say(f"[{self.number}] {_say_trial(row, self.rates)}")
+        way = f"batch {row.batch} · {name_way(row)}"
+        if row.status != "ok":
+            said = f"{row.status}  {' '.join((row.message or '').split())[:100]}"
+        else:
+            self.trials.setdefault(way, []).append(row)
+            best = "  ← best so far" if self.rank()[0] == way else ""
+            said = " · ".join(one for one in _describe_trials([row]) if one) + best
+        self.console.say(f"[{self.number}] {way}  {said}")
+
+    def rank(self) -> list[str]:
+        """Returns the ways that worked, the best first."""
+
+        def score(way: str) -> float:
+            rows = self.trials[way]
+            return -_joules(rows) if self.objective == "tokens/J" else _rate(rows)
+
+        return sorted(self.trials, key=score, reverse=True)
 
     def ended(self, *, statuses: Mapping[str, int], out_of_budget: int, spent: Spent) -> None:
         """Prints nothing: a race is many short sweeps."""
 
 
+def _rate(rows: Sequence[StepRow]) -> float:
+    return median(row.tokens_per_s or row.samples_per_s or 0.0 for row in rows)
+
+
+def _joules(rows: Sequence[StepRow]) -> float:
+    """Returns the energy of 1,000 tokens (J); infinity where it is not known."""
+    return median(1000 * (row.step_joules or inf) / (row.batch * max(row.context, 1)) for row in rows)
+
+
+def _describe_trials(rows: Sequence[StepRow]) -> list[str]:
+    """Returns rate, MFU, peak and energy of a way, in the median over its processes; empty where not known."""
+    mfu, peak, joules = rows[-1].mfu, rows[-1].peak_allocated_bytes, _joules(rows)
+    return [
+        f"{format_number(_rate(rows))} tokens/s",
+        f"{format_share(mfu)} MFU" if mfu else "",
+        format_bytes(peak) if peak else "",
+        f"{format_number(joules)} J/1,000 tokens" if joules < inf else "",
+    ]
+
+
+class Standings(Progress):
+    """A bar below the ranking so far."""
+
+    ranking: RenderableType = ""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield self.ranking
+        yield from super().get_renderables()
+
+
 class RaceBar(RaceLines, TerminalBar):
-    """The same lines above a bar."""
+    """The same lines above the ranking so far and a bar."""
+
+    kind = Standings
 
     def began(self, prepared: Prepared, *, total: int, left_s: float) -> None:
         super().began(prepared, total=total, left_s=left_s)
@@ -205,3 +251,9 @@ class RaceBar(RaceLines, TerminalBar):
     def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None:
         super().finished(row, timings, left_s=left_s)
         self.bar.update(self.task, advance=1)
+        assert isinstance(self.bar, Standings)
+        ranked = self.rank()
+        grid = new_grid("", f"the best of {len(ranked)} so far", "", "", "", "", "processes")
+        for place, way in enumerate(ranked[:SHOWN], 1):
+            grid.add_row(str(place), way, *_describe_trials(self.trials[way]), str(len(self.trials[way])))
+        self.bar.ranking = grid
