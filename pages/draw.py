@@ -111,7 +111,7 @@ def draw_choices(choices: Sequence[Choice], *, key: str = "filters") -> None:
         area = (
             st.popover(restrict(literal(label)), width="stretch")
             if narrow
-            else st.container(horizontal=True, gap="xsmall")
+            else st.container(horizontal=True, wrap=False, gap="xsmall")
         )
     with area:
         for one in choices:
@@ -123,7 +123,6 @@ def _draw_choice(one: Choice, *, with_label: bool) -> None:
     if st.session_state.get(key) != one.chosen:
         st.session_state[key] = one.chosen
     words = {option: option if with_label else one.prefix + option for option in one.options}
-    longest = max(len(words[option]) for option in one.options)
     label = one.label
     st.selectbox(
         label,
@@ -133,7 +132,7 @@ def _draw_choice(one: Choice, *, with_label: bool) -> None:
         on_change=lambda: keep(one.name, st.session_state[key]),
         filter_mode=None if len(one.options) < 12 else "fuzzy",
         label_visibility="visible" if with_label else "collapsed",
-        width="stretch" if with_label else 54 + 8 * min(longest, 22),
+        width="stretch" if with_label else 56 + 7 * min(len(words[one.chosen]), 22),
     )
 
 

@@ -56,9 +56,10 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     data, notes = _draw_fits(view, among, scale), []
     fits: dict[Any, str] = {guide.series: raise_powers(f" {guide.words}") for guide in draw.guides if guide.power}
     low, high = place(min(ys)), place(max(ys))
-    pad = 0.09 * max(high - low, 0.3)
+    reach = max(high - low, 0.3 if is_log else 0.3 * abs(high))
+    pad = 0.09 * reach
     left, right = spot(xs[0]), spot(xs[-1])
-    side = 0.05 * max(right - left, 0.3)
+    side = 0.05 * max(right - left, 0.3 if "x" in draw.log else 0.3 * abs(right))
     # Of many points none has its number beside it: the line has its last.
     counts = Counter(view.get(row, draw.series) for row in known)
     few = [row for row in known if counts[view.get(row, draw.series)] <= MAX_NUMBERED]
@@ -103,9 +104,7 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         crosses = scatter(view, lost, y=[limit] * len(lost), color=RED)
         data.append(crosses | {"marker": {"size": 9, "color": RED, "symbol": "x"}, "showlegend": False})
     ends.sort()
-    heights = _push_apart(
-        [y for y, _, _ in ends], least=(0.1 if narrow else 0.062) * max(high - low, 0.3), most=high + 0.8 * pad
-    )
+    heights = _push_apart([y for y, _, _ in ends], least=(0.1 if narrow else 0.062) * reach, most=high + 0.8 * pad)
     notes += [
         note(text, x=1, xref="paper", y=y, xanchor="left", shift=8, color=color)
         for y, (_, text, color) in zip(heights, ends, strict=True)

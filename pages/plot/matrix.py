@@ -3,21 +3,26 @@
 from typing import Any
 
 from pages.plot.colors import FAINT, QUIET, RED, STRONG, tint
-from pages.plot.parts import AXIS, Figure, escape, join_keys, marks, tone_of, write_key
+from pages.plot.parts import AXIS, Figure, count_letters, escape, join_keys, marks, tone_of, write_key
 from runner.answers.answer import Row, View
 from runner.render.grid import interval_of, scale_of
 
 _NONE = "rgba(0, 0, 0, 0)"
+#: Letters for which a phone has room beside each other in all columns.
+NARROW_LETTERS = 36
 
 
 def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     """Each cell is a bar of a whole column, so that a click anywhere in it is one on its row: Streamlit reports none on
-    a heatmap. On a narrow screen intervals are left to the panel."""
+    a heatmap. Where a narrow screen has no room for the longest interval, they are left to the panel."""
     draw, tone = view.draw, tone_of(view)
     downs = list(dict.fromkeys(join_keys(view, row, draw.down) for row in view.rows))
     numbers = all(isinstance(one, int) for one in view.column(draw.across) if one is not None)
     acrosses = list(dict.fromkeys(view.column(draw.across)))
     acrosses = sorted(acrosses, key=lambda one: (one is None, one)) if numbers else acrosses
+    texts = [_write(view, row) for row in view.rows]
+    if is_tight := narrow and len(acrosses) * max(map(count_letters, texts), default=0) > NARROW_LETTERS:
+        texts = [text.partition("<br>")[0] for text in texts]
     # An empty place of the product of both sides, for which the answer has no row, is hollow and says nothing.
     taken = {(join_keys(view, row, draw.down), view.get(row, draw.across)) for row in view.rows}
     empty = [(x, y) for y, down in enumerate(downs) for x, across in enumerate(acrosses) if (down, across) not in taken]
@@ -31,7 +36,7 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             color=colors,
             edge=[FAINT if row.wanted else _NONE for row in view.rows],
         ),
-        "text": [_write(view, row, with_interval=not narrow) for row in view.rows],
+        "text": texts,
         "textposition": "inside",
         "insidetextanchor": "middle",
         "textangle": 0,
@@ -45,7 +50,7 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     hollow = {**_cells(empty, color=_NONE, edge=FAINT), "hoverinfo": "skip"}
     columns = [write_key(view, draw.across, one) for one in acrosses]
     layout = {
-        "height": 62 + (36 if narrow else 42) * len(downs),
+        "height": 62 + (36 if is_tight else 42) * len(downs),
         "bargap": 0,
         "barmode": "overlay",
         "xaxis": {
@@ -82,7 +87,7 @@ def _cells(places: list[tuple[int, int]], *, color: Any, edge: Any) -> Figure:
     }
 
 
-def _write(view: View, row: Row, *, with_interval: bool) -> str:
+def _write(view: View, row: Row) -> str:
     """Returns the number of a cell with its interval, or how it ended, short enough for the cell."""
     if row.wanted:
         return ""
@@ -91,8 +96,8 @@ def _write(view: View, row: Row, *, with_interval: bool) -> str:
         words, _, needs = why.partition(": ")
         first, _, where = words.replace("out of memory", "OOM").partition(" in ")
         more = needs.partition(",")[0] or (f"in {where}" if where else "")
-        return f"<b>{escape(first)}</b>" + (f"<br>{_small(escape(more))}" if more and with_interval else "")
-    shown = interval_of(view, row, scale) if with_interval else ""
+        return f"<b>{escape(first)}</b>" + (f"<br>{_small(escape(more))}" if more else "")
+    shown = interval_of(view, row, scale)
     return f"<b>{scale.write(view.get(row, view.draw.value))}</b>" + (f"<br>{_small(shown)}" if shown else "")
 
 

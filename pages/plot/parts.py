@@ -7,6 +7,7 @@ from typing import Any
 
 from pages.plot.colors import FAINT, FAMILIES, PALETTE, QUIET, RED, STRONG, tint
 from runner.answers.answer import Guide, Row, Value, View
+from runner.formats import format_number
 from runner.render.grid import Scale, interval_of, scale_of
 from runner.results.cells import CLASS_WORDS
 
@@ -119,7 +120,7 @@ def count_letters(text: str) -> int:
 def short_number(value: Value) -> str:
     if isinstance(value, int | float) and value >= 1e6:
         return f"{value / 1e9:.2g}B" if value >= 1e9 else f"{value / 1e6:.3g}M"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else format_number(value) if isinstance(value, float) else str(value)
 
 
 def legend(names: Sequence[tuple[str, str]], *, narrow: bool) -> tuple[list[Figure], int]:

@@ -93,10 +93,11 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         )
     ranking = _draw_ranking(timed, float(price.chosen), about(shown, "batch", *PLAIN))
     buys = _draw_choices(timed[0], trained, about(timed[:1]))
+    front = _draw_front(ranking)
     return Answer(
         sentence=_say(timed, ranking, by.chosen),
         more=_say_equals(ranking),
-        views=(ranking, buys, _draw_front(ranking)),
+        views=(ranking, buys, front) if len(front.rows) > 1 else (ranking, buys),
         choices=(*choices, by, price, memory),
         cells=cells_of(timed, (one for one in trained if any(one.cell_id in row.cells for row in buys.rows))),
     )

@@ -50,6 +50,13 @@ def test_a_line_of_many_points_has_its_last_value_alone() -> None:
     assert any("-0.0469" in text for text in last)
 
 
+def test_a_phone_has_intervals_where_they_fit() -> None:
+    """Two columns of a matrix have room for them on a phone, seven have not."""
+    fit, precision = next(views("fit")), next(views("precision"))
+    assert all("<br>" in text for text in figure(fit, narrow=True)["data"][0]["text"])
+    assert not any("<br>" in text for text in figure(precision, narrow=True)["data"][0]["text"])
+
+
 def test_out_of_memory_stands_at_the_limit() -> None:
     view = next(view for view in views("memory") if view.draw.kind == "bars")
     drawn = figure(view)
