@@ -13,9 +13,8 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from html.parser import HTMLParser
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
 from typing import Any
 
 from runner.errors import UsageError
@@ -33,6 +32,12 @@ _SEPARATOR = re.compile(r"\s*\|?(\s*:?-+:?\s*\|)*\s*:?-+:?\s*\|?\s*")
 _CAPTION = re.compile(r"(table|tab\.)\s*\S{0,5}\s*[.:]", re.IGNORECASE)
 _OF_FIGURE = re.compile(r"(figure|fig\.)\s*\S{0,5}\s*[.:]", re.IGNORECASE)
 _MAX_SPAN = 1_000
+_HTML_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+#: lxml counts no more lines, and takes minutes for a tag of 100,000 attributes.
+_HTML_LINES = 65_535
+_CROWDED = re.compile(
+    r"""<[a-z][^\s/>]*+(?:[\s/]*+[^\s/>=]++(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>]*+))?+){1000}""", re.IGNORECASE
+)
 #: The heading of the column that holds what stood in a row of its own above some rows.
 GROUP = "group"
 _BETWEEN = re.compile(r"[\s,]*")
@@ -268,114 +273,81 @@ def _read_markdown_table(lines: Sequence[str], begin: int, end: int, title: str 
     return _make_table(rows, headings=head, title=title, line=begin + 1)
 
 
-@dataclass
-class _Cell:
-    """A cell, a caption or a heading, while its text is read."""
-
-    text: str = ""
-    columns: int = 1
-    rows: int = 1
-    is_head: bool = False
-
-
-@dataclass
-class _HtmlTable:
-    line: int
-    title: _Cell
-    rows: list[tuple[int, list[_Cell]]] = field(default_factory=list)
-    is_nesting: bool = False
-
-
-class _Tables(HTMLParser):
-    """The tables of an HTML document: rows of cells with their lines, and the caption or the last heading above."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.done: list[_HtmlTable] = []
-        self.open: list[_HtmlTable] = []
-        self.heading, self.in_head = _Cell(), False
-        self.cell: _Cell | None = None
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in ("td", "th", "tr", "table"):
-            self.cell = None  # HTML may leave its end out
-        if tag == "table":
-            for around in self.open:
-                around.is_nesting = True
-            self.open.append(_HtmlTable(line=self.getpos()[0], title=self.heading))
-        elif tag == "thead":
-            self.in_head = True
-        elif tag == "tr" and self.open:
-            self.open[-1].rows.append((self.getpos()[0], []))
-        elif tag in ("td", "th") and self.open and self.open[-1].rows:
-            columns, rows = (_read_span(dict(attrs).get(name)) for name in ("colspan", "rowspan"))
-            self.cell = _Cell("", columns, rows, tag == "th" or self.in_head)
-            self.open[-1].rows[-1][1].append(self.cell)
-        elif tag == "caption" and self.open:
-            self.cell = self.open[-1].title = _Cell()
-        elif re.fullmatch("h[1-6]", tag):
-            self.cell = self.heading = _Cell()
-        elif tag == "br":
-            self.handle_data(" ")
-
-    def handle_data(self, data: str) -> None:
-        if self.cell and len(self.cell.text) <= CELL_CHARACTERS:
-            self.cell.text += data
-
-    def handle_endtag(self, tag: str) -> None:
-        if re.fullmatch("td|th|tr|thead|tbody|table|caption|h[1-6]", tag):
-            self.cell = None
-        if tag == "thead":
-            self.in_head = False
-        elif tag == "table" and self.open:
-            ended = self.open.pop()
-            self.done += [] if self.open else [ended]
-
-
-def _read_span(text: str | None) -> int:
-    return min(int(text), _MAX_SPAN) if text and text.isdecimal() else 1
-
-
 def parse_html(text: str, *, first_line: int = 1) -> list[TextTable]:
-    """Returns the tables of HTML. Cells that span rows or columns stand in each of them; a table in which cells overlap
-    or do not fill their rows is refused."""
-    parser = _Tables()
-    parser.feed(text)
-    parser.close()
-    tables = []
-    for one in parser.done:
-        line, title = one.line + first_line - 1, " ".join(one.title.text.split()) or None
-        grid = _place([cells for _, cells in one.rows])
-        heads = next((at for at, (_, row) in enumerate(one.rows) if not all(cell.is_head for cell in row)), None) or 1
-        why = "its cells overlap or do not fill its rows" if grid is None else None if grid else "it has no rows"
-        why = "it has no row of headings" if grid and heads == 1 and _is_data(grid[0]) else why
-        why = "a cell of it holds another table" if one.is_nesting else why
-        if why or not grid:
-            tables.append(TextTable(line=line, title=title, refused=why))
-            continue
-        names = tuple(" ".join(dict.fromkeys(filter(None, column))) for column in zip(*grid[:heads], strict=True))
-        placed = [
-            TextRow(line=at + first_line - 1, cells=tuple(map(strip_markup, cells)))
-            for (at, _), cells in list(zip(one.rows, grid, strict=True))[heads:]
-        ]
-        tables.append(_make_table(placed, headings=TextRow(line=line, cells=names), title=title, line=line))
+    """Returns the tables of HTML by the headings or captions above them. Cells that span rows or columns stand in each
+    of them; a table in which cells overlap or do not fill their rows is refused."""
+    try:
+        from lxml import etree
+    except ModuleNotFoundError:
+        raise TableRefused("HTML, which needs lxml", do="Install it: pip install 'stepscope[html]'.") from None
+    if _CROWDED.search(text) or text.count("\n") >= _HTML_LINES:
+        raise TableRefused("a tag of a thousand attributes, or too many lines", expected=f"below {_HTML_LINES:,} lines")
+    parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
+    document = etree.fromstring(text.encode("utf-8", "replace"), parser)
+    if broken := parser.error_log.filter_from_fatals():
+        raise TableRefused(f"HTML that is not read to its end: {broken[0].message}")
+    if document is None:
+        return []
+    for line_break in document.iter("br"):
+        line_break.tail = f" {line_break.tail or ''}"
+    tables: list[TextTable] = []
+    heading = ""
+    for element in document.iter("table", *_HTML_HEADINGS):
+        if element.tag in _HTML_HEADINGS:
+            heading = _join_text(element)
+        elif next(element.iterancestors("table"), None) is None:
+            tables.append(_read_html_table(element, heading, first_line - 1))
     return tables
 
 
-def _place(rows: Sequence[Sequence[_Cell]]) -> list[list[str]] | None:
+def _read_html_table(table: Any, heading: str, lines_before: int) -> TextTable:
+    line, rows = table.sourceline + lines_before, list(table.iter("tr"))
+    title = " ".join(map(_join_text, table.iterchildren("caption"))) or heading or None
+    cells = [list(row.iterchildren("td", "th")) for row in rows]
+    are_heads = [
+        row.getparent().tag == "thead" or all(cell.tag == "th" for cell in own)
+        for row, own in zip(rows, cells, strict=True)
+    ]
+    heads = [*are_heads, False].index(False) or 1
+    grid, why = _place(cells), None
+    if next(table.iterdescendants("table"), None) is not None:
+        why = "a cell of it holds another table"
+    elif grid is None:
+        why = "its cells overlap or do not fill its rows"
+    elif not grid:
+        why = "it has no rows"
+    elif heads == 1 and _is_data(grid[0]):
+        why = "it has no row of headings"
+    if why or not grid:
+        return TextTable(line=line, title=title, refused=why)
+    names = tuple(" ".join(dict.fromkeys(filter(None, column))) for column in zip(*grid[:heads], strict=True))
+    placed = [
+        TextRow(line=row.sourceline + lines_before, cells=tuple(map(strip_markup, texts)))
+        for row, texts in zip(rows[heads:], grid[heads:], strict=True)
+    ]
+    return _make_table(placed, headings=TextRow(line=line, cells=names), title=title, line=line)
+
+
+def _join_text(element: Any) -> str:
+    return " ".join("".join(element.itertext()).split())
+
+
+def _place(rows: Sequence[Sequence[Any]]) -> list[list[str]] | None:
     """Returns the text of each place of the grid; None where the cells make no rectangle."""
     taken: dict[tuple[int, int], str] = {}
     for at, cells in enumerate(rows):
         column = 0
         for cell in cells:
+            spans = (cell.get(name, "") for name in ("colspan", "rowspan"))
+            width, height = (min(int(span), _MAX_SPAN) if span.isdecimal() else 1 for span in spans)
+            text = _join_text(cell)
             while (at, column) in taken:
                 column += 1
-            for down in range(min(cell.rows or len(rows), len(rows) - at)):
-                for right in range(cell.columns):
-                    if (at + down, column + right) in taken or len(taken) > CELLS:
-                        return None
-                    taken[at + down, column + right] = " ".join(cell.text.split())
-            column += cell.columns
+            for place in product(range(at, min(at + (height or len(rows)), len(rows))), range(column, column + width)):
+                if place in taken or len(taken) > CELLS:
+                    return None
+                taken[place] = text
+            column += width
     width = max((column for _, column in taken), default=-1) + 1
     if len(taken) != width * len(rows):
         return None

@@ -92,6 +92,17 @@ def test_spans_and_groups_of_html(tmp_path: Path) -> None:
         read_file(write(tmp_path / "b.html", broken))
 
 
+def test_html_that_is_made_to_take_long(tmp_path: Path) -> None:
+    for text, why in (
+        ("<table><tr><td>" * 100_000, "not read to its end: Excessive depth"),
+        (f"<table {' '.join(f'a{n}' for n in range(200_000))}>", "a thousand attributes"),
+        ("<table>\n" * 100_000, "too many lines"),
+        ("<table>" + "<tr><td colspan=1000 rowspan=1000>1" * 1_000, "overlap"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            read_file(write(tmp_path / "a.html", text))
+
+
 def test_rows_that_do_not_fit_are_lost_and_said(tmp_path: Path) -> None:
     for name, text in (("a.csv", CSV + "huge,128,1\n"), ("a.md", MARKDOWN.replace("| 26.5 |", "| 26.5 | 3 |"))):
         file = read_file(write(tmp_path / name, text))
