@@ -123,7 +123,7 @@ def _compare(
                 if prepared.left_out:
                     raise BadModel("; ".join(f"{name}: {why}" for name, why in prepared.left_out.items()))
                 if sides.by == "model" and len(prepared.own) < 2:
-                    console.say(f"{sides.a} and {sides.b} have the same source: there is nothing to measure.")
+                    progress.say(f"{sides.a} and {sides.b} have the same source: there is nothing to measure.")
                     return 0
                 sweep = Sweep(prepared, settings, engine=engine, watcher=watcher)
                 sweep.run()

@@ -13,14 +13,14 @@ from pathlib import Path
 import typer
 
 from runner.analysis.statistics import next_process_interval
-from runner.cli.progress import PlainLines
-from runner.cli.terminal import Terminal
+from runner.cli.progress import PlainLines, list_medians, make_json
+from runner.cli.terminal import Terminal, errors
 from runner.errors import UsageError
 from runner.formats import format_count, format_ms, format_number, visible
 from runner.plan.commands import cell_of
 from runner.plan.planning import Request
 from runner.results.times import Estimate
-from runner.schema import TABLES, Cell, Model, Phase, Row, RunRow, TimingRow, table_of
+from runner.schema import TABLES, Cell, Model, Phase, Row, RunRow, table_of
 from runner.schema.sizes import title
 from runner.store.read.runs import load_run_details
 from runner.store.read.timed import find_timed
@@ -43,9 +43,9 @@ _WHOLE: Mapping[Phase, str] = {
 
 
 def measure_again(
-    console: Terminal, cell: str, *, db: Path, device: str | None, timeout_s: float, is_sure: bool
+    console: Terminal, cell: str, *, db: Path, device: str | None, timeout_s: float, is_sure: bool, as_json: bool
 ) -> int:
-    """Measures the cell with this id, and prints how that compares with its rounds in the file.
+    """Measures the cell with this id, and prints how that compares with its rounds in the file; as JSON the new row.
 
     Returns the exit code: 0 if it lands inside the interval or there is none, 1 if outside or if it has no result.
     Raises UsageError for a cell that is not there or that this version cannot measure."""
@@ -67,19 +67,22 @@ def measure_again(
         ceilings=False,
         joins=row.run_id,
     )
-    watcher = _Lines(console, settings, row, run)
+    progress = errors if as_json else console
+    watcher = _Lines(progress, settings, row, run)
     if code := sweep(Request(cells=(wanted,)), settings, watcher=watcher):
         return code
-    assert watcher.measured is not None
-    new, medians = watcher.measured
+    new, timings = watcher.rows[0]
+    medians = list_medians(timings)
+    if as_json:
+        console.dump(make_json(new, medians))
     place = "one more round of that run" if new.run_id == row.run_id else "in a run of its own"
-    console.say(f"The new row is {new.cell_id}, {place}.")
+    progress.say(f"The new row is {new.cell_id}, {place}.")
     phase = next((name for name in (table_of(row).whole, *_WHOLE) if medians.get(name) and name in times), None)
     if new.status != "ok" or phase is None:
-        console.say(f"There is nothing to compare: the cell ended {new.status} now and {row.status} in the file.")
+        progress.say(f"There is nothing to compare: the cell ended {new.status} now and {row.status} in the file.")
         return int(new.status != row.status)
     words, is_inside = describe_again(phase, times[phase].step, medians[phase])
-    console.say(words)
+    progress.say(words)
     return int(is_inside is False)
 
 
@@ -98,9 +101,7 @@ def _ask_before_running(cell: Cell, *, is_sure: bool) -> None:
 
 
 class _Lines(PlainLines):
-    """The lines of a sweep. It says what differs from the run of the file, and keeps the new row with its medians."""
-
-    measured: tuple[Row, Mapping[Phase, float]] | None = None
+    """The lines of a sweep. It says what differs from the run of the file."""
 
     def __init__(self, console: Terminal, settings: Settings, row: Row, run: RunRow | None) -> None:
         super().__init__(console, db=settings.db)
@@ -124,10 +125,6 @@ class _Lines(PlainLines):
             differences += [f"{label} ({then} → {now})"] if then != now else []
         if differences:
             self.console.say(f"The environments differ in {', '.join(differences)}.")
-
-    def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None:
-        super().finished(row, timings, left_s=left_s)
-        self.measured = row, {timing.phase: timing.median_ms for timing in timings if timing.median_ms is not None}
 
 
 def describe_again(phase: Phase, time: Estimate, again_ms: float) -> tuple[str, bool | None]:

@@ -4,7 +4,6 @@ python -m runner compare before after
 python -m runner compare precision:fp32 precision:bf16 --format markdown
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -91,7 +90,7 @@ def print_comparison(console: Terminal, answer: Answer, rows: Rows, options: Com
     """Prints a comparison as the options say; returns 1 when a threshold is given and something is worse beyond it."""
     _, a, b = (one.chosen for one in answer.choices[:3])
     if options.as_json:
-        print(json.dumps(make_json(answer, rows, a, b), ensure_ascii=False, indent=1, default=str))
+        console.dump(make_json(answer, rows, a, b))
     elif options.form == "markdown":
         for line in write(answer, MARKDOWN, words=f"{b} against {a}", commands=False).splitlines():
             console.say(line)

@@ -16,7 +16,6 @@ from rich.text import Text
 
 from runner.analysis.costs import hardware
 from runner.cli.terminal import Terminal
-from runner.render.json import to_text
 from runner.schema import TABLES
 from runner.store.checking import Checked, check_file, repair_file
 
@@ -77,7 +76,7 @@ def checks(machine: Mapping[str, Any]) -> Iterator[Check]:
 def print_report(console: Terminal, machine: Mapping[str, Any], *, as_json: bool = False) -> None:
     """Prints the machine, then what is possible on it."""
     if as_json:
-        print(to_text({"machine": dict(machine), "checks": list(map(asdict, checks(machine)))}, indent=1))
+        console.dump({"machine": dict(machine), "checks": list(map(asdict, checks(machine)))})
         return
     grid = Grid(box=None, show_header=False, pad_edge=False)
     for name, value in machine.items():
@@ -101,7 +100,7 @@ def check_results(console: Terminal, db: Path, *, repair: bool, as_json: bool = 
     if as_json:
         copied = repair_file(db) if repair and any(problem.repair for problem in found.problems) else None
         left = check_file(db) if copied else found
-        print(to_text({"file": str(db), "copy": copied, **asdict(left)}, indent=1))
+        console.dump({"file": str(db), "copy": copied, **asdict(left)})
         return int(bool(left.problems))
     _print_problems(console, db, found)
     if not repair or not any(problem.repair for problem in found.problems):

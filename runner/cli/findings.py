@@ -30,7 +30,6 @@ from runner.analysis.audit.published import (
 from runner.analysis.audit.timeline_rules import TIMELINE_REMEDIES
 from runner.cli.terminal import Terminal, new_grid
 from runner.formats import format_count
-from runner.render.json import to_text
 from runner.results.cells import Timeline
 from runner.results.findings import GRADE_WORDS, GRADES, SEVERITIES, Finding, Grade, format_evidence, grade
 from runner.results.rows import RunSummary
@@ -102,7 +101,7 @@ def print_findings(console: Terminal, run: str, *, db: Path, as_json: bool) -> i
     else:
         audited = _audit_rows(db, found)
     if as_json:
-        print(to_text(_make_json(found, audited), indent=1))
+        console.dump(_make_json(found, audited))
     else:
         print_title(console, found)
         print_left_out(console, db)

@@ -16,7 +16,6 @@ from runner.cli.terminal import Terminal
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
 from runner.job import FitJob
-from runner.render.json import to_text
 from runner.render.text import print_answer
 from runner.results.rows import Rows
 from runner.schema.own import own_title, parse_spec
@@ -52,7 +51,7 @@ def fit(
         answers, errors = [_predict(rows, asked, one) for one in sizes], measure_errors(rows.peaks)
     if as_json:
         found = [_make_json(one, errors) for one in answers]
-        print(to_text(found if len(found) > 1 else found[0], indent=1))
+        console.dump(found if len(found) > 1 else found[0])
         return
     for one in answers:
         print_answer(console, one)

@@ -7,6 +7,7 @@ python -m runner import h200.duckdb a100.duckdb results/ --db all.duckdb
 
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from runner.cli.terminal import Terminal, errors
@@ -19,7 +20,7 @@ from runner.store.merging import merge_files
 
 
 def import_into(
-    console: Terminal, file: Path, db: Path, *, label: str | None, mapping: Path | None, propose: bool
+    console: Terminal, file: Path, db: Path, *, label: str | None, mapping: Path | None, propose: bool, as_json: bool
 ) -> int:
     """Adds the file's rows and prints what became of them; with `propose` prints the draft and adds nothing. Returns
     the exit code: 1 where something that was wanted is not stored."""
@@ -28,7 +29,9 @@ def import_into(
         return 0
     check_writable(db)
     report = import_file(file, db=db, label=label, mapping=mapping)
-    for line in report.lines:
+    if as_json:
+        console.dump(asdict(report))
+    for line in report.lines if not as_json else ():
         console.say(line)
     if report.warning:
         errors.print("warning:", style="yellow", end=" ")
@@ -36,23 +39,23 @@ def import_into(
     return 0 if report.is_whole else 1
 
 
-def merge(console: Terminal, named: Sequence[Path], db: Path) -> int:
-    """Merges the files, and those of folders, into `db`; prints a line for each. Returns the exit code: 0 if all were
-    merged, 1 if some were refused."""
+def merge(console: Terminal, named: Sequence[Path], db: Path, *, as_json: bool) -> int:
+    """Merges the files, and those of folders, into `db`; prints a line or an object for each. Returns the exit
+    code: 0 if all were merged, 1 if some were refused."""
     files = [file for path in named for file in list_files(path) if not (path.is_dir() and _is_same(file, db))]
     if not files:
         raise UsageError(f"There is no results file in {', '.join(map(str, named))}.", expected="files *.duckdb")
     check_writable(db)
-    refused, rows = 0, 0
+    progress, done = errors if as_json else console, []
     for merged in merge_files(list(dict.fromkeys(files)), into=db):
-        if merged.refused is not None:
-            refused += 1
-            console.say(f"{merged.source}: refused. {merged.refused}", style="red")
-            continue
-        rows += sum(merged.added.values())
-        console.say(f"{merged.source}: {describe_added(merged.added)}")
-    without = f", {refused} refused" if refused else ""
-    console.say(f"{len(files)} files, {rows:,} rows added to {db}{without}.")
+        done.append(merged)
+        is_refused = merged.refused is not None
+        what = f"refused. {merged.refused}" if is_refused else describe_added(merged.added)
+        progress.say(f"{merged.source}: {what}", style="red" if is_refused else None)
+    if as_json:
+        console.dump(list(map(vars, done)))
+    refused, rows = sum(one.refused is not None for one in done), sum(sum(one.added.values()) for one in done)
+    progress.say(f"{len(files)} files, {rows:,} rows added to {db}{f', {refused} refused' if refused else ''}.")
     return 1 if refused else 0
 
 

@@ -164,7 +164,7 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, as_json: bool | 
     --experiment frontier finds what still fits in memory, by real allocations. --again CELL measures a row once more,
     and says whether it lands where the file expects the next process (exit code 1 if not).
     """
-    again, is_sure = given.pop("again"), bool(given.pop("yes"))
+    again, is_sure, progress = given.pop("again"), bool(given.pop("yes")), errors if as_json else console
     del given["help_all"]
     if not dry_run:
         _check_places(given, config)
@@ -178,15 +178,23 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, as_json: bool | 
         from runner.cli.again import measure_again
 
         db, device = check_results(given["db"]), given["device"]
-        raise typer.Exit(measure_again(console, again, db=db, device=device, timeout_s=timeout_s, is_sure=is_sure))
+        code = measure_again(
+            console, again, db=db, device=device, timeout_s=timeout_s, is_sure=is_sure, as_json=bool(as_json)
+        )
+        raise typer.Exit(code)
     if asked := parse_frontier(given, config=config):
+        from runner.cli.progress import make_json
+        from runner.schema import DONE
         from runner.store.database import check_writable
         from runner.sweep.frontier import explore
 
         check_writable(asked[1].db)
-        raise typer.Exit(explore(*asked, say=console.say))
+        rows = explore(*asked, say=progress.say)
+        if as_json:
+            console.dump([make_json(row, {}) for row in rows])
+        raise typer.Exit(1 if {row.status for row in rows} - DONE else 0)
     request, settings = parse_request(given, config=config)
-    from runner.cli.progress import PlainLines, TerminalBar, print_plan
+    from runner.cli.progress import PlainLines, TerminalBar, list_medians, make_json, print_plan
     from runner.sweep.start import sweep
 
     if dry_run:
@@ -195,9 +203,12 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, as_json: bool | 
 
         print_plan(console, prepare(request, settings, LocalEngine()), as_json=bool(as_json))
         return
-    lines = TerminalBar if console.is_terminal else PlainLines
-    with closing(lines(console, db=settings.db, fresh=settings.fresh)) as watcher:
-        raise typer.Exit(sweep(request, settings, watcher=watcher))
+    lines = TerminalBar if progress.is_terminal else PlainLines
+    with closing(lines(progress, db=settings.db, fresh=settings.fresh)) as watcher:
+        code = sweep(request, settings, watcher=watcher)
+    if as_json:
+        console.dump([make_json(row, list_medians(timings)) for row, timings in watcher.rows])
+    raise typer.Exit(code)
 
 
 @app.command(
@@ -346,6 +357,7 @@ def report_command(
     brief: Annotated[
         bool | None, typer.Option("--brief/--whole", help="One page. [default: on a terminal]", show_default=False)
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     db: Db = None,
 ) -> None:
     """Answer every question from the rows: a sentence, tables, and the commands that measure them again.
@@ -354,7 +366,7 @@ def report_command(
     the course's handout come first; at the end stands what the rows cannot answer yet, with the command
     that would. Pages with charts that open offline are written by `python -m pages.export`.
     """
-    path = check_results(db)
+    path, form = check_results(db), "json" if as_json else form
     if out is not None:
         check_room(out / "report" if os.path.isdir(out) else out)
     from runner.cli import report
@@ -465,6 +477,7 @@ def import_command(
     propose: Annotated[
         bool, typer.Option("--propose", help="Print a first draft of the mapping of a published table; add nothing.")
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="What was added and what was not, as JSON.")] = False,
 ) -> None:
     """Add what another machine measured or somebody else recorded.
 
@@ -482,10 +495,10 @@ def import_command(
     from runner.cli import imports
 
     if imports.are_results(files):
-        raise typer.Exit(imports.merge(console, files, path))
+        raise typer.Exit(imports.merge(console, files, path, as_json=as_json))
     if len(files) > 1:
         raise UsageError(f"{len(files)} files are named.", expected="one, or only results files (.duckdb)")
-    code = imports.import_into(console, files[0], path, label=label, mapping=mapping, propose=propose)
+    code = imports.import_into(console, files[0], path, label=label, mapping=mapping, propose=propose, as_json=as_json)
     raise typer.Exit(code)
 
 
@@ -494,6 +507,7 @@ def export_command(
     out: Annotated[Path, typer.Argument(help="The name of the new file or, with --parquet, folder.", metavar="OUT")],
     db: Db = None,
     parquet: Annotated[bool, typer.Option("--parquet", help="A folder with one small Parquet file a table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="What was written, with its bytes, as JSON.")] = False,
 ) -> None:
     """Write a whole copy of the results file, at any moment, also while a sweep adds to it.
 
@@ -507,12 +521,18 @@ def export_command(
 
     if parquet:
         sizes = pack(find_file(path), out)
-        for table, size in sizes.items():
-            console.say(f"{table}: {format_bytes(size)}")
-        console.say(f"{out}: {format_bytes(sum(sizes.values()))} in {len(sizes)} files.")
+        total, more = sum(sizes.values()), f" in {len(sizes)} files"
+        lines = [f"{table}: {format_bytes(size)}" for table, size in sizes.items()]
+        found: dict[str, Any] = {"bytes": total, "tables": sizes}
+    else:
+        waiting = copy_file(find_file(path), out)
+        total, more, lines = out.stat().st_size, f", {waiting} cells from the spool" if waiting else "", []
+        found = {"bytes": total, "cells_from_spool": waiting}
+    if as_json:
+        console.dump({"out": out, **found})
         return
-    waiting = copy_file(find_file(path), out)
-    console.say(f"{out}: {format_bytes(out.stat().st_size)}{f', {waiting} cells from the spool' if waiting else ''}.")
+    for line in (*lines, f"{out}: {format_bytes(total)}{more}."):
+        console.say(line)
 
 
 @app.command(name="note", epilog="Example: stepscope note before 'the fan was broken'")
@@ -526,7 +546,7 @@ def note_command(
     baseline: Annotated[bool, typer.Option("--baseline", help="Compare later runs with this one.")] = False,
     hide: Annotated[bool, typer.Option("--hide", help="Leave the run out of every page; nothing is deleted.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Take back what is named, or all notes of it.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="List the notes as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="What is said of it then, as JSON.")] = False,
     db: Db = None,
 ) -> None:
     """Say something of a run or a cell: a note, and of a run a name, a tag, that it is the baseline or hidden.
@@ -570,13 +590,14 @@ def model_check(
     timeout: Annotated[
         float, typer.Option(help="Seconds until a model that is not built yet is given up.", min=1)
     ] = 60,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as one object.")] = False,
 ) -> None:
     """Build a model once, run two steps, and say what was understood: parameters, batch, blocks, FLOPs, and which
     experiments apply."""
     _check_configuration(spec)
     from runner.cli.model import check_model
 
-    check_model(console, spec, device=device, batch=batch, context=context, timeout_s=timeout)
+    check_model(console, spec, device=device, batch=batch, context=context, timeout_s=timeout, as_json=as_json)
 
 
 @app.command(name="doctor", epilog="Example: stepscope doctor --repair --db results.duckdb")

@@ -15,7 +15,9 @@ from runner.schema.own import OwnModel, own_title, parse_spec
 from runner.schema.sizes import KEY_DIGITS
 
 
-def check_model(console: Terminal, text: str, *, device: str, batch: int, context: int, timeout_s: float) -> None:
+def check_model(
+    console: Terminal, text: str, *, device: str, batch: int, context: int, timeout_s: float, as_json: bool
+) -> None:
     """Prints what was understood of a model, which experiments measure it and what does not apply. Raises BadModel for
     one that no cell could measure."""
     spec, engine = parse_spec(text), LocalEngine()
@@ -24,6 +26,11 @@ def check_model(console: Terminal, text: str, *, device: str, batch: int, contex
     points = ((batch, context),)
     job = OwnModelJob(spec=spec.text, device=where, points=points, runs=True)
     found = engine.describe_model(job, timeout_s=timeout_s)
+    if as_json:
+        flops = next((vars(one) for one in found.flops.values()), None)
+        known = {**vars(found), "reads": sorted(found.reads), "flops": flops, "device": where}
+        console.dump({**known, "experiments": _list_experiments(), "absent": _list_absent(found)})
+        return
     console.say(f"{own_title(spec.text, found.key[:KEY_DIGITS])}: built, and two steps ran on {where}.")
     console.print(new_grid("", "", rows=_describe(found, batch=batch)))
     console.say(f"Measure it: python -m runner sweep --model {spec.text}")
@@ -39,7 +46,6 @@ def _describe(found: OwnModel, *, batch: int) -> list[tuple[str, str]]:
         if flops
         else f"counted in a real step, because the model needs its data: {found.missing}"
     )
-    apply = [one.name for one in EXPERIMENTS if any(issubclass(kind.cell, Model) for kind in one.kinds)]
     lines = [
         ("parameters", f"{found.parameters:,}, {trained}"),
         ("batch", f"{found.inputs}, of {batch} samples"),
@@ -47,9 +53,13 @@ def _describe(found: OwnModel, *, batch: int) -> list[tuple[str, str]]:
         ("blocks", found.blocks or "none repeats"),
         ("FLOPs of a step", counted),
         ("reads", ", ".join(sorted(found.reads)) or "device, batch and dtype alone"),
-        ("experiments", ", ".join(apply)),
+        ("experiments", ", ".join(_list_experiments())),
     ]
     return lines + [("does not apply", text) for text in _list_absent(found)]
+
+
+def _list_experiments() -> list[str]:
+    return [one.name for one in EXPERIMENTS if any(issubclass(kind.cell, Model) for kind in one.kinds)]
 
 
 def _list_absent(found: OwnModel) -> list[str]:

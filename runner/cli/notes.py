@@ -12,7 +12,6 @@ from uuid import UUID
 from runner.cli.terminal import Terminal, new_grid
 from runner.errors import UsageError
 from runner.formats import visible
-from runner.render.json import to_text
 from runner.results.rows import Note
 from runner.schema import NoteKind, NoteRow, new_id, utc_now
 from runner.store.database import ingest
@@ -51,16 +50,17 @@ def note(console: Terminal, asked: NoteOptions, *, db: Path, as_json: bool) -> N
         return
     subject, said = find_subject(db, asked.about), asked.said()
     _check(subject, said)
+    words = ""
     if asked.remove:
-        _remove(console, subject, said, db=db)
-        return
-    for kind, text in said:
-        _write(db, subject, kind=kind, text=text)
-    if said:
-        console.say(f"Noted of {_name(subject)}: {_describe_all(said)}.")
+        words = f"Taken back of {_name(subject)}: {_describe_all(_remove(subject, said, db=db))}."
+    elif said:
+        for kind, text in said:
+            _write(db, subject, kind=kind, text=text)
+        words = f"Noted of {_name(subject)}: {_describe_all(said)}."
+    if words and not as_json:
+        console.say(words)
     else:
-        own = [one for one in load_notes(db).notes if _is_about(one, subject)]
-        _print_notes(console, own, as_json=as_json)
+        _print_notes(console, _load_about(db, subject), as_json=as_json)
 
 
 def _check(subject: Subject, said: Sequence[tuple[NoteKind, str]]) -> None:
@@ -87,9 +87,10 @@ def _write(db: Path, subject: Subject, *, kind: NoteKind, text: str = "", remove
     ingest(db, patience_s=_PATIENCE_S)
 
 
-def _remove(console: Terminal, subject: Subject, said: Sequence[tuple[NoteKind, str]], *, db: Path) -> None:
-    """Takes back what is said, or all notes where nothing is. Raises UsageError where there is nothing to take back."""
-    own = [one for one in load_notes(db).notes if _is_about(one, subject)]
+def _remove(subject: Subject, said: Sequence[tuple[NoteKind, str]], *, db: Path) -> list[tuple[NoteKind, str]]:
+    """Takes back what is said, or all notes where nothing is, and returns what was. Raises UsageError where there is
+    nothing to take back."""
+    own = _load_about(db, subject)
     wanted = (
         [one for one in own if (one.kind, one.text) in said] if said else [one for one in own if one.kind == "note"]
     )
@@ -101,11 +102,12 @@ def _remove(console: Terminal, subject: Subject, said: Sequence[tuple[NoteKind, 
         )
     for one in wanted:
         _write(db, subject, kind="removal", removed=one.note_id)
-    console.say(f"Taken back of {_name(subject)}: {_describe_all([(one.kind, one.text) for one in wanted])}.")
+    return [(one.kind, one.text) for one in wanted]
 
 
-def _is_about(one: Note, subject: Subject) -> bool:
-    return (one.run_id, one.cell_id) == (subject.run_id, subject.cell_id)
+def _load_about(db: Path, subject: Subject) -> list[Note]:
+    about = (subject.run_id, subject.cell_id)
+    return [one for one in load_notes(db).notes if (one.run_id, one.cell_id) == about]
 
 
 def _name(subject: Subject) -> str:
@@ -131,7 +133,7 @@ def _describe_all(said: Sequence[tuple[NoteKind, str]]) -> str:
 def _print_notes(console: Terminal, notes: Sequence[Note], *, as_json: bool) -> None:
     """Prints one line a note, the oldest first."""
     if as_json:
-        print(to_text(list(map(asdict, notes)), indent=1))
+        console.dump(list(map(asdict, notes)))
         return
     if not notes:
         console.say('There are no notes. Add one: python -m runner note RUN "what happened"')

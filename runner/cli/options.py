@@ -181,7 +181,9 @@ def sweep_options() -> dict[str, Any]:
         "again": Annotated[str | None, where("Measure only this cell once more: a row's id, or its beginning.")],
         "yes": Annotated[bool | None, _flag("--yes", "With --again: run an own model's code without asking.")],
         "dry_run": Annotated[bool | None, _flag("--dry-run", _DRY_RUN)],
-        "as_json": Annotated[bool | None, _flag("--json", "With --dry-run: the plan as JSON.")],
+        "as_json": Annotated[
+            bool | None, _flag("--json", "The rows that it measured, or with --dry-run the plan, as JSON.")
+        ],
     }
 
 

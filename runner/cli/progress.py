@@ -3,7 +3,7 @@
 watcher = TerminalBar(console, db=path) if console.is_terminal else PlainLines(console, db=path)
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,7 @@ from runner.cli.terminal import Terminal, new_grid
 from runner.experiments import kind_of
 from runner.formats import format_bytes, format_duration, format_quantity
 from runner.plan.planning import QUESTIONS, USUAL
-from runner.render.json import to_text
-from runner.schema import DONE, Row, TimingRow
+from runner.schema import DONE, Phase, Row, TimingRow
 from runner.schema.sizes import title
 from runner.sweep.loop import Spent
 from runner.sweep.prepare import Expected, Prepared
@@ -33,6 +32,7 @@ class PlainLines:
         self.console, self._say, self.db, self.fresh = console, console.say, db, fresh
         self.number = self.total = 0
         self.width = USUAL.width
+        self.rows: list[tuple[Row, list[TimingRow]]] = []
 
     def waiting(self, reason: str) -> None:
         self._say(reason)
@@ -58,6 +58,7 @@ class PlainLines:
 
     def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None:
         self.number += 1
+        self.rows.append((row, timings))
         start = f"[{self.number:>{len(str(self.total))}}/{self.total}] {title(row)}  "
         left = f" · {format_duration(left_s)} left" if self.number < self.total else ""
         status, result = (row.status, STATUS_STYLES[row.status]), f"  {_format_result(row, timings)}"
@@ -127,6 +128,17 @@ def _format_result(row: Row, timings: list[TimingRow]) -> str:
     return kind.summarize(row, {timing.phase: timing for timing in timings})
 
 
+def make_json(row: Row, medians_ms: Mapping[Any, float]) -> dict[str, Any]:
+    """Returns what is known of a row, with its title and its medians (ms)."""
+    known = {name: value for name, value in vars(row).items() if value is not None}
+    return {"title": title(row), **known, "medians_ms": medians_ms}
+
+
+def list_medians(timings: Iterable[TimingRow]) -> dict[Phase, float]:
+    """Returns the medians (ms) by phase."""
+    return {timing.phase: timing.median_ms for timing in timings if timing.median_ms is not None}
+
+
 def print_plan(console: Terminal, prepared: Prepared, *, as_json: bool) -> None:
     """Prints the cells of a sweep by experiment and by size, with their predictions; they are measured shuffled."""
     machine, memory = prepared.machine, prepared.machine["device_memory_bytes"]
@@ -147,7 +159,7 @@ def print_plan(console: Terminal, prepared: Prepared, *, as_json: bool) -> None:
     ]
     rows.sort(key=lambda row: (experiments.index(row["experiment"]), row["step_flops"], row["cell"], row["round"]))
     if as_json:
-        print(to_text(rows, indent=1))
+        console.dump(rows)
         return
     grid = new_grid("experiment", "cell", "round", "FLOPs a step", "peak memory", "time", "")
     for row in rows:

@@ -13,7 +13,7 @@ from pathlib import Path
 from runner.answers import QUESTIONS, ask
 from runner.answers.answer import Answer
 from runner.answers.fit import COUNTED, measure_errors, say_errors
-from runner.cli.terminal import Terminal
+from runner.cli.terminal import Terminal, as_started
 from runner.errors import UsageError
 from runner.formats import format_bytes, format_count
 from runner.places import check_room, write_text
@@ -75,7 +75,7 @@ def write_report(options: ReportOptions, *, db: Path) -> str:
         parts = {"title": document.title, **dict(document.facts), "handout": handout, "answers": answers}
         text = to_text(parts, indent=1) + "\n"
     else:
-        text = write_document(document, form, brief=options.brief)
+        text = as_started(write_document(document, form, brief=options.brief))
     if file is None:
         return text
     write_text(file, text)

@@ -17,7 +17,7 @@ from rich.text import Text
 from runner.analysis.costs import steps
 from runner.answers import check_chosen
 from runner.cli.findings import print_left_out, print_title
-from runner.cli.progress import STATUS_STYLES
+from runner.cli.progress import STATUS_STYLES, make_json
 from runner.cli.report import answer_for
 from runner.cli.terminal import Terminal, new_grid
 from runner.errors import UsageError
@@ -26,7 +26,7 @@ from runner.experiments.experiment import Kind, Shown
 from runner.formats import format_count
 from runner.plan.planning import PRESETS
 from runner.plan.planning import QUESTIONS as EXPERIMENTS
-from runner.render.json import dump, to_text
+from runner.render.json import as_json as answer_json
 from runner.render.text import print_answer
 from runner.schema import TABLES, CeilingRow, FrontierRow, Row, StepCell
 from runner.schema.sizes import SIZES, title
@@ -56,7 +56,7 @@ def print_question(console: Terminal, name: str, words: Sequence[str], *, db: Pa
     answer = answer_for(name, db, of, asked)
     check_chosen(answer, asked)
     if as_json:
-        print(dump(answer, indent=1))
+        console.dump(answer_json(answer))
     else:
         print_left_out(console, db)
         print_answer(console, answer)
@@ -86,7 +86,7 @@ def print_run(console: Terminal, run: str, *, db: Path, as_json: bool) -> None:
         rows = {kind.table.name: list(map(_make_json, shown)) for kind, shown in listed.items() if shown}
         named: dict[str, Sequence[Any]] = {"ceilings": ceilings, "frontier": largest, "published": published}
         others = {name: list(map(asdict, of)) for name, of in named.items() if of}
-        print(to_text({"run": asdict(found), **rows, **others}, indent=1))
+        console.dump({"run": asdict(found), **rows, **others})
         return
     print_title(console, found)
     print_left_out(console, db)
@@ -112,9 +112,7 @@ def print_run(console: Terminal, run: str, *, db: Path, as_json: bool) -> None:
 
 def _make_json(shown: Shown) -> dict[str, Any]:
     """Returns a row with its title, medians, grade and findings."""
-    known = {name: value for name, value in vars(shown.row).items() if value is not None}
-    findings = [vars(one) for one in shown.findings]
-    return {"title": title(shown.row), **known, "medians_ms": shown.medians_ms, "findings": findings}
+    return {**make_json(shown.row, shown.medians_ms), "findings": list(map(vars, shown.findings))}
 
 
 def _explain(console: Terminal, listed: dict[Kind, list[Shown]]) -> None:
@@ -225,7 +223,7 @@ def print_names(console: Terminal, what: str, *, as_json: bool) -> None:
     }
     chosen = {name: rows for name, rows in tables.items() if name == what or (what == "all" and name != "columns")}
     if as_json:
-        print(to_text(chosen.get(what, chosen), indent=1))
+        console.dump(chosen.get(what, chosen))
         return
     for rows in chosen.values():
         texts = [[f"{one:,}" if isinstance(one, int) else str(one) for one in row.values()] for row in rows]

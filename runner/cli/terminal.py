@@ -21,7 +21,8 @@ from rich.text import Text
 
 from runner.formats import visible
 
-_PROGRAM = "stepscope" if Path(sys.argv[0]).stem == "stepscope" else "python -m runner"
+_MODULE = "python -m runner"
+_PROGRAM = "stepscope" if Path(sys.argv[0]).stem == "stepscope" else _MODULE
 
 
 class Terminal(Console):
@@ -34,19 +35,32 @@ class Terminal(Console):
         """Prints one line, however long it is."""
         self.print(line, style=style, soft_wrap=True)
 
+    def dump(self, document: Any) -> None:
+        """Prints a document as JSON."""
+        from runner.render.json import to_text
+
+        print(to_text(document, indent=1), file=self.file)
+
     def render_str(self, text: str, **how: Any) -> Text:
         """Makes a string visible; rich calls this for every string, in the cells of a table too. Commands are named as
         this one was."""
-        return super().render_str(visible(text).replace("python -m runner", _PROGRAM), **how)
+        return super().render_str(as_started(visible(text)), **how)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Makes styled text visible."""
         if isinstance(renderable, Text):
             renderable = renderable.copy()
-            plain = visible(renderable.plain)
-            # The places of styles within it must stay.
-            renderable.plain = plain if renderable.spans else plain.replace("python -m runner", _PROGRAM)
+            renderable.plain = visible(renderable.plain)  # as long as before, so the places of styles within it stay
+            parts = renderable.split(_MODULE, include_separator=True, allow_blank=True)
+            for part in parts:
+                part.plain = as_started(part.plain)  # it ends with the name, which becomes shorter
+            renderable = renderable.blank_copy().join(parts)
         return super().render(renderable, options)
+
+
+def as_started(text: str) -> str:
+    """Returns a text with its commands named as this one was started."""
+    return text.replace(_MODULE, _PROGRAM)
 
 
 #: Where errors and progress go that are not part of a command's output.

@@ -1,6 +1,6 @@
 """The loop of `sweep --experiment frontier`: the largest size that fits, by prediction and then by trying.
 
-    code = explore(flags, settings, say=print)
+    rows = explore(flags, settings, say=print)
 
 Each trial is a step in a fresh process that may take no more than the limit (see `runner.measure.memory`). The
 first size tried is the one that the closed formulas predict (an estimate on CUDA, where what the allocator reserves
@@ -31,7 +31,7 @@ from runner.errors import UsageError
 from runner.experiments import kind_of
 from runner.formats import format_bytes
 from runner.job import Job, Outcome
-from runner.schema import DONE, AttentionCell, FrontierCell, FrontierRow, RunRow, StepCell, new_id, utc_now
+from runner.schema import AttentionCell, FrontierCell, FrontierRow, RunRow, StepCell, new_id, utc_now
 from runner.schema.axes import SHAPE
 from runner.schema.sizes import shape_name, size_named
 from runner.store import history
@@ -191,9 +191,9 @@ def make_questions(flags: Mapping[str, Any], *, limit_bytes: int) -> list[Fronti
     return questions
 
 
-def explore(flags: Mapping[str, Any], settings: Settings, *, say: Callable[[str], None]) -> int:
-    """Answers the questions of `flags` that have no answer yet. Returns the exit code: 0 if all are answered, 1 if
-    something failed. Raises UsageError for invalid flags."""
+def explore(flags: Mapping[str, Any], settings: Settings, *, say: Callable[[str], None]) -> list[FrontierRow]:
+    """Answers the questions of `flags` that have no answer yet, and returns their rows. Raises UsageError for invalid
+    flags."""
     given = parse_size("limit", flags["limit"]) if flags["limit"] else None
     for question in make_questions(flags, limit_bytes=given or 1):
         cell = trial_cell(question, question.step)
@@ -209,14 +209,14 @@ def explore(flags: Mapping[str, Any], settings: Settings, *, say: Callable[[str]
         limit = f"limit {format_bytes(questions[0].limit_bytes)}{'' if given else ', what is there now (--limit)'}"
         say(f"{machine['device_name']} · torch {machine['torch']} · {limit} · {len(questions)} questions{earlier}")
         if not owed:
-            return 0
+            return []
         key = sweep_key(sorted(question.key for question in questions), machine)
         known = None if settings.fresh else history.find_run(settings.db, key)
         run = new_run(known or new_id(), settings, machine, sweep_key=key)
         explorer = _Explorer(run, settings, engine=engine, say=say)
-        statuses = {explorer.answer(question) for question in owed}
+        rows = [explorer.answer(question) for question in owed]
         ingest_all(settings.db)
-    return 1 if statuses - DONE else 0
+    return rows
 
 
 def default_limit(machine: Mapping[str, Any]) -> int:
@@ -237,8 +237,8 @@ class _Explorer:
         make_folder(settings.db)
         store(settings.db, {"runs": [run]}, name=f"run-{run.run_id}")  # a run that goes on is in the file already
 
-    def answer(self, question: FrontierCell) -> str:
-        """Searches the frontier of one question, stores and prints its row, and returns the row's status."""
+    def answer(self, question: FrontierCell) -> FrontierRow:
+        """Searches the frontier of one question, and stores, prints and returns its row."""
         started, began, cell_id = utc_now(), time.monotonic(), new_id()
         predicted = predict_largest(question, self.memory)
         self.say(f"{title(question)}: predicted {predicted:,}")
@@ -290,7 +290,7 @@ class _Explorer:
         )
         store(self.settings.db, {"frontier": [row]}, name=str(cell_id))
         self.say(f"{title(question)}: {answer(row)}")
-        return row.status
+        return row
 
 
 def title(question: FrontierCell) -> str:

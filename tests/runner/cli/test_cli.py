@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -88,6 +89,10 @@ def test_messages_name_the_program_as_it_was_started() -> None:
     started = "import sys; sys.argv[0] = '/usr/bin/stepscope'; from runner.__main__ import run; run()"
     done = subprocess.run([sys.executable, "-c", started, "list", "sizes"], capture_output=True, text=True, check=True)
     assert "list is now: stepscope show\n" in done.stderr
+    words = ["show", "precision", "--db", str(FOLDER)]
+    done = subprocess.run([sys.executable, "-c", started, *words], capture_output=True, text=True, check=True)
+    assert "$ stepscope sweep --experiment" in done.stdout
+    assert "python -m runner" not in done.stdout
 
 
 @pytest.mark.parametrize(("old", "new"), OLD_NAMES.items())
@@ -119,21 +124,72 @@ def test_the_runs_of_a_file(filled: Path) -> None:
     assert re.search(r" 2 +1 ", later)
 
 
+def test_every_command_but_app_prints_json() -> None:
+    lacking = {
+        command for command in COMMANDS if command and "--json" not in run_here(*command.split(), "--help").stdout
+    }
+    assert lacking == {"app", "model"}, "model is a group"
+
+
+def printed(*words: str, db: Path, code: int = 0) -> Any:
+    """Returns what a command prints with --json, and nothing else on its output."""
+    done = run_here(*words, "--json", "--db", str(db))
+    assert done.exit_code == code, done.output
+    return json.loads(done.stdout)
+
+
 def test_what_prints_rows_prints_them_as_json(filled: Path, tmp_path: Path) -> None:
-    shown = json.loads(run("show", "--json", db=filled).stdout)
+    shown = printed("show", db=filled)
     assert shown["run"]["label"] == "odd [/name]"
     assert sorted(row["status"] for row in shown["steps"]) == ["ok", "ok", "oom"]
     assert {"title", "cell_id", "medians_ms", "findings"} <= {*shown["steps"][0]}
-    findings = json.loads(run("show", "--findings", "--json", db=filled).stdout)
+    findings = printed("show", "--findings", db=filled)
     assert sum(findings["grades"]["steps"].values()) == 3
     assert all({"code", "severity", "remedy", "found"} == {*one} for one in findings["findings"])
-    plan = json.loads(run("sweep", *TINY, "--dry-run", "--json", db=tmp_path / "none.duckdb").stdout)
-    assert [(row["experiment"], row["round"], row["done"]) for row in plan] == [("benchmark", 0, None)]
-    checked = json.loads(run("doctor", "--json", db=filled).stdout)
+    assert printed("show", "step", db=filled)["question"] == "step"
+    checked = printed("doctor", db=filled)
     assert (checked["problems"], checked["rows"]["steps"]) == ([], 4)
-    report = json.loads(run("report", "--question", "step", "--format", "json", db=filled).stdout)
+    report = printed("report", "--question", "step", db=filled)
     assert [answer["question"] for answer in report["answers"]] == ["step"]
-    assert json.loads(run("note", "--json", db=filled).stdout) == []
+
+
+def test_what_writes_says_it_as_json(filled: Path, tmp_path: Path) -> None:
+    db, copy, folder = (tmp_path / name for name in ("all.duckdb", "copy.duckdb", "folder"))
+    assert printed("export", str(copy), db=filled) == {
+        "out": str(copy),
+        "bytes": copy.stat().st_size,
+        "cells_from_spool": 0,
+    }
+    packed = printed("export", str(folder), "--parquet", db=filled)
+    assert packed["bytes"] == sum(file.stat().st_size for file in folder.iterdir()) == sum(packed["tables"].values())
+    (tmp_path / "broken.duckdb").write_text("not a results file")
+    merged = printed("import", str(copy), str(tmp_path / "broken.duckdb"), db=db, code=1)
+    assert [(one["source"], one["added"].get("steps"), bool(one["refused"])) for one in merged] == [
+        (str(copy), 4, False), (str(tmp_path / "broken.duckdb"), None, True),
+    ]  # fmt: skip
+    table = tmp_path / "table.md"
+    table.write_text("| model | forward (ms) |\n|---|---|\n| small | 12.3 |\n| large | 26. 4 |\n")
+    imported = printed("import", str(table), db=db)
+    assert (len(imported["lines"]) > 1, imported["is_whole"]) == (True, True)
+    assert printed("note", db=db) == []
+    assert [one["text"] for one in printed("note", "first", "a draft", db=db)] == ["a draft"]
+    assert printed("note", "first", "--remove", db=db) == []
+
+
+def test_what_measures_prints_its_rows_as_json(db: Path) -> None:
+    assert [(one["experiment"], one["done"]) for one in printed("sweep", *TINY, "--dry-run", db=db)] == [
+        ("benchmark", None)
+    ]
+    words = ("sweep", *TINY, "--precisions", "fp32,bf16", "--no-ceilings")
+    row, other = printed(*words, db=db)
+    assert (row["status"], other["status"], row["medians_ms"]["step"] > 0) == ("ok", "ok", True)
+    assert printed(*words, db=db) == [], "they are measured"
+    compared = printed(
+        "compare", "precision:fp32", "precision:bf16", "--fail-on-regression", "--threshold", "999", db=db
+    )
+    assert [len(compared[name]) for name in ("rows", "left_out")] == [1, 0]
+    again = printed("sweep", "--again", row["cell_id"], db=db)
+    assert (again["cell_key"], again["round"], again["medians_ms"]["step"] > 0) == (row["cell_key"], 1, True)
 
 
 def test_show_has_a_line_for_each_cell_with_its_medians_or_its_error(filled: Path) -> None:
