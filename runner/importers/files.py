@@ -4,7 +4,7 @@
         print(line)
 
 The first bytes tell the kind: the results file of another machine, a torch.cuda.memory snapshot (pickle), the SQLite
-export of an Nsight Systems report, what `nsys stats` prints, a trace of torch.profiler, or a table that somebody
+export of an Nsight Systems report, what `nsys stats` prints as CSV, a trace of torch.profiler, or a table that somebody
 published. Nothing in a file is executed. Of a folder, its traces are added as the ranks of one run, else the published
 tables of its files. Of a report of Nsight Systems, which names the host and the user and holds the command line and all
 environment variables, only what ran is read, and the GPU's name and memory. Limits: no recording says what was measured

@@ -234,11 +234,12 @@ def _say_why_not(columns: "TableColumns", table: PublishedTable) -> str:
     return f"no heading says what it measures ({names})" + (": not known" if unknown else "")
 
 
-def parse_content(content: bytes, path: Path) -> list[TextTable]:
-    """Returns the tables of the bytes of a file, before anything is understood of them. Raises UsageError."""
+def parse_content(content: bytes, path: Path, *, ending: str | None = None) -> list[TextTable]:
+    """Returns the tables of the bytes of a file, before anything is understood of them; `ending` says of which format
+    it is where its name does not. Raises UsageError."""
     text = content.decode("utf-16" if content.startswith(_WIDE) else "utf-8-sig", errors="replace")
     try:
-        return parse_tables(text.replace("\r\n", "\n").replace("\r", "\n"), ending=path.suffix.lower())
+        return parse_tables(text.replace("\r\n", "\n").replace("\r", "\n"), ending=ending or path.suffix.lower())
     except TableRefused as error:
         raise UsageError(f"{path}{error.got.removeprefix('The file')}", expected=error.expected, do=error.do) from None
 

@@ -1,6 +1,4 @@
-"""The output of `nsys stats`: tables as CSV, and the same tables in columns."""
-
-import csv
+"""The output of `nsys stats`: tables as CSV, and one in columns."""
 
 KERN_SUM = """\
 Processing [/home/somebody/report.sqlite] with [cuda_gpu_kern_sum.py]...
@@ -21,29 +19,13 @@ Time (%),Total Time (ns),Num Calls,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (n
 """
 #: The same table as `nsys stats` prints it without a format: names are cut to 100 characters.
 KERN_COLUMNS = """\
-Processing [report.sqlite] with [/opt/nvidia/nsight-systems/2025.3.2/host-linux-x64/reports/cuda_gpu_kern_sum.py]...
-
  ** CUDA GPU Kernel Summary (cuda_gpu_kern_sum):
 
  Time (%)  Total Time (ns)  Instances  Avg (ns)   Med (ns)   Min (ns)  Max (ns)   StdDev (ns)                  Name
  --------  ---------------  ---------  ---------  ---------  --------  ---------  -----------  ------------------------------------
      70.9       83,312,000         96  867,833.3  1,056,000    285,984  1,091,000    304,322.0  ampere_sgemm_128x64_tn
       4.4        4,968,000         38  130,736.8    130,736    128,896    134,177        870.0  void at::native::vectorized_elementw…
-
- ** CUDA GPU MemOps Summary (by Time) (cuda_gpu_mem_time_sum):
-
- Time (%)  Total Time (us)  Count  Operation
- --------  ---------------  -----  ------------------------------
-    100.0          1,500.5      3  [CUDA memcpy Host-to-Device]
-
 """  # noqa: E501
-API_COLUMNS = """
- ** CUDA API Summary (cuda_api_sum):
-
- Time (%)  Total Time (ns)  Num Calls  Name
- --------  ---------------  ---------  ----------------
-    100.0      999,999,999         12  cudaLaunchKernel
-"""
 NVTX = """\
 NVTX Range,Style,PID,TID,NVTX Inst,Kern Inst,Total Time (ns),Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Kernel Name
 :step,PushPop,7,7,4,20,500000,1,1,1,1,0,gemm
@@ -52,13 +34,3 @@ NVTX Range,Style,PID,TID,NVTX Inst,Kern Inst,Total Time (ns),Avg (ns),Med (ns),M
 :attention,PushPop,7,7,8,8,200000,1,1,1,1,0,gemm
 optimizer step,PushPop,7,7,4,4,40000,1,1,1,1,0,"copy<int, 4>"
 """
-
-
-def columns(table: str) -> str:
-    """Returns a table of CSV in columns."""
-    rows = list(csv.reader(table.splitlines()))
-    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [rows[0], ["-" * width for width in wide], *rows[1:]]
-    return "\n".join(
-        " " + "  ".join(text.rjust(width) for text, width in zip(line, wide, strict=True)) for line in lines
-    )

@@ -19,7 +19,7 @@ from tests.runner.published.test_reading import CSV, HTML, MARKDOWN, RECORDS
 from tests.runner.published.test_reference import FOLDER as REFERENCE
 from tests.synthetic import timelines
 from tests.synthetic.nsys import made
-from tests.synthetic.nsys_statistics import API_SUM, KERN_COLUMNS, KERN_SUM, MEM_SUM, NVTX, columns
+from tests.synthetic.nsys_statistics import API_SUM, KERN_COLUMNS, KERN_SUM, MEM_SUM, NVTX
 
 TABLES = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS",
           "StringIds", "TARGET_INFO_GPU")  # fmt: skip
@@ -28,7 +28,7 @@ COLUMNS = ("start", "end", "correlationId", "globalPid", "globalTid", "bytes", "
 VALUES = st.one_of(NUMBERS.filter(lambda number: -(2**63) <= number < 2**63), st.floats(), st.none(),
                    st.text(max_size=8), st.binary(max_size=8), st.sampled_from(["forward", "step 1"]))  # fmt: skip
 CHANGES = st.lists(st.tuples(st.sampled_from(TABLES), st.sampled_from(COLUMNS), VALUES, st.integers(0, 3)), max_size=6)
-LINES = [line for text in (API_SUM, KERN_SUM, KERN_COLUMNS, MEM_SUM, NVTX, columns(NVTX), "a,b\n1,2", "----  --")
+LINES = [line for text in (API_SUM, KERN_SUM, KERN_COLUMNS, MEM_SUM, NVTX, "a,b\n1,2", "----  --")
          for line in text.splitlines()]  # fmt: skip
 
 
@@ -105,11 +105,6 @@ KINDS = {
             st.lists(st.one_of(st.sampled_from(LINES), st.text(max_size=20)), max_size=20).map(table),
             st.lists(st.lists(st.one_of(NUMBERS.map(str), st.text(max_size=4)), max_size=4), max_size=5).map(wild),
         ),
-    ),
-    "statistics in columns": Kind(
-        ending=".txt",
-        real=lambda _: (KERN_COLUMNS + columns(NVTX)).encode(),
-        built=st.lists(st.sampled_from(LINES), max_size=30).map(table),
     ),
     "published csv": Kind(ending=".csv", real=reference, built=pieces(CSV, reference(REFERENCE).decode())),
     "published markdown": Kind(
