@@ -195,8 +195,7 @@ def _describe_timeline(row: TimelineRow, stored: int) -> str:
     if row.baseline_allocations:
         size = format_bytes(row.baseline_bytes)
         early = f", {row.baseline_allocations:,} of them older than the recording ({size})"
-    blocks = f", in the allocator's blocks {format_bytes(row.peak_block_bytes)}" if row.peak_block_bytes else ""
-    peak = f"peak {format_bytes(row.peak_bytes)} asked for{blocks}"
+    peak = f"peak {format_bytes(row.peak_bytes)} asked for"
     if not row.duration_us and row.baseline_bytes == row.peak_bytes:
         peak = f"no history: {format_bytes(row.peak_bytes)} are what was held, and no peak"
     left = row.allocations - stored

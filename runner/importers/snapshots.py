@@ -19,8 +19,8 @@ import sys
 from functools import partial
 from typing import IO, Any, NoReturn
 
-from runner.analysis.timeline.allocations import History, block_totals, columns_of, follow, keep_largest
-from runner.analysis.timeline.snapshot import MAX_BYTES, BadSnapshot, Frames, Recording, Stacks, category_of, recordings
+from runner.analysis.timeline.allocations import History, columns_of, follow, keep_largest
+from runner.analysis.timeline.snapshot import BadSnapshot, Frames, Recording, Stacks, category_of, recordings
 
 #: The limits of the process: bytes, more of them for each byte of the pickle, at most so many, and seconds of
 #: computing, which grow with the pickle too, because one of 86 bytes can hash for minutes. A recorded snapshot needs 5
@@ -74,7 +74,6 @@ def read(file: IO[bytes]) -> list[dict[str, Any]]:
 def _timeline(recording: Recording, whole: History, most: int) -> dict[str, Any]:
     """Returns one device's timeline as columns, with at most so many allocations and failures."""
     stacks, frames = Stacks(), Frames()
-    baseline, peak = block_totals(recording.layout, recording.events, whole)
     history = keep_largest(whole, most)
     for allocation in history.allocations:
         source = recording.sources[allocation.source]
@@ -89,13 +88,9 @@ def _timeline(recording: Recording, whole: History, most: int) -> dict[str, Any]
                 )
     marks = [(position, "out of memory") for position in recording.failures[-most:]]
     columns = columns_of(history, stacks=stacks.texts, marks=marks, phased=False)
-    if peak is not None and peak >= MAX_BYTES:
-        raise BadSnapshot(f"blocks of {peak:,} bytes together", expected="sizes whose sum fits into 64 bits")
     columns["timeline"] |= {
         "allocations": len(whole.allocations),
         "baseline_allocations": whole.baseline_allocations,
-        "baseline_block_bytes": baseline,
-        "peak_block_bytes": peak,
     }
     return {"device": recording.device, **columns}
 

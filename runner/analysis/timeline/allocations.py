@@ -8,14 +8,7 @@
 A mark (the beginning of a phase) is an event that changes nothing. Each event has a microsecond of its own, so that
 whole microseconds keep the order of events: where several fall into one, the later ones are moved on.
 
-`block_totals` computes the sizes of the caching allocator's blocks, which `torch.cuda.memory_allocated` counts. A
-snapshot's events have only the sizes that were asked for.
-
-CUDA's allocator rounds a size up to GRANULE. Above SMALL bytes it splits the free block that it takes only if more than
-SMALL bytes would remain; expandable segments are always split. The events are therefore replayed with the free space
-behind each allocation. Blocks in use at the end have their sizes in the snapshot. Limits: for a block that existed
-before the recording and was freed, only the rounded size is known; with settings that round in another way
-(`roundup_power2_divisions`) no size is known.
+Sizes are those that were asked for: a snapshot's events have no others.
 
 A recording passes between processes as columns, in JSON, which become rows of the schema:
 
@@ -25,10 +18,9 @@ A recording passes between processes as columns, in JSON, which become rows of t
 Standard library only.
 """
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from operator import attrgetter
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -84,37 +76,15 @@ class History:
     def peak_at_us(self) -> int:
         return 0 if self.peak is None else self.times_us[self.peak]
 
+    def is_at_peak(self, allocation: Allocation) -> bool:
+        """Returns whether an allocation was alive when the total was largest."""
+        at = -1 if self.peak is None else self.peak
+        is_born = allocation.born is None or allocation.born <= at
+        return is_born and (allocation.died is None or allocation.died > at)
+
     def at_peak(self) -> list[Allocation]:
         """Returns the allocations that were alive when the total was largest."""
-        return [
-            allocation
-            for allocation in self.allocations
-            if _is_alive(allocation, -1 if self.peak is None else self.peak)
-        ]
-
-
-@dataclass(slots=True)
-class _Follower:
-    alive: dict[int, Allocation]
-    before: list[Allocation]
-    born: list[Allocation] = field(default_factory=list)
-    lost: int = 0
-
-    def add(self, position: int, event: MemoryEvent) -> None:
-        known = self.alive.pop(event.address, None) if event.change else None
-        if event.change > 0:
-            if known is not None:  # its free was lost, but it cannot live on at the address of another
-                known.died = position
-                self.lost += 1
-            allocation = Allocation(event.address, event.change, position, source=event.source)
-            self.alive[event.address] = allocation
-            self.born.append(allocation)
-        elif event.change < 0:
-            if known is None:  # its birth was lost, so it existed before the recording
-                known = Allocation(event.address, -event.change, None, source=event.source)
-                self.before.append(known)
-                self.lost += 1
-            known.died = position
+        return list(filter(self.is_at_peak, self.allocations))
 
 
 def follow(events: Sequence[MemoryEvent], held: Iterable[Allocation] = ()) -> History:
@@ -123,19 +93,41 @@ def follow(events: Sequence[MemoryEvent], held: Iterable[Allocation] = ()) -> Hi
 
     A free of an unknown address counts as lost, and as an allocation that existed before."""
     before = [Allocation(allocation.address, allocation.bytes, None, source=allocation.source) for allocation in held]
-    follower = _Follower(alive={allocation.address: allocation for allocation in before}, before=before)
+    alive, born, lost = {allocation.address: allocation for allocation in before}, list[Allocation](), 0
     for position, event in enumerate(events):
-        follower.add(position, event)
-    allocations = [*follower.before, *follower.born]
-    baseline = sum(allocation.bytes for allocation in follower.before)
-    peak, peak_bytes = largest_total(len(events), allocations, baseline)
+        known = alive.pop(event.address, None) if event.change else None
+        if event.change > 0:
+            if known is not None:  # its free was lost, but it cannot live on at the address of another
+                known.died = position
+                lost += 1
+            alive[event.address] = Allocation(event.address, event.change, position, source=event.source)
+            born.append(alive[event.address])
+        elif event.change < 0:
+            if known is None:  # its birth was lost, so it existed before the recording
+                known = Allocation(event.address, -event.change, None, source=event.source)
+                before.append(known)
+                lost += 1
+            known.died = position
+    allocations = [*before, *born]
+    changes = [0] * len(events)
+    for allocation in allocations:
+        if allocation.born is not None:
+            changes[allocation.born] += allocation.bytes
+        if allocation.died is not None:
+            changes[allocation.died] -= allocation.bytes
+    baseline = sum(allocation.bytes for allocation in before)
+    peak, peak_bytes, total = None, baseline, baseline
+    for position, change in enumerate(changes):
+        total += change
+        if total > peak_bytes:
+            peak, peak_bytes = position, total
     return History(
         allocations=allocations,
         times_us=distinct_microseconds([event.at_ns for event in events]),
         baseline_bytes=baseline,
         peak_bytes=peak_bytes,
         peak=peak,
-        lost_events=follower.lost,
+        lost_events=lost,
     )
 
 
@@ -144,8 +136,7 @@ def keep_largest(history: History, most: int) -> History:
     Its peak and its baseline stay those of the whole."""
     if len(history.allocations) <= most:
         return history
-    at = -1 if history.peak is None else history.peak
-    order = sorted(history.allocations, key=lambda one: (_is_alive(one, at), one.bytes), reverse=True)
+    order = sorted(history.allocations, key=lambda one: (history.is_at_peak(one), one.bytes), reverse=True)
     kept = {id(one) for one in order[:most]}
     return replace(history, allocations=[one for one in history.allocations if id(one) in kept])
 
@@ -187,147 +178,6 @@ def phase_of(position: int | None, starts: Sequence[int], names: Sequence[str]) 
     """Returns the phase of an event. `starts` are the positions of the marks, in order."""
     found = -1 if position is None else bisect_right(starts, position) - 1
     return names[found] if found >= 0 else None
-
-
-def _is_alive(allocation: Allocation, position: int) -> bool:
-    return (allocation.born is None or allocation.born <= position) and (
-        allocation.died is None or allocation.died > position
-    )
-
-
-def largest_total(
-    events: int,
-    allocations: Sequence[Allocation],
-    baseline: int,
-    size_of: Callable[[Allocation], int] = attrgetter("bytes"),
-) -> tuple[int | None, int]:
-    """Returns the position and the bytes of the largest total over so many events, the first of equals."""
-    changes = [0] * events
-    for allocation in allocations:
-        size = size_of(allocation)
-        if allocation.born is not None:
-            changes[allocation.born] += size
-        if allocation.died is not None:
-            changes[allocation.died] -= size
-    peak, peak_bytes, total = None, baseline, baseline
-    for position, change in enumerate(changes):
-        total += change
-        if total > peak_bytes:
-            peak, peak_bytes = position, total
-    return peak, peak_bytes
-
-
-#: The smallest block, of which all sizes are multiples; the largest block of small segments, which are always split;
-#: the size of a small segment (bytes).
-GRANULE, SMALL, SMALL_SEGMENT = 512, 2**20, 2 * 2**20
-
-
-@dataclass(kw_only=True)
-class Layout:
-    """The segments of one device in a snapshot. `extents` are those at its end, (address, bytes); `changes` are
-    (position in events, address, bytes taken from the driver or, negative, returned to it); `in_use` are the blocks at
-    the end, address -> bytes."""
-
-    extents: list[tuple[int, int]] = field(default_factory=list)
-    changes: list[tuple[int, int, int]] = field(default_factory=list)
-    in_use: dict[int, int] = field(default_factory=dict)
-    knows_requests: bool = False
-    max_split_bytes: int = 2**62
-    is_rounded_otherwise: bool = False
-
-    def read_settings(self, settings: object) -> None:
-        """Takes the relevant values of a snapshot's `allocator_settings`, which may be anything."""
-        if not isinstance(settings, Mapping):
-            return
-        split, divisions = settings.get("max_split_size"), settings.get("roundup_power2_divisions")
-        if type(split) is int and split > 0:
-            self.max_split_bytes = split
-        values = divisions.values() if isinstance(divisions, Mapping) else [divisions]
-        self.is_rounded_otherwise = any(type(value) is int and value > 1 for value in list(values)[:64])
-
-
-def block_totals(layout: Layout, events: Sequence[MemoryEvent], history: History) -> tuple[int | None, int | None]:
-    """Returns the bytes of all blocks before the recording, and their largest total; None where they are not known."""
-    if not layout.knows_requests or layout.is_rounded_otherwise:
-        return None, None
-    sizes = _compute_sizes(layout, events, history.allocations)
-
-    def size_of(allocation: Allocation) -> int:
-        if allocation.died is None and allocation.address in layout.in_use:
-            return layout.in_use[allocation.address]
-        return round_size(allocation.bytes) if allocation.born is None else sizes[allocation.born]
-
-    baseline = sum(size_of(allocation) for allocation in history.allocations if allocation.born is None)
-    return baseline, largest_total(len(events), history.allocations, baseline, size_of)[1]
-
-
-def round_size(size: int) -> int:
-    """Returns a size as the allocator rounds it."""
-    return max(GRANULE, -(-size // GRANULE) * GRANULE)
-
-
-def _compute_sizes(layout: Layout, events: Sequence[MemoryEvent], allocations: Sequence[Allocation]) -> dict[int, int]:
-    """Returns the bytes of the block of each allocation, by its position in the events."""
-    segments = _Segments(layout)
-    taken = sorted(
-        allocation.address
-        for allocation in allocations
-        if allocation.born is None and round_size(allocation.bytes) > SMALL
-    )
-    found, changes = {}, iter([*layout.changes, (len(events), 0, 0)])
-    change = next(changes)
-    for position, event in enumerate(events):
-        size = round_size(abs(event.change))
-        while change[0] <= position:
-            segments.change(change[1], change[2])
-            change = next(changes)
-        if size <= SMALL:
-            found[position] = size
-        elif event.change < 0:
-            place = bisect_left(taken, event.address)
-            if place < len(taken) and taken[place] == event.address:
-                del taken[place]
-        else:
-            after = bisect_right(taken, event.address)
-            beyond = taken[after] if after < len(taken) else 2**63
-            found[position] = _split_block(size, segments.end_of(event.address, beyond), event, layout)
-            insort(taken, event.address)
-    return found
-
-
-def _split_block(size: int, end: int | None, event: MemoryEvent, layout: Layout) -> int:
-    """Returns the block for `size` bytes at the event's address, where the free space extends to `end`."""
-    free = 0 if end is None else end - event.address
-    if free < size or (free - size > SMALL and size < layout.max_split_bytes):
-        return size
-    return free
-
-
-class _Segments:
-    """The large segments at one moment, computed from those at the end and the changes."""
-
-    def __init__(self, layout: Layout) -> None:
-        held = dict(layout.extents)
-        for _, address, change in reversed(layout.changes):
-            if change > 0:
-                held.pop(address, None)
-            else:
-                held[address] = -change
-        self._ends = {address: address + size for address, size in held.items() if size > SMALL_SEGMENT}
-        self._starts = sorted(self._ends)
-
-    def change(self, address: int, change: int) -> None:
-        if change > SMALL_SEGMENT and address not in self._ends:
-            self._ends[address] = address + change
-            insort(self._starts, address)
-        elif change < 0 and self._ends.pop(address, None) is not None:
-            del self._starts[bisect_left(self._starts, address)]
-
-    def end_of(self, address: int, beyond: int) -> int | None:
-        """Returns the end of the free space from `address` on, before `beyond`; None outside of large segments."""
-        place = bisect_right(self._starts, address) - 1
-        end = self._ends[self._starts[place]] if place >= 0 else 0
-        return min(end, beyond) if end > address else None
 
 
 @dataclass(frozen=True, kw_only=True)

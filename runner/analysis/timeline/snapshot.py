@@ -19,7 +19,7 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
-from runner.analysis.timeline.allocations import NS_PER_US, Allocation, Layout, MemoryEvent
+from runner.analysis.timeline.allocations import NS_PER_US, Allocation, MemoryEvent
 from runner.schema import Category
 
 #: File, line, function.
@@ -101,8 +101,6 @@ MAX_BYTES = 2**62
 _CATEGORY_LENGTH = 40
 
 _SEGMENT_CHANGES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
-#: The changes of segments that are not expandable.
-_WHOLE_SEGMENTS = ("segment_alloc", "segment_free")
 #: Any other action, `snapshot` or one of a later release, changes nothing.
 _ACTIONS = ("alloc", "free_requested", "free_completed", "oom", *_SEGMENT_CHANGES)
 #: PyTorch's names (`torch.profiler._memory_profiler.Category`), which snapshots made by its profiler carry.
@@ -131,7 +129,7 @@ class Recording:
     and category in `sources`.
 
     `reserved` has (position in events, bytes) wherever the allocator took memory from the driver or returned it;
-    `failures` are the positions of allocations that ran out of memory; `layout` has the segments."""
+    `failures` are the positions of allocations that ran out of memory."""
 
     device: int
     events: list[MemoryEvent] = field(default_factory=list)
@@ -139,7 +137,6 @@ class Recording:
     sources: list[Mapping[str, Any]] = field(default_factory=list)
     reserved: list[tuple[int, int]] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
-    layout: Layout = field(default_factory=Layout)
 
 
 def recordings(snapshot: object) -> list[Recording]:
@@ -161,7 +158,6 @@ def recordings(snapshot: object) -> list[Recording]:
         total = sum(abs(event.change) for event in item.events) + sum(allocation.bytes for allocation in item.held)
         if total >= MAX_BYTES:
             raise BadSnapshot(f"allocations of {total:,} bytes together", expected="sizes whose sum fits into 64 bits")
-        item.layout.read_settings(whole.get("allocator_settings"))
     return kept
 
 
@@ -226,10 +222,7 @@ def _read_trace(trace: list[object], recording: Recording, budget: _Budget) -> N
             continue
         size = _check_number(entry.get("size"), "size")
         if action in _SEGMENT_CHANGES:
-            change = _SEGMENT_CHANGES[action] * size
-            recording.reserved.append((len(events), change))
-            if action in _WHOLE_SEGMENTS:
-                recording.layout.changes.append((len(events), _check_number(entry.get("addr", 0), "addr"), change))
+            recording.reserved.append((len(events), _SEGMENT_CHANGES[action] * size))
             continue
         address = _check_number(entry.get("addr"), "addr")
         if action == "free_completed" and address in pending:
@@ -253,23 +246,16 @@ def _read_segments(segments: list[object], found: dict[int, Recording], budget: 
         recording = found.setdefault(device, Recording(device=device))
         blocks = _list(segment.get("blocks"), "blocks")
         budget.spend(len(blocks))
-        start = address = _check_number(segment.get("address"), "address")
+        address = _check_number(segment.get("address"), "address")
         for entry in blocks:
             block = _check_mapping(entry, "a block")
             size = _check_number(block.get("size"), "size")
             at = _check_number(block.get("address", address), "address")
-            recording.layout.knows_requests |= "requested_size" in block
-            if block.get("state") != "active_allocated":
-                address += size
-                continue
-            recording.layout.in_use[at] = size
-            if at not in born.get(device, ()):
+            if block.get("state") == "active_allocated" and at not in born.get(device, ()):
                 recording.sources.append(block)
                 asked = _check_number(block.get("requested_size") or size, "requested_size")
                 recording.held.append(Allocation(at, asked, None, source=len(recording.sources) - 1))
             address += size
-        if not segment.get("is_expandable"):
-            recording.layout.extents.append((start, address - start))
 
 
 def _check_mapping(value: object, what: str) -> Mapping[str, Any]:
