@@ -20,7 +20,15 @@ from functools import partial
 from typing import IO, Any, NoReturn
 
 from runner.analysis.timeline.allocations import History, columns_of, follow, keep_largest
-from runner.analysis.timeline.snapshot import BadSnapshot, Frames, Recording, Stacks, category_of, recordings
+from runner.analysis.timeline.snapshot import (
+    BadSnapshot,
+    Recording,
+    Stacks,
+    category_of,
+    frames_key,
+    read_frames,
+    recordings,
+)
 
 #: The limits of the process: bytes, more of them for each byte of the pickle, at most so many, and seconds of
 #: computing, which grow with the pickle too, because one of 86 bytes can hash for minutes. A recorded snapshot needs 5
@@ -73,14 +81,14 @@ def read(file: IO[bytes]) -> list[dict[str, Any]]:
 
 def _timeline(recording: Recording, whole: History, most: int) -> dict[str, Any]:
     """Returns one device's timeline as columns, with at most so many allocations and failures."""
-    stacks, frames = Stacks(), Frames()
+    stacks = Stacks()
     history = keep_largest(whole, most)
     for allocation in history.allocations:
         source = recording.sources[allocation.source]
         allocation.category = category_of(source)
         # A free's frames are not those of its allocation.
         if source.get("action", "alloc") == "alloc":
-            allocation.stack = stacks.remember(frames.key(source), partial(frames.read, source))
+            allocation.stack = stacks.remember(frames_key(source), partial(read_frames, source))
             if stacks.characters > MAX_STACK_CHARACTERS:
                 raise BadSnapshot(
                     f"stacks of more than {MAX_STACK_CHARACTERS:,} characters",

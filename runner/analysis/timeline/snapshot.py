@@ -13,11 +13,11 @@ because a small pickle can refer to one list a million times. Standard library o
 to the standard library, so that no machine's folders are stored. Standard library only.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import dropwhile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from runner.analysis.timeline.allocations import NS_PER_US, Allocation, MemoryEvent
 from runner.schema import Category
@@ -142,17 +142,18 @@ class Recording:
 def recordings(snapshot: object) -> list[Recording]:
     """Returns every device with a history or memory in use. Raises BadSnapshot."""
     whole = _check_mapping(snapshot, "the snapshot")
-    budget = _Budget(MAX_ITEMS)
-    traces = _list(whole.get("device_traces", []), "device_traces")
-    segments = _list(whole.get("segments"), "segments")
+    traces = _check_list(whole.get("device_traces", []), "device_traces")
     if len(traces) > MAX_DEVICES:
         raise BadSnapshot(f"device_traces of {len(traces)} devices", expected=f"at most {MAX_DEVICES}")
-    found: dict[int, Recording] = {}
+    traces = [_check_list(trace, "a device's trace") for trace in traces]
+    segments = [_check_mapping(item, "a segment") for item in _check_list(whole.get("segments"), "segments")]
+    blocks = [_check_list(segment.get("blocks"), "blocks") for segment in segments]
+    if sum(map(len, (*traces, segments, *blocks))) > MAX_ITEMS:
+        raise BadSnapshot("more events and blocks than one can look at", expected=f"at most {MAX_ITEMS:,}")
+    found = {device: Recording(device=device) for device in range(len(traces))}
     for device, trace in enumerate(traces):
-        recording = Recording(device=device)
-        _read_trace(_list(trace, "a device's trace"), recording, budget)
-        found[device] = recording
-    _read_segments(segments, found, budget)
+        _read_trace(trace, found[device])
+    _read_segments(zip(segments, blocks, strict=True), found)
     kept = [item for item in found.values() if item.held or any(event.change for event in item.events)]
     for item in kept:
         total = sum(abs(event.change) for event in item.events) + sum(allocation.bytes for allocation in item.held)
@@ -169,48 +170,35 @@ def category_of(source: Mapping[str, Any]) -> Category:
     return _CATEGORIES.get(said.lower(), "unknown")
 
 
-class Frames:
-    """Reads the frames of events and blocks. PyTorch makes a list for each event, of frames that many lists share."""
+def frames_key(source: Mapping[str, Any]) -> tuple[int, ...]:
+    """Returns a key that is equal for equal stacks of one snapshot while it is in memory: PyTorch makes a list for each
+    event, of frames that many lists share."""
+    return tuple(map(id, _list_frames(source)))
 
-    def key(self, source: Mapping[str, Any]) -> tuple[int, ...]:
-        """Returns a key that is equal for equal stacks of one snapshot while it is in memory."""
-        return tuple(map(id, self._list(source)))
 
-    def read(self, source: Mapping[str, Any]) -> tuple[Frame, ...]:
-        """Returns the stack, innermost frame first. Raises BadSnapshot."""
-        return tuple(self._frame(item) for item in self._list(source))
-
-    def _list(self, source: Mapping[str, Any]) -> list[object]:
-        return _list(source.get("frames") or [], "frames")[:MAX_FRAMES]
-
-    def _frame(self, item: object) -> Frame:
+def read_frames(source: Mapping[str, Any]) -> tuple[Frame, ...]:
+    """Returns the stack of an event or a block, innermost frame first. Raises BadSnapshot."""
+    frames = []
+    for item in _list_frames(source):
         frame = _check_mapping(item, "a frame")
         file, name, line = frame.get("filename", ""), frame.get("name", ""), frame.get("line", 0)
         if not isinstance(file, str) or not isinstance(name, str) or not isinstance(line, int):
             raise BadSnapshot("a frame of other types", expected="filename and name as text, line as a number")
-        return file, line % 2**31, name
+        frames.append((file, line % 2**31, name))
+    return tuple(frames)
 
 
-class _Budget:
-    """Counts the items that were read."""
-
-    def __init__(self, most: int) -> None:
-        self.most = self.left = most
-
-    def spend(self, items: int) -> None:
-        self.left -= items
-        if self.left < 0:
-            raise BadSnapshot("more events and blocks than one can look at", expected=f"at most {self.most:,}")
+def _list_frames(source: Mapping[str, Any]) -> list[Any]:
+    return _check_list(source.get("frames") or [], "frames")[:MAX_FRAMES]
 
 
-def _read_trace(trace: list[object], recording: Recording, budget: _Budget) -> None:
+def _read_trace(trace: list[Any], recording: Recording) -> None:
     """Appends the events of one device's trace, in the order of the allocator. A failed allocation is an event that
     changes nothing."""
-    budget.spend(len(trace))
     events, pending = recording.events, set[int]()
     for number, item in enumerate(trace):
         entry = _check_mapping(item, "an event")
-        action = _check_text(entry.get("action"), "action")
+        action = _check(entry.get("action"), (str,), "action", "text")
         at_ns = _check_number(entry.get("time_us", number), "time_us", most=MAX_BYTES // NS_PER_US) * NS_PER_US
         if action not in _ACTIONS:
             continue
@@ -236,16 +224,12 @@ def _read_trace(trace: list[object], recording: Recording, budget: _Budget) -> N
             events.append(MemoryEvent(at_ns, address, change, len(recording.sources) - 1))
 
 
-def _read_segments(segments: list[object], found: dict[int, Recording], budget: _Budget) -> None:
+def _read_segments(segments: Iterable[tuple[Mapping[str, Any], list[Any]]], found: dict[int, Recording]) -> None:
     """Adds the blocks in use whose allocation is not among the events, because they existed before."""
-    budget.spend(len(segments))
     born = {device: {event.address for event in item.events if event.change > 0} for device, item in found.items()}
-    for item in segments:
-        segment = _check_mapping(item, "a segment")
+    for segment, blocks in segments:
         device = _check_number(segment.get("device", 0), "device", most=MAX_DEVICES)
         recording = found.setdefault(device, Recording(device=device))
-        blocks = _list(segment.get("blocks"), "blocks")
-        budget.spend(len(blocks))
         address = _check_number(segment.get("address"), "address")
         for entry in blocks:
             block = _check_mapping(entry, "a block")
@@ -258,37 +242,30 @@ def _read_segments(segments: list[object], found: dict[int, Recording], budget: 
             address += size
 
 
+def _check(value: object, kinds: tuple[type, ...], what: str, expected: str) -> Any:
+    if type(value) not in kinds:
+        raise BadSnapshot(f"{what} that is {_describe_type(value)}", expected=expected)
+    return value
+
+
 def _check_mapping(value: object, what: str) -> Mapping[str, Any]:
-    if type(value) is not dict:
-        raise BadSnapshot(f"{what} that is {_describe_type(value)}", expected="a dictionary")
-    return value
+    return cast(Mapping[str, Any], _check(value, (dict,), what, "a dictionary"))
 
 
-def _list(value: object, what: str) -> list[object]:
-    if type(value) not in (list, tuple):
-        raise BadSnapshot(f"{what} that is {_describe_type(value)}", expected="a list")
-    return value  # type: ignore[return-value]
-
-
-def _check_text(value: object, what: str) -> str:
-    if type(value) is not str:
-        raise BadSnapshot(f"{what} that is {_describe_type(value)}", expected="text")
-    return value
+def _check_list(value: object, what: str) -> list[Any]:
+    return cast(list[Any], _check(value, (list, tuple), what, "a list"))
 
 
 def _check_number(value: object, what: str, *, most: int = MAX_BYTES) -> int:
     if type(value) is not int or not 0 <= value < most:
-        raise BadSnapshot(f"{what} that is {_name_value(value)}", expected="a whole number, not negative, in 64 bits")
+        found = _describe_type(value)
+        if isinstance(value, str | bool):
+            found = repr(value)[:40]
+        elif isinstance(value, int):
+            found = "negative" if value < 0 else "too large"
+        raise BadSnapshot(f"{what} that is {found}", expected="a whole number, not negative, in 64 bits")
     return value
 
 
 def _describe_type(value: object) -> str:
     return "missing" if value is None else f"a {type(value).__name__}"
-
-
-def _name_value(value: object) -> str:
-    if isinstance(value, str | bool) or value is None:
-        return repr(value)[:40]
-    if isinstance(value, int):
-        return "negative" if value < 0 else "too large"
-    return _describe_type(value)
