@@ -33,9 +33,6 @@ def import_into(
         console.dump(asdict(report))
     for line in report.lines if not as_json else ():
         console.say(line)
-    if report.warning:
-        errors.print("warning:", style="yellow", end=" ")
-        errors.say(report.warning)
     return 0 if report.is_whole else 1
 
 

@@ -29,7 +29,7 @@ from runner.formats import format_bytes
 from runner.importers.nsys import load_processes, open_export
 from runner.importers.nsys_stats import TOTAL, is_stats, load_stats
 from runner.importers.profiler import is_trace, load_trace
-from runner.importers.published import import_folder, import_tables
+from runner.importers.published import import_tables
 from runner.importers.recordings import (
     INGEST_SECONDS,
     ImportReport,
@@ -57,6 +57,10 @@ SNAPSHOT_BYTES, READING_SECONDS = 2 * 2**30, 300
 UNKNOWN_PHASE = "unknown"
 #: What the names of copies and sets begin with, which are no kernels.
 _COPIES = ("[CUDA memcpy", "[CUDA memset")
+_PRIVATE = (
+    "such an export may name the host and the user and hold all environment variables, secrets included. None of that "
+    "was imported; think twice before you give the file away."
+)
 
 
 def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None) -> ImportReport:
@@ -95,12 +99,15 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
 
 
 def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path | None) -> ImportReport:
-    ranks = [path for path in sorted(folder.iterdir()) if path.is_file() and _holds_trace(path)]
+    try:
+        ranks = [path for path in sorted(folder.iterdir()) if path.is_file() and _holds_trace(path)]
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be read: {error.strerror}.", do="Name a folder to import.") from None
     if ranks:
         return import_traces(ranks, db=db, label=label)
     if label:
         raise UsageError(f"--label got {label!r}.", expected="none: the tables of a folder keep their titles")
-    return import_folder(folder, db=db, mapping=mapping)
+    return import_tables(folder, db=db, mapping=mapping)
 
 
 def _holds_trace(path: Path) -> bool:
@@ -214,21 +221,15 @@ def import_traces(paths: Sequence[Path], *, db: Path, label: str | None = None) 
 
 
 def _import_export(path: Path, *, db: Path, label: str | None) -> ImportReport:
-    """Adds a trace for each process of an export of Nsight Systems that used the GPU, and warns of what else it
-    holds."""
+    """Adds a trace for each process of an export of Nsight Systems that used the GPU, and says what else it may
+    hold."""
     with open_export(path) as export:
         processes = load_processes(export, path)
-        (gpu, memory), private = export.gpu(), export.private()
+        gpu, memory = export.gpu()
     run = replace(new_run(path, label), device_name=gpu, device_memory_bytes=memory)
     numbers = [f" · process {number}" for number in range(1, len(processes) + 1)] if len(processes) > 1 else [""]
-    titles = [path.name + number for number in numbers]
-    report = _add_traces(run, processes, db=db, titles=titles, origin="nsys")
-    warning = (
-        f"{path.name} also says who recorded it and where, in {'; '.join(private)}. Such a report names the host and "
-        "the user and holds the command line and all environment variables, secrets included. None of that was "
-        "imported. Think twice before you give the file away: the texts are in StringIds, too."
-    )
-    return replace(report, warning=warning if private else None)
+    report = _add_traces(run, processes, db=db, titles=[path.name + number for number in numbers], origin="nsys")
+    return replace(report, lines=(*report.lines, f"{path.name}: {_PRIVATE}"))
 
 
 def _add_traces(

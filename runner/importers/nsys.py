@@ -2,7 +2,7 @@
 that launched it.
 
     with open_export(Path("report.sqlite")) as export:
-        print(export.gpu(), export.private())
+        print(export.gpu())
         for process in load_processes(export, path):          # those that used the GPU
             print(process.steps, len(process.kernels))
 
@@ -43,13 +43,6 @@ from runner.importers.recordings import (
 #: The longest text, the longest time of reading (s), and the most memory of SQLite.
 TEXT_BYTES, SECONDS, HEAP_BYTES = 1_000_000, 300.0, 512 * 2**20
 
-#: Tables about who recorded what, where and with what settings, under their names of 2022 and since; never read.
-PRIVATE = (
-    "TARGET_INFO_SYSTEM_ENV", "META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA", "ANALYSIS_FILE", "PROCESSES",
-    "PROCESS_STREAMS", "ProcessStreams", "ThreadNames", "DIAGNOSTIC_EVENT", "TARGET_INFO_NIC_INFO", "NIC_ID_MAP",
-    "OSRT_API",
-)  # fmt: skip
-
 
 class Export:
     """An open export: its tables and their columns."""
@@ -71,14 +64,6 @@ class Export:
 
     def has(self, table: str, *columns: str) -> bool:
         return table in self.columns and set(columns) <= set(self.columns[table])
-
-    def private(self) -> list[str]:
-        """Returns the tables of PRIVATE that have a row, with their columns and no value of theirs."""
-        return [
-            f"{name} ({', '.join(self.columns[name][:8])})"
-            for name in PRIVATE
-            if name in self.columns and self.connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone()
-        ]
 
     def gpu(self) -> tuple[str | None, int | None]:
         """Returns the name and the memory (bytes) of the GPU, of several the one that ran the kernels; None where that

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from sys import intern
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from runner.errors import UsageError
 from runner.importers.recordings import (
@@ -51,9 +51,10 @@ def is_trace(path: Path, start: bytes) -> bool:
 
 @dataclass
 class _Trace:
-    """The events that count. Times are in µs; a kernel is (start, duration, name, correlation, external id)."""
+    """The events that count. Times are in µs; a kernel is (start, duration, name, correlation, external id,
+    moved bytes)."""
 
-    kernels: list[tuple[float, float, str, int, int, int]] = field(default_factory=list)
+    kernels: list[tuple[float, float, str, int, int, int | None]] = field(default_factory=list)
     launches: dict[int, tuple[int, float]] = field(default_factory=dict)
     operators: dict[int, str] = field(default_factory=dict)
     ranges: dict[int, list[tuple[int, int | None, str]]] = field(default_factory=dict)
@@ -76,36 +77,79 @@ def load_trace(path: Path) -> TracedProcess:
             raise _refuse(path, f"more than {EVENTS:,} kernels and operators", "fewer: record fewer steps")
     trace.steps.sort()
     threads = {thread: ThreadRanges(ranges) for thread, ranges in trace.ranges.items()}
-    if not trace.kernels:
-        return _sum_operators(path, trace, threads)
     kernels: dict[tuple[LaunchPlace, str], Launched] = {}
     busy: list[tuple[float, float]] = []
-    outside = 0
-    for start, duration, name, number, external, size in trace.kernels:
-        thread, moment = trace.launches.get(number, (0, start))
-        step = trace.find_step(moment)
-        if trace.steps and step is None:
-            outside += 1
+    for one in _list_kernels(trace) if trace.kernels else _list_operators(path):
+        step = trace.find_step(one.moment)
+        if step is None and trace.steps:
             continue
-        place = _place(threads, thread, moment, is_of_step=step is not None and step[2] == thread)
-        place = LaunchPlace(phase=place.phase, scope=place.scope, operator=trace.operators.get(external, ""))
-        moved = None if size < 0 else size
-        kernels.setdefault((place, name), Launched()).add(round(duration * 1e3), moved_bytes=moved)
-        busy.append((start, start + duration))
-    covered, gaps = _cover(busy)
-    count = len(trace.steps)
+        place = threads[one.thread].at(round(one.moment * 1e3)) if one.thread in threads else LaunchPlace()
+        is_forward = not place.phase and step is not None and step[2] == one.thread and not phase_of(place.scope)
+        place = LaunchPlace("forward" if is_forward else place.phase, place.scope, one.operator)
+        kernels.setdefault((place, one.name), Launched()).add(round(one.duration * 1e3), moved_bytes=one.moved_bytes)
+        busy.append((one.start, one.start + one.duration))
+    count, steps = len(trace.steps), len(trace.steps) or 1
+    step_ms = sum(end - start for start, end, _ in trace.steps) / steps / 1e3 if count else None
+    if not trace.kernels and not kernels:
+        raise _refuse(path, "a trace in which nothing ran", "one with kernels or operators")
+    if not trace.kernels:
+        remarks = ["it has no kernels of a GPU: operators count with their own times"]
+        return TracedProcess(steps=count or None, kernels=kernels, remarks=remarks, step_ms=step_ms, device="cpu")
+    outside = len(trace.kernels) - len(busy)
     remarks = [f"{outside:,} kernels were launched outside of every ProfilerStep and are left out"] if outside else []
     if trace.broken:
         remarks.append(f"{trace.broken:,} kernels have no duration and are left out")
+    covered, gaps = _cover(busy)
     return TracedProcess(
         steps=count or None,
         kernels=kernels,
-        remarks=tuple(remarks),
-        step_ms=sum(end - start for start, end, _ in trace.steps) / count / 1e3 if count else None,
-        busy_ms=covered / 1e3 / (count or 1),
-        gap_ms=gaps / 1e3 / (count or 1),
+        remarks=remarks,
+        step_ms=step_ms,
+        busy_ms=covered / 1e3 / steps,
+        gap_ms=gaps / 1e3 / steps,
         gpu=_read_gpu(path),
     )
+
+
+class _Ran(NamedTuple):
+    """A kernel, launched by a thread at a moment, or an operator without those within it. Times are in µs."""
+
+    thread: int
+    moment: float
+    start: float
+    duration: float
+    name: str
+    operator: str = ""
+    moved_bytes: int | None = None
+
+
+def _list_kernels(trace: _Trace) -> Iterator[_Ran]:
+    for start, duration, name, number, external, moved in trace.kernels:
+        thread, moment = trace.launches.get(number, (0, start))
+        yield _Ran(thread, moment, start, duration, name, trace.operators.get(external, ""), moved)
+
+
+def _list_operators(path: Path) -> list[_Ran]:
+    """Returns the operators of a trace without kernels by their own times, those within them taken off."""
+    by_thread: dict[int, list[tuple[float, float, str]]] = {}
+    for event in _read_events(path):
+        name, start, duration = event.get("name"), event.get("ts"), event.get("dur")
+        if event.get("cat") != "cpu_op" or not isinstance(start, int | float) or not isinstance(duration, int | float):
+            continue
+        if duration >= 0 and isinstance(name, str) and isinstance(event.get("tid"), int | str):
+            by_thread.setdefault(hash(event["tid"]), []).append((start, duration, intern(clean_name(name))))
+    ran: list[_Ran] = []
+    for thread, operators in by_thread.items():
+        stack: list[tuple[float, int]] = []  # the ends of the operators around, and their places among those that ran
+        for start, duration, name in sorted(operators, key=lambda one: (one[0], -one[1])):
+            while stack and stack[-1][0] <= start:
+                stack.pop()
+            if stack:
+                around = ran[stack[-1][1]]
+                ran[stack[-1][1]] = around._replace(duration=max(0.0, around.duration - duration))
+            stack.append((start + duration, len(ran)))
+            ran.append(_Ran(thread, start, start, duration, name))
+    return ran
 
 
 def _read_gpu(path: Path) -> tuple[str | None, int | None]:
@@ -136,7 +180,7 @@ def _add_event(event: dict[str, Any], trace: _Trace) -> None:
     thread = hash(thread) if isinstance(thread, int | str) else 0
     if kind in _ON_DEVICE:
         moved = args.get("bytes")
-        size = moved if kind != "kernel" and isinstance(moved, int) and 0 <= moved < 2**50 else -1
+        size = moved if kind != "kernel" and isinstance(moved, int) and 0 <= moved < 2**50 else None
         name = _name_copy(name) if kind != "kernel" else name
         trace.kernels.append((start, duration, intern(clean_name(name)), number, external, size))
     elif kind in _LAUNCHES:
@@ -165,13 +209,6 @@ def _name_range(name: str) -> str:
     return "optimizer" if name.startswith(("Optimizer.step", "Optimizer.zero_grad")) else clean_name(name)
 
 
-def _place(threads: dict[int, ThreadRanges], thread: int, moment: float, *, is_of_step: bool) -> LaunchPlace:
-    place = threads[thread].at(round(moment * 1e3)) if thread in threads else LaunchPlace()
-    if place.phase or not is_of_step or phase_of(place.scope):
-        return place
-    return LaunchPlace(phase="forward", scope=place.scope)
-
-
 def _cover(spans: list[tuple[float, float]]) -> tuple[float, float]:
     """Returns the time that at least one span covers, and that of the gaps between them which are no pauses."""
     covered = gaps = 0.0
@@ -182,49 +219,6 @@ def _cover(spans: list[tuple[float, float]]) -> tuple[float, float]:
         covered += max(0.0, end - max(start, last if last is not None else start))
         last = end if last is None else max(last, end)
     return covered, gaps
-
-
-def _sum_operators(path: Path, trace: _Trace, threads: dict[int, ThreadRanges]) -> TracedProcess:
-    """Returns the operators of a trace without kernels by their own times, those within them taken off."""
-    by_thread: dict[int, list[tuple[float, float, str]]] = {}
-    for event in _read_events(path):
-        name, start, duration = event.get("name"), event.get("ts"), event.get("dur")
-        if event.get("cat") != "cpu_op" or not isinstance(start, int | float) or not isinstance(duration, int | float):
-            continue
-        if duration >= 0 and isinstance(name, str) and isinstance(event.get("tid"), int | str):
-            by_thread.setdefault(hash(event["tid"]), []).append((start, duration, intern(clean_name(name))))
-    kernels: dict[tuple[LaunchPlace, str], Launched] = {}
-    for thread, operators in by_thread.items():
-        stack: list[list[Any]] = []
-        for start, duration, name in sorted(operators, key=lambda one: (one[0], -one[1])):
-            while stack and stack[-1][1] <= start:
-                _close(stack, trace, threads, thread, kernels)
-            if stack:
-                stack[-1][2] -= duration
-            stack.append([start, start + duration, duration, name])
-        while stack:
-            _close(stack, trace, threads, thread, kernels)
-    if not kernels:
-        raise _refuse(path, "a trace in which nothing ran", "one with kernels or operators")
-    count = len(trace.steps)
-    step_ms = sum(end - start for start, end, _ in trace.steps) / count / 1e3 if count else None
-    remarks = ("it has no kernels of a GPU: operators count with their own times",)
-    return TracedProcess(steps=count or None, kernels=kernels, remarks=remarks, step_ms=step_ms, device="cpu")
-
-
-def _close(
-    stack: list[list[Any]],
-    trace: _Trace,
-    threads: dict[int, ThreadRanges],
-    thread: int,
-    kernels: dict[tuple[LaunchPlace, str], Launched],
-) -> None:
-    start, _, own, name = stack.pop()
-    step = trace.find_step(start)
-    if trace.steps and step is None:
-        return
-    place = _place(threads, thread, start, is_of_step=step is not None and step[2] == thread)
-    kernels.setdefault((place, name), Launched()).add(max(0, round(own * 1e3)))
 
 
 def _read_events(path: Path) -> Iterator[dict[str, Any]]:

@@ -12,13 +12,14 @@ where two that have it are merged. With another mapping it is another run, and t
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
 from runner.errors import UsageError
+from runner.formats import format_count
 from runner.importers.nsys_stats import is_stats
 from runner.importers.recordings import INGEST_SECONDS, ImportReport, new_run, write_run
 from runner.published.reading import (
@@ -50,66 +51,50 @@ R = TypeVar("R", PublishedTableRow, PublishedLineRow, PublishedFigureRow)
 
 
 def import_tables(path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None) -> ImportReport:
-    """Reads the tables at `path` and adds them to `db`. Raises UsageError for a file without tables and for a mapping
+    """Reads the tables of a file, or of every file of a folder whose name ends as a table's does, and adds them to
+    `db`. A file of a folder that holds none is named. Raises UsageError where no file holds a table, and for a mapping
     that does not fit; then nothing was added."""
-    report = _add(path, db=db, label=label, mapping=_load(mapping), describe=describe_table)
-    _ingest(db)
-    return report
+    meant = load_mapping(mapping) if mapping else TableMapping()
+    if path.is_dir():
+        reports = _add_folder(path, db=db, mapping=meant)
+    else:
+        reports = [_add(path, db=db, mapping=meant, label=label)]
+    while ingest(db, patience_s=INGEST_SECONDS):
+        pass
+    lines = tuple(line for report in reports for line in report.lines)
+    return ImportReport(lines=lines, is_whole=all(report.is_whole for report in reports))
 
 
-def import_folder(folder: Path, *, db: Path, mapping: Path | None = None) -> ImportReport:
-    """Adds the tables of every file in the folder whose name ends as a table's does. A file that holds none is named,
-    and the others are added. Raises UsageError where no file holds a table."""
-    meant, reports, refused = _load(mapping), [], 0
-    try:
-        files = sorted(
-            path for path in folder.iterdir() if path.suffix.lower() in (*ENDINGS, *OTHERS) and path.is_file()
-        )
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be read: {error.strerror}.", do="Name a folder to import.") from None
+def _add_folder(folder: Path, *, db: Path, mapping: TableMapping) -> list[ImportReport]:
+    known = (*ENDINGS, *OTHERS)
+    files = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in known and path.is_file()]
     if len(files) > MAX_FILES:
-        raise UsageError(
-            f"{folder} holds {len(files):,} files.", expected=f"at most {MAX_FILES:,}", do="Name a smaller one."
-        )
-    for path in [path for path in files if path.name != PROVENANCE]:
+        got = f"{folder} holds {len(files):,} files."
+        raise UsageError(got, expected=f"at most {MAX_FILES:,}", do="Name a smaller one.")
+    reports, refused = [], []
+    for path in (path for path in files if path.name != PROVENANCE):
         try:
             if is_stats(path, read_content(path)[:_BEGINNING_BYTES]):
                 got = "is what nsys stats wrote, which is imported by itself."
                 raise UsageError(f"{path} {got}", do="Name this file alone.")
-            reports.append(_add(path, db=db, label=None, mapping=meant, describe=lambda _: []))
+            reports.append(_add(path, db=db, mapping=mapping, is_alone=False))
         except UsageError as error:
-            refused += 1
             got = error.got.removeprefix(str(path)).strip()
+            refused.append(path)
             reports.append(ImportReport(lines=(f"{path.name}: left out: {got}",), is_whole=False))
-    if refused == len(reports):
+    if len(refused) == len(reports):
         raise UsageError(
             f"{folder} holds no file with tables.",
             expected=f"files that end in {', '.join(ENDINGS)}",
             do="Name one file to see why it cannot be read.",
         )
-    _ingest(db)
-    lines = tuple(line for report in reports for line in report.lines)
-    return ImportReport(lines=lines, is_whole=all(report.is_whole for report in reports))
-
-
-def _load(mapping: Path | None) -> TableMapping:
-    return load_mapping(mapping) if mapping else TableMapping()
-
-
-def _ingest(db: Path) -> None:
-    while ingest(db, patience_s=INGEST_SECONDS):
-        pass
+    return reports
 
 
 def _add(
-    path: Path,
-    *,
-    db: Path,
-    label: str | None,
-    mapping: TableMapping,
-    describe: Callable[[PublishedTable], Sequence[str]],
+    path: Path, *, db: Path, mapping: TableMapping, label: str | None = None, is_alone: bool = True
 ) -> ImportReport:
-    """Adds the tables of a file that are not in `db` yet; `describe` says what is reported of each."""
+    """Adds the tables of a file that are not in `db` yet. Of one alone it is reported how each column was read."""
     file = read_file(path, mapping=mapping)
     tables = tuple(file.tables)
     digest = content_digest(read_content(path))
@@ -130,7 +115,7 @@ def _add(
         again = "" if known else " A later import of it with another mapping counts."
         return ImportReport(lines=(f"{path.name}: nothing new: {db} has it already.{again}",))
     write_run({"runs": [run], **_make_rows(run.run_id, tables)}, run=run, db=db, where=path)
-    details = (line for table in tables for line in describe(table))
+    details = (line for table in tables for line in describe_table(table)) if is_alone else ()
     return ImportReport(lines=(_summarize(path, tables), *details, *file.lost, *file.remarks), is_whole=not file.lost)
 
 
@@ -143,9 +128,8 @@ def describe_table(table: PublishedTable) -> list[str]:
     """Returns what was understood of a table, what was assumed and what was refused, one line each."""
     figures = [figure for row in table.rows for figure in row.figures]
     read = sum(figure.value is not None for figure in figures)
-    lines = [
-        f"{table.title}: {_count(len(table.rows), 'row')} of {table.subject}, {_count(read, 'figure')} with a value."
-    ]
+    rows = f"{format_count(len(table.rows), 'row')} of {table.subject}"
+    lines = [f"{table.title}: {rows}, {format_count(read, 'figure')} with a value."]
     lines += [f"  {heading}: {meaning}" for heading, meaning in table.meanings.items() if "kept as text" not in meaning]
     remarks = [*(said for said in table.remarks if REFUSED not in said), *_collect_remarks(table)]
     lines += [f"  {remark}" for remark in remarks[:_MAX_NAMED]]
@@ -168,16 +152,12 @@ def _collect_remarks(table: PublishedTable) -> list[str]:
 
 def _summarize(path: Path, tables: Sequence[PublishedTable]) -> str:
     """Returns one line of what a file added."""
-    rows, figures = sum(len(table.rows) for table in tables), [f for t in tables for r in t.rows for f in r.figures]
+    rows = [row for table in tables for row in table.rows]
+    figures = [figure for row in rows for figure in row.figures]
     refused = sum((figure.remark or "").startswith(("Refused", "What")) for figure in figures)
-    said = f"; {_count(refused, 'cell')} {'was' if refused == 1 else 'were'} refused" if refused else ""
-    return (
-        f"{path.name}: {_count(len(tables), 'table')}, {_count(rows, 'row')}, {_count(len(figures), 'figure')}{said}."
-    )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    said = f"; {format_count(refused, 'cell')} {'was' if refused == 1 else 'were'} refused" if refused else ""
+    counts = ((len(tables), "table"), (len(rows), "row"), (len(figures), "figure"))
+    return f"{path.name}: {', '.join(format_count(*one) for one in counts)}{said}."
 
 
 def _make_rows(run_id: UUID, tables: Sequence[PublishedTable]) -> Mapping[str, Sequence[object]]:

@@ -77,7 +77,7 @@ class TracedProcess:
     steps: int | None
     kernels: Kernels
     overlapping: bool = False
-    remarks: tuple[str, ...] = ()
+    remarks: Sequence[str] = ()
     step_ms: float | None = None
     busy_ms: float | None = None
     gap_ms: float | None = None
@@ -172,11 +172,9 @@ INGEST_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class ImportReport:
-    """What was added, one line each, and a warning about the file. `is_whole` is False where something that was wanted
-    is not stored."""
+    """What was added, one line each. `is_whole` is False where something that was wanted is not stored."""
 
     lines: tuple[str, ...]
-    warning: str | None = None
     is_whole: bool = True
 
 
