@@ -85,12 +85,13 @@ def _draw_findings(frame: Frame, answer: Answer) -> None:
 
 
 def _draw_rest(frame: Frame, answer: Answer, views: Sequence[View], *, is_small: bool) -> None:
-    """Draws as many views as `MAX_PX` have room for, the others when a reader opens them."""
+    """Draws as many charts as `MAX_PX` have room for, the others when a reader opens them; so, too, tables that are not
+    first, because theirs are a third of a page's scripts."""
     used = 0
     for place, view in enumerate(views):
         drawn = 420 if view.draw.kind == "table" else int(figure(view)["layout"].get("height", 450))
         used += 110 + min(drawn, MAX_CHART_PX)
-        if not place or (place < AT_ONCE and used <= MAX_PX):
+        if not place or (place < AT_ONCE and used <= MAX_PX and view.draw.kind != "table"):
             _draw_view(frame, answer, view, is_small=is_small)
             continue
         fold = st.expander(restrict(literal(view.title)), key=f"{view.name}-fold", on_change="rerun")
@@ -100,8 +101,8 @@ def _draw_rest(frame: Frame, answer: Answer, views: Sequence[View], *, is_small:
 
 
 def draw_choices(choices: Sequence[Choice], *, key: str = "filters") -> None:
-    """Draws one line of select boxes that say what is chosen, of those that leave a choice; on a narrow screen one
-    button that opens them."""
+    """Draws one line of menus that say what is chosen, of those that leave a choice; on a narrow screen one button that
+    opens them. A menu takes the browser a quarter of the scripts of a select box, and is as wide as what it says."""
     choices = [one for one in choices if len(one.options) > 1]
     if not choices:
         return
@@ -111,29 +112,21 @@ def draw_choices(choices: Sequence[Choice], *, key: str = "filters") -> None:
         area = (
             st.popover(restrict(literal(label)), width="stretch")
             if narrow
-            else st.container(horizontal=True, wrap=False, gap="xsmall")
+            else st.container(horizontal=True, gap="xsmall")
         )
-    with area:
-        for one in choices:
-            _draw_choice(one, with_label=narrow)
-
-
-def _draw_choice(one: Choice, *, with_label: bool) -> None:
-    key = f"choice-{one.name}"
-    if st.session_state.get(key) != one.chosen:
-        st.session_state[key] = one.chosen
-    words = {option: option if with_label else one.prefix + option for option in one.options}
-    label = one.label
-    st.selectbox(
-        label,
-        one.options,
-        key=key,
-        format_func=words.__getitem__,
-        on_change=lambda: keep(one.name, st.session_state[key]),
-        filter_mode=None if len(one.options) < 12 else "fuzzy",
-        label_visibility="visible" if with_label else "collapsed",
-        width="stretch" if with_label else 56 + 7 * min(len(words[one.chosen]), 22),
-    )
+    for one in choices:
+        key = f"choice-{one.name}"
+        words = {option: restrict(literal(option if narrow else one.prefix + option)) for option in one.options}
+        said = words[one.chosen]
+        area.menu_button(
+            f"{restrict(literal(one.label))}: {said}" if narrow else said,
+            one.options,
+            key=key,
+            help=None if narrow else restrict(literal(one.label)),
+            format_func=(words | {one.chosen: f"**{said}**"}).__getitem__,
+            on_click=lambda name=one.name, key=key: keep(name, st.session_state[key]),
+            width="stretch" if narrow else "content",
+        )
 
 
 def _draw_view(frame: Frame, answer: Answer, view: View, *, is_small: bool) -> None:

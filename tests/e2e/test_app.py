@@ -78,8 +78,8 @@ def test_choices_live_in_the_address_and_are_kept(browser: Browser, address: str
         page = visit.page
         expect(page.get_by_test_id("stAlert")).to_contain_text("“fp8” of the link. Shown instead: fp32")
         settled(page)
-        page.locator(".st-key-choice-precision").get_by_role("combobox").click()
-        page.get_by_role("option", name="bf16").click()
+        page.locator(".st-key-choice-precision").locator("button:visible").first.click()
+        page.get_by_role("menuitem", name="bf16").click()
         expect(page).to_have_url(re.compile("precision=bf16"))
         expect(page.get_by_test_id("stAlert")).to_have_count(0)
         page.get_by_test_id("stSidebarNavLink").filter(has_text="Memory").click()
@@ -184,8 +184,8 @@ def test_another_run_is_shown_at_once(browser: Browser, tmp_path: Path) -> None:
     with served(file) as address, opened(browser, f"{address}/training-step") as visit:
         settled(visit.page)
         before = visit.page.locator(numbers).first.text_content()
-        visit.page.locator(".st-key-choice-run").get_by_role("combobox").click()
-        visit.page.get_by_role("option", name="first").click()
+        visit.page.locator(".st-key-choice-run").locator("button:visible").first.click()
+        visit.page.get_by_role("menuitem", name="first").click()
         expect(visit.page.locator(numbers).first).not_to_have_text(before or "")
         expect(visit.page).to_have_url(re.compile("run=.*first"))
 
