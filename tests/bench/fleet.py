@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from runner.store.merging import merge_files
-from tests.bench.app import REPEATS, first_chart
+from tests.bench.app import MAX_ROUNDS, first_chart
 from tests.bench.grid import add_cell, fill
 from tests.bench.result import Result
 from tests.browser import chromium, served
@@ -44,7 +44,7 @@ def _compare_pages(folder: Path, merged: Path) -> list[Result]:
         pages = {folder: f"{fleet}{PAGE}", merged: f"{one}{PAGE}"}
         for address in pages.values():
             first_chart(browser, address)
-        for _ in range(REPEATS):
+        for _ in range(MAX_ROUNDS):
             for path, address in pages.items():
                 times[FIRST][path].append(first_chart(browser, address))
         for path, address in pages.items():
