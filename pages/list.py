@@ -37,7 +37,7 @@ PAGES = (
     Page("torch.compile", "torch-compile", "bolt", ("compile",)),
     Page("Memory", "peak-memory", "memory", ("memory", "fit", "saved", "frontier", "residual")),
     Page("Timeline", "memory-timeline", "view_timeline", ("timelines",), parts={"every allocation": draw_timeline}),
-    Page("Attention", "attention", "visibility", ("attention", "attention_speedups", "ways")),
+    Page("Attention", "attention", "visibility", ("attention", "attention_rates", "attention_speedups", "ways")),
     Page(
         "Kernels",
         "kernels",

@@ -68,12 +68,26 @@ class Ceilings:
     missing: Mapping[str, str]
 
 
-class RanOut(StepscopeError):
-    """A cell ran out of memory; `values` are known columns of its row, such as the bytes it asked for."""
+class Failed(StepscopeError):
+    """A cell ended without a result; `values` are known columns of its row."""
 
-    def __init__(self, message: str, *, values: Mapping[str, Any]) -> None:
-        super().__init__(message)
+    status: Status = "error"
+
+    def __init__(self, message: str, *, values: Mapping[str, Any], expected: str = "") -> None:
+        super().__init__(message, expected=expected)
         self.values = values
+
+
+class RanOut(Failed):
+    """A cell ran out of memory; its values are such as the bytes it asked for."""
+
+    status = "oom"
+
+
+class Wrong(Failed):
+    """A user's own attention or loss computes something else; its values are such as its error."""
+
+    status = "wrong"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,11 +69,21 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "sdpa-math": GOLD,
         "sdpa-flash": PURPLE,
         "sdpa-efficient": GREEN,
+        "sdpa-flash3": BLUE,
+        "sdpa-flash4": ORANGE,
         "sdpa-cudnn": CYAN,
         "flex": PINK,
     },
     "grade": {"A": GREEN, "B": BLUE, "C": ORANGE, "D": RED},
-    "status": {"ok": BLUE, "oom": RED, "timeout": ORANGE, "crashed": PURPLE, "error": BROWN, "skipped": SLATE},
+    "status": {
+        "ok": BLUE,
+        "oom": RED,
+        "timeout": ORANGE,
+        "crashed": PURPLE,
+        "error": BROWN,
+        "wrong": PINK,
+        "skipped": SLATE,
+    },
 }
 
 

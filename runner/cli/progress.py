@@ -21,7 +21,7 @@ from runner.sweep.prepare import Expected, Prepared
 from runner.sweep.rounds import FurtherRounds, goal_on
 
 STATUS_STYLES = {"ok": "green", "skipped": "yellow", "oom": "magenta"} | dict.fromkeys(
-    ("timeout", "crashed", "error"), "red"
+    ("timeout", "crashed", "error", "wrong"), "red"
 )
 
 

@@ -25,7 +25,7 @@ import torch
 
 from runner.errors import BadModel, Skipped, StepscopeError
 from runner.experiments import TRIAL, kind_of
-from runner.job import CeilingJob, FitJob, Job, OwnModelJob, RanOut
+from runner.job import CeilingJob, Failed, FitJob, Job, OwnModelJob
 from runner.measure import limits
 from runner.measure.ceilings import measure_ceilings
 from runner.measure.device import describe
@@ -76,8 +76,8 @@ def _measure(pipe: Connection, job: Job) -> tuple[Any, ...]:
         return "measured", measure(job, lambda phase: pipe.send(("doing", phase)))
     except Skipped as reason:
         return "failed", "skipped", str(reason), {}
-    except RanOut as error:
-        return "failed", "oom", str(error), error.values
+    except Failed as error:
+        return "failed", error.status, str(error), error.values
     except MemoryError:
         return "failed", "oom", "Python could not allocate memory.", {}
     except BadModel as error:

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 
 from runner.analysis.costs import attention
 from runner.errors import UsageError
-from runner.experiments.experiment import START_SECONDS, Experiment, Grid, Kind, Lines, On, Prediction, Shown
+from runner.experiments.experiment import START_SECONDS, Experiment, Grid, Kind, Lines, On, Prediction, Shown, Variants
 from runner.experiments.models import COMPILE_SECONDS, EDITIONS, check_limits
 from runner.formats import format_bytes, format_quantity
 from runner.schema import AttentionCell, AttentionRow, TimingRow
+from runner.schema.own import is_own_part
 
 #: A cell also looks at what it keeps and compares with float64 (s).
 EXTRA_SECONDS = 0.3
@@ -61,7 +62,9 @@ def _predict(cell: AttentionCell, on: On) -> Prediction:
     measuring = cell.warmup_steps * step + min(cell.max_seconds, cell.max_steps * step)
     return Prediction(
         step_flops=flops,
-        peak_bytes=attention.predicted_peak_bytes(cell, device=on.device, gpu=on.gpu),
+        peak_bytes=None
+        if is_own_part(cell.implementation)
+        else attention.predicted_peak_bytes(cell, device=on.device, gpu=on.gpu),
         seconds=START_SECONDS[on.device] + compiling + EXTRA_SECONDS + measuring,
     )
 
@@ -117,6 +120,31 @@ ATTENTION = Kind(
     ),
 )
 
+#: The tokens of a pass times its head width: that of 2,048 channels at 16,384 tokens, as in FlashAttention's papers.
+FLASH_WORK = 2048 * 16_384
+FLASH = Grid.of(
+    AttentionCell,
+    seq_lens=tuple(512 * 2**n for n in range(8)),
+    d_heads=(64, 128),
+    batch=tuple(4 * 2**n for n in range(9)),
+    warmup=(3,),
+    steps=10,
+    max_steps=100,
+    max_seconds=1.0,
+)
+#: In fp32 no fused kernel but one runs on CUDA; naive attention ends where memory does.
+_FLASH = Variants(
+    grids=(
+        FLASH.change(
+            attention=("naive", "sdpa-flash", "sdpa-flash3", "sdpa-flash4", "sdpa-efficient", "sdpa-cudnn", "flex"),
+            precisions=("bf16",),
+        ),
+        FLASH.change(attention=("naive", "sdpa-efficient"), precisions=("fp32",)),
+        FLASH.change(attention=("naive",), backends=("compiled",), precisions=("fp32", "bf16")),
+    ),
+    holds=lambda cell: cell.batch * cell.seq_len * cell.d_head == FLASH_WORK,
+)
+
 EXPERIMENT = Experiment(
     name="attention",
     question="How do time and memory of attention grow, and where does memory run out?",
@@ -137,5 +165,6 @@ EXPERIMENT = Experiment(
             ),
         ),
         **{name: (GRID.change(backends=("eager", "compiled")), *_make_fused(GRID)) for name in EDITIONS},
+        "flash": (_FLASH,),
     },
 )

@@ -24,7 +24,7 @@ from runner.formats import format_bytes, format_quantity
 from runner.results.findings import Finding
 from runner.schema import Cell, Column, Model, Row, Table, TimingRow, table_of
 from runner.schema.columns import columns_of
-from runner.schema.own import OwnModel
+from runner.schema.own import OwnModel, is_own_part
 from runner.schema.sizes import parse_shape, size_named
 
 
@@ -96,8 +96,11 @@ class Grid:
         return self.change(**own)
 
     def _keep_known(self, name: str, value: Any) -> Any:
-        choices = self.columns[name].choices if name in self.columns else ()
-        return tuple(item for item in value if item in choices) if choices else value
+        column = self.columns.get(name)
+        if column is None or not column.choices:
+            return value
+        is_open = bool(column.flag and column.flag.open)
+        return tuple(item for item in value if item in column.choices or (is_open and is_own_part(item)))
 
     def _list_starts(self) -> list[dict[str, Any]]:
         """Returns the fields that no axis sets: the numbers of each shape, what is fixed of each own model, or the

@@ -13,6 +13,7 @@ from runner.analysis.costs.activations import Device
 from runner.errors import UsageError
 from runner.experiments.experiment import START_SECONDS, On, Prediction
 from runner.schema import ModelCell
+from runner.schema.own import is_own_part
 from runner.schema.sizes import check_shape
 
 TOYS = ("toy-64", "toy-128", "toy-256")
@@ -57,8 +58,19 @@ def check_model(cell: ModelCell) -> None:
         raise UsageError("Batch and context must be at least 1.")
     if cell.attention == "own" and cell.model_key is None:
         raise UsageError("Attention `own` is that of an own model.", do="Name one with --model, or another attention.")
+    if cell.model_key is not None and (is_own_part(cell.attention) or is_own_part(cell.loss_function)):
+        raise UsageError(
+            "An own attention or loss came with --model.",
+            expected="one of the two: they are parts of Stepscope's Transformer",
+            do="Call them in your own model instead.",
+        )
     if cell.checkpoint_blocks > 1 and cell.model_key is not None:
         raise UsageError("The blocks of an own model are recomputed one at a time.", expected="--checkpoint 0 or 1")
+
+
+def has_formula(cell: ModelCell) -> bool:
+    """Returns whether formulas know the cell's memory: nothing of it is the user's own."""
+    return cell.model_key is None and not any(map(is_own_part, (cell.attention, cell.loss_function, cell.optimizer)))
 
 
 def check_limits(*, min_steps: int, warmup_steps: int, max_seconds: float) -> None:
@@ -80,7 +92,7 @@ def predict_model(cell: ModelCell, on: On, *, steps_run: float, more_seconds: fl
     start = START_SECONDS[on.device] + (OWN_SECONDS if own else 0.0)
     return Prediction(
         step_flops=flops,
-        peak_bytes=None if own else steps.predicted_peak_bytes(cell, device=on.device, gpu=on.gpu),
+        peak_bytes=steps.predicted_peak_bytes(cell, device=on.device, gpu=on.gpu) if has_formula(cell) else None,
         seconds=start + more_seconds + steps_run * flops / on.flops_per_s,
     )
 

@@ -8,19 +8,13 @@ dropped between iterations, outside the clock.
 
 What is saved for backward is seen by autograd's hooks, and the operations that need it by an `Observer`. Limits:
 compiled code is one operation, called `compiled`.
-
-Errors are against a reference in float64 (`reference`), computed a few rows at a time. It is written from the
-equations, without autograd, so that it shares no code with what it judges: with P = softmax(Q Kᵀ / √d) and dO the
-output's gradient, dV = Pᵀ dO, dP = dO Vᵀ, dS = P ∘ (dP − rowsum(dP ∘ P)), dQ = dS K / √d, dK = dSᵀ Q / √d (Dao et al.
-2022, "FlashAttention", appendix B.2). A block of rows at a time, it needs no S×S tensor.
 """
 
 import functools
-import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +25,14 @@ from runner.job import Job, Measurement, RanOut
 from runner.measure import limits as memory
 from runner.measure import precision
 from runner.measure.compilation import CompilerLog
+from runner.measure.correctness import (
+    MAX_CHECKED,
+    TOLERANCE,
+    Inputs,
+    check_attention,
+    compute_errors,
+    require_right,
+)
 from runner.measure.device import Device
 from runner.measure.device_time import measure_unwaited
 from runner.measure.limits import CountedAllocations, LiveTensors, is_out_of_memory, parse_refusal, storage_bytes
@@ -38,7 +40,8 @@ from runner.measure.model_step import require_compiler
 from runner.measure.observer import Observer, Saved, address
 from runner.measure.timing import Clocks, StepEnd, StepLimits, Steps, measure
 from runner.models.attention import implementation, require_available
-from runner.schema import AttentionCell, Precision, SavedTensorRow
+from runner.schema import AttentionCell, SavedTensorRow
+from runner.schema.own import is_own_part
 
 SEED = 0
 
@@ -120,6 +123,11 @@ def measure_attention(job: Job, report: Callable[[str], None]) -> Measurement:
     began = time.perf_counter()
     step = AttentionStep(cell, device)
     device.synchronize()
+    checked: Mapping[str, float] = {}
+    if is_own_part(cell.implementation):
+        report("check")
+        size = (cell.batch, 1, min(cell.seq_len, MAX_CHECKED), cell.d_head)
+        checked = check_attention(cell.implementation, size, cell.precision, device=device, causal=cell.causal)
     build_seconds = time.perf_counter() - began
     try:
         steps, clocks = _time(step, device, report)
@@ -143,6 +151,7 @@ def measure_attention(job: Job, report: Callable[[str], None]) -> Measurement:
             **steps.usage,
             **memory_values,
             "saved_bytes": sum(row.storage_bytes for row in saved),
+            **checked,
             **_errors(step, device),
         }
         details: dict[str, Sequence[object]] = {
@@ -210,35 +219,25 @@ def _measure_memory(step: AttentionStep, device: Device) -> dict[str, int | None
     return {"before_backward_bytes": counted.at_marks[0], "peak_allocated_bytes": counted.peak_bytes}
 
 
-def _errors(step: AttentionStep, device: Device) -> dict[str, float | None]:
-    """Returns the errors against float64; nothing where comparing would take too long."""
+def _errors(step: AttentionStep, device: Device) -> dict[str, float]:
+    """Returns the errors against float64; nothing where comparing would take too long. Raises Wrong where those of an
+    own implementation are too large."""
     cell = step.cell
     if device.type != "cuda" and (device.type != "cpu" or cell.seq_len > MAX_COMPARED_ON_CPU):
         return {}
-    return {**compute_errors(step), "tolerance": TOLERANCE[cell.precision]}
-
-
-def compute_errors(step: AttentionStep) -> dict[str, float]:
-    """Returns the relative errors of the output and of the worst gradient of one iteration."""
-    step.drop_gradients()
-    output = step.run(*step.inputs)
-    output.backward(step.grad)  # type: ignore[no-untyped-call]
-    expected = reference(*step.inputs, step.grad, causal=step.cell.causal)
-    gradients = []
-    for tensor, gradient in zip(step.inputs, expected[1:], strict=True):
-        assert tensor.grad is not None
-        gradients.append(relative_error(tensor.grad, gradient))
-    return {"output_error": relative_error(output, expected.output), "gradient_error": max(gradients)}
+    errors = compute_errors(step.run, step.inputs, step.grad, causal=cell.causal)
+    if is_own_part(cell.implementation):
+        require_right(cell.implementation, errors, TOLERANCE[cell.precision])
+    return {**errors, "tolerance": TOLERANCE[cell.precision]}
 
 
 def _predict(cell: AttentionCell, device: Device) -> dict[str, int]:
-    """Returns the columns that follow from the cell alone."""
+    """Returns the columns that follow from the cell alone; what an own implementation saves does not."""
     kind: Any = device.type
-    return {
-        "forward_flops": accounting.forward_flops(cell),
-        "tensor_bytes": accounting.square_bytes(cell),
-        "predicted_saved_bytes": accounting.saved_bytes(cell, device=kind),
-    }
+    known = {"forward_flops": accounting.forward_flops(cell), "tensor_bytes": accounting.square_bytes(cell)}
+    if is_own_part(cell.implementation):
+        return known
+    return {**known, "predicted_saved_bytes": accounting.saved_bytes(cell, device=kind)}
 
 
 def _rates(cell: AttentionCell, steps: Steps) -> Mapping[str, object]:
@@ -256,9 +255,6 @@ def _rates(cell: AttentionCell, steps: Steps) -> Mapping[str, object]:
         "measure_seconds": steps.measure_seconds,
         "compile_seconds": CompilerLog().values(steps)["compile_seconds"] if is_compiled(cell) else None,
     }
-
-
-Inputs = tuple[Tensor, Tensor, Tensor]
 
 
 def saved_tensors(run: Callable[..., Tensor], inputs: Inputs, *, job: Job) -> list[SavedTensorRow]:
@@ -305,45 +301,3 @@ def _run_compiled(run: Callable[..., Tensor], inputs: Inputs) -> tuple[Tensor, l
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         output = run(*inputs)
     return output, saved
-
-
-#: The largest ‖x − reference‖ / ‖reference‖ of the output and of each gradient: three to ten times that of PyTorch's
-#: own implementations on a CPU up to 2048. The unit roundoffs are 6e-8 (fp32), 5e-4 (tf32, fp16) and 4e-3 (bf16).
-TOLERANCE: Mapping[Precision, float] = {"fp32": 5e-6, "tf32": 5e-3, "fp16": 3e-3, "bf16": 2e-2}
-ROWS = 128
-
-
-class Reference(NamedTuple):
-    """Shapes (batch, 1, seq_len, d_head), float64."""
-
-    output: Tensor
-    dq: Tensor
-    dk: Tensor
-    dv: Tensor
-
-
-@torch.no_grad()
-def reference(q: Tensor, k: Tensor, v: Tensor, grad: Tensor, *, causal: bool) -> Reference:
-    """Returns output and gradients for the output gradient `grad`; all of shape (batch, 1, seq_len, d_head)."""
-    q, k, v, grad = (tensor.detach().double() for tensor in (q, k, v, grad))
-    result = Reference(*(torch.zeros_like(tensor) for tensor in (q, q, k, v)))
-    length, scale = q.shape[-2], 1 / math.sqrt(q.shape[-1])
-    columns = torch.arange(length, device=q.device)
-    for start in range(0, length, ROWS):
-        rows = slice(start, min(start + ROWS, length))
-        scores = q[..., rows, :] @ k.mT * scale
-        if causal:
-            scores.masked_fill_(columns > columns[rows, None], -math.inf)
-        p = torch.softmax(scores, dim=-1)
-        result.output[..., rows, :] = p @ v
-        result.dv.add_(p.mT @ grad[..., rows, :])
-        dp = grad[..., rows, :] @ v.mT
-        ds = p * (dp - (dp * p).sum(-1, keepdim=True)) * scale
-        result.dq[..., rows, :] = ds @ k
-        result.dk.add_(ds.mT @ q[..., rows, :])
-    return result
-
-
-def relative_error(actual: Tensor, expected: Tensor) -> float:
-    """Returns ‖actual − expected‖ / ‖expected‖ in the Frobenius norm; NaN where `actual` has a NaN."""
-    return float((actual.detach().double() - expected).norm() / expected.norm())

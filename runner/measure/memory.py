@@ -49,7 +49,7 @@ from runner.measure.model_step import ModelStep, require_attention
 from runner.measure.observer import Observer, Saved
 from runner.measure.timeline import MARK, PhaseMark, Recorded, StepTimeline, recorder_for, step_timeline
 from runner.models.attention import causal_blocks, flex_of_blocks
-from runner.models.workload import first_tensor
+from runner.models.workload import first_tensor, list_tensors
 from runner.schema import PHASES, AttentionCell, Category, MemoryCell, PhasePeakRow, SavedTensorRow, StepCell
 from runner.schema.sizes import title
 
@@ -201,7 +201,6 @@ def timeline_details(step: RecordedStep, job: Job, *, device: Device) -> dict[st
 
 #: The most steps until one does not overflow: a scaler begins at 2^16 and halves at every overflow.
 MAX_FIRST_STEPS = 20
-_MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def step_cell(cell: MemoryCell) -> StepCell:
@@ -309,7 +308,8 @@ def _note_state(step: ModelStep, observer: Observer) -> None:
     observer.note(step.model.parameters(), "parameter")
     observer.note([*step.workload.inputs, *step.model.buffers()], "input")
     states = step.optimizer.state.values() if step.optimizer else ()
-    observer.note([state[name] for state in states for name in _MOMENTS if name in state], "optimizer state")
+    held = [tensor for state in states for tensor in list_tensors(state)]
+    observer.note([tensor for tensor in held if tensor.ndim], "optimizer state")
 
 
 def measure_trial(job: Job, report: Callable[[str], None]) -> Measurement:

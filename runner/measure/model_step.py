@@ -13,7 +13,7 @@ every time, and no decision of the host in between. Inputs, weights and gradient
 import gc
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,12 +22,15 @@ from torch import Tensor, nn
 
 from runner.errors import BadModel, Skipped
 from runner.measure import precision
+from runner.measure.correctness import check_parts
 from runner.measure.device import Device, cpp_compiler
 from runner.models.attention import require_available
 from runner.models.given import own_workload
 from runner.models.ranges import named_range
-from runner.models.workload import Workload, first_tensor, transformer_workload
+from runner.models.source import load_part
+from runner.models.workload import Workload, first_tensor, list_tensors, transformer_workload
 from runner.schema import PHASES, Backend, CompileCache, Mode, ModelCell, NumericsCell, Phase, Precision, StepCell
+from runner.schema.own import is_own_part
 
 Step = Callable[[Callable[[], None]], None]
 
@@ -50,12 +53,13 @@ class ModelStep:
         self.cell, self.device, self.phase = cell, device, ""
         if cell.backend == "cuda-graphs":
             require_capture(cell, device)
+        check_parts(cell, device)
         self.workload = make_workload(cell, device)
         self.model = self.workload.model
         self.model.train(cell.mode != "inference")
         self.run = compile_model(self.workload, cell.backend, device, precision=cell.precision)
         self.autocast = precision.autocast(cell, device)
-        self.optimizer = _adamw(self.model, cell) if cell.mode == "train" else None
+        self.optimizer = make_optimizer(self.model.parameters(), cell) if cell.mode == "train" else None
         scaled = cell.precision == "fp16" and cell.mode in ("backward", "train")
         self.scaler = torch.amp.GradScaler(device.type, enabled=scaled)
         self.loss: Tensor | None = None
@@ -144,7 +148,7 @@ class ModelStep:
         assert self.workload.restart is not None
         self.workload.restart()
         for state in self.optimizer.state.values() if self.optimizer is not None else ():
-            for tensor in state.values():
+            for tensor in list_tensors(state):
                 tensor.zero_()
 
 
@@ -169,10 +173,12 @@ def take_gradients(model: nn.Module) -> dict[str, Tensor]:
     return gradients
 
 
-def _adamw(model: nn.Module, cell: StepCell) -> torch.optim.AdamW:
-    """Returns AdamW with the cell's implementation; `foreach` is PyTorch's choice on CUDA."""
+def make_optimizer(parameters: Iterable[nn.Parameter], cell: StepCell) -> Any:
+    """Returns AdamW with the cell's implementation, `foreach` being PyTorch's choice on CUDA, or the user's own."""
+    if is_own_part(cell.optimizer):
+        return load_part(cell.optimizer)(parameters)
     return torch.optim.AdamW(
-        model.parameters(),
+        parameters,
         lr=1e-3,
         betas=(0.9, 0.999),
         eps=1e-8,

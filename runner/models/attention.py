@@ -9,6 +9,7 @@ shape and dtype: softmax(q k^T / sqrt(head width)) v, with later positions maske
 PyTorch chooses so. Causal masks assume as many queries as keys. No dropout, no bias.
 """
 
+import importlib.util
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -23,6 +24,8 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from runner.analysis.costs.attention import flex_block
 from runner.errors import Skipped, UsageError
 from runner.models.ranges import named_range
+from runner.models.source import load_part
+from runner.schema.own import is_own_part
 
 
 def naive(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Tensor:
@@ -50,6 +53,18 @@ def sdpa_by(kernel: SDPBackend) -> Callable[..., Tensor]:
     def run(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Tensor:
         with sdpa_kernel(kernel):
             return sdpa(q_bhqd, k_bhkd, v_bhkd, causal=causal)
+
+    return run
+
+
+def newer_flash(version: str) -> Callable[..., Tensor]:
+    """Returns PyTorch's flash attention by a newer kernel, for which PyTorch needs a package of `PACKAGES`."""
+
+    def run(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Tensor:
+        from torch.nn.attention import activate_flash_attention_impl
+
+        activate_flash_attention_impl(version)
+        return ATTENTION["sdpa-flash"](q_bhqd, k_bhkd, v_bhkd, causal=causal)
 
     return run
 
@@ -106,6 +121,9 @@ ATTENTION: Mapping[str, Callable[..., Tensor]] = {
     "sdpa-flash": sdpa_by(SDPBackend.FLASH_ATTENTION),
     # xFormers' memory-efficient attention (Rabe and Staats 2021): like flash, and in float32 too.
     "sdpa-efficient": sdpa_by(SDPBackend.EFFICIENT_ATTENTION),
+    # FlashAttention-3 (Shah et al. 2024) and 4, for newer GPUs.
+    "sdpa-flash3": newer_flash("FA3"),
+    "sdpa-flash4": newer_flash("FA4"),
     "sdpa-cudnn": sdpa_by(SDPBackend.CUDNN_ATTENTION),
     "flex": flex,
 }
@@ -114,16 +132,22 @@ ATTENTION: Mapping[str, Callable[..., Tensor]] = {
 _DEVICES: Mapping[str, tuple[str, ...]] = {
     "sdpa-flash": ("cpu", "cuda"),
     "sdpa-efficient": ("cuda",),
+    "sdpa-flash3": ("cuda",),
+    "sdpa-flash4": ("cuda",),
     "sdpa-cudnn": ("cuda",),
     "flex": ("cuda",),  # PyTorch 2.13 compiles its forward pass for a CPU too, but has no backward pass there
 }
 
 #: Kernels that CUDA has in half precision only. The CPU's flash kernel takes float32 too.
-_HALF_ONLY = ("sdpa-flash", "sdpa-cudnn")
+_HALF_ONLY = ("sdpa-flash", "sdpa-flash3", "sdpa-flash4", "sdpa-cudnn")
+#: The packages that bring a kernel, which PyTorch then runs.
+PACKAGES = {"sdpa-flash3": "flash_attn_interface", "sdpa-flash4": "flash_attn.cute"}
 
 
 def implementation(name: str) -> Callable[..., Tensor]:
-    """Returns the function called `name`. Raises UsageError for an unknown name."""
+    """Returns the function called `name`, or the user's own. Raises UsageError for an unknown name."""
+    if is_own_part(name):
+        return load_part(name)
     if name not in ATTENTION:
         raise UsageError(f"No attention implementation is called {name!r}.", expected=f"one of {', '.join(ATTENTION)}")
     return ATTENTION[name]
@@ -133,14 +157,22 @@ def unavailable(name: str, device_type: str, *, dtype: torch.dtype | None = None
     """Returns why a device of this type ("cpu", "cuda", "mps") cannot run implementation `name`; None where it can.
 
     `dtype` is that of the queries: under autocast the lower one. Without it only the device is checked. What an older
-    GPU cannot run (flash needs compute capability 8.0) fails when tried. Raises UsageError for an unknown name."""
-    implementation(name)
+    GPU cannot run (flash needs compute capability 8.0) fails when tried."""
+    if name in PACKAGES and not _is_installed(PACKAGES[name]):
+        return f"{name} needs the package {PACKAGES[name]}, which is not installed."
     devices = _DEVICES.get(name, (device_type,))
     if device_type not in devices:
         return f"PyTorch has no {name} kernel for {device_type}, only for {' and '.join(devices)}."
     if device_type == "cuda" and name in _HALF_ONLY and dtype not in (None, torch.bfloat16, torch.float16):
         return f"On CUDA {name} takes bfloat16 and float16, not {str(dtype).removeprefix('torch.')}."
     return None
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # the package that it is a part of
+        return False
 
 
 def require_available(name: str, device_type: str, *, dtype: torch.dtype) -> None:

@@ -10,23 +10,15 @@ loss, the module's own counts: a number that it returns, alone, in a tuple or as
 logits of shape (batch, time, vocabulary) against the batch's own tokens, each predicting the next. Whatever `build` has
 not put on the device or made in the dtype is moved and cast afterwards.
 
-The code of an own model: imported because somebody named it on the command line, and hashed, so that another version
-is another model.
-
-Whatever the code does at import, reading the command line, leaving the process, forking, becomes one error or nothing.
-Limits: modules that are imported only when the model is built are no part of the key.
+Its code is hashed, so that another version is another model (`runner.models.source` imports it). Limits: modules that
+are imported only when the model is built are no part of the key.
 """
 
-import contextlib
 import hashlib
-import importlib
-import importlib.util
-import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -34,9 +26,9 @@ from torch import Tensor, nn
 
 from runner.errors import BadModel
 from runner.models.hugging_face import load_configuration
+from runner.models.source import SIGNATURE, as_a_program, import_file, import_package
 from runner.models.transformer import WEIGHTS_DTYPES
 from runner.models.workload import (
-    MAX_REASON,
     SEED,
     Built,
     Wanted,
@@ -93,7 +85,7 @@ def load(spec: OwnSpec) -> Loaded:
         key, builder = load_configuration(spec)
         return Loaded(key=key, build=builder)
     with as_a_program(spec):
-        module, root = _import_file(spec) if spec.kind == "file" else _import_package(spec)
+        module, root = import_file(spec) if spec.kind == "file" else import_package(spec)
     function = getattr(module, spec.function, None)
     if not callable(function):
         known = sorted(name for name, value in vars(module).items() if callable(value) and not name.startswith("_"))
@@ -170,58 +162,3 @@ def _keep_weights(model: nn.Module) -> Callable[[], None]:
             tensor.copy_(kept[name])
 
     return restart
-
-
-#: What an own model's function is.
-SIGNATURE = "a function of one argument that returns a module and a batch, and, if wanted, a loss"
-
-
-def _import_file(spec: OwnSpec) -> tuple[ModuleType, Path]:
-    path = Path(spec.where).absolute()
-    if not path.is_file():
-        raise BadModel(f"There is no file {spec.where}.", expected="a Python file", do=f"Looked in {Path.cwd()}.")
-    sys.path.insert(0, str(path.parent))
-    found = importlib.util.spec_from_file_location(path.stem, path)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    sys.modules[path.stem] = module
-    found.loader.exec_module(module)
-    return module, path.parent
-
-
-def _import_package(spec: OwnSpec) -> tuple[ModuleType, Path]:
-    sys.path.insert(0, os.getcwd())
-    module = importlib.import_module(spec.where)
-    top = sys.modules[spec.where.partition(".")[0]]
-    file = getattr(top, "__file__", None) or module.__file__
-    assert file is not None
-    return module, Path(file).absolute().parent
-
-
-@contextlib.contextmanager
-def as_a_program(spec: OwnSpec) -> Iterator[None]:
-    """Gives the user's code an empty command line, and turns whatever it raises into one clear error."""
-    before, sys.argv, process = sys.argv, [spec.where], os.getpid()
-    try:
-        yield
-    except BadModel:
-        raise
-    except SystemExit as error:
-        raise BadModel(
-            f"{spec.text} ended the process: sys.exit({error.code!r}).",
-            expected="code that can be imported, and a function that returns",
-            do="Read options with want.option(name, default) instead of the command line.",
-        ) from error
-    except (torch.OutOfMemoryError, MemoryError):
-        raise
-    except Exception as error:
-        raise BadModel(
-            f"{spec.text} raised {type(error).__name__}: {str(error)[:MAX_REASON].rstrip('.')}.",
-            expected=SIGNATURE,
-            do="Try it alone: python -m runner model check.",
-        ) from error
-    finally:
-        sys.argv = before
-        if os.getpid() != process:  # the user's code has forked, and this is the child
-            os._exit(0)

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from runner.errors import BadModel
+from runner.models.source import MAX_REASON
 from runner.models.workload import (
-    MAX_REASON,
     SEED,
     Built,
     Wanted,

@@ -23,13 +23,12 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from runner.errors import BadModel
+from runner.models.source import load_part
 from runner.models.transformer import Transformer
 from runner.schema import ModelCell
-from runner.schema.own import Option
+from runner.schema.own import Option, is_own_part
 
 SEED = 0
-#: What is kept of an error that a model's own code raises (characters).
-MAX_REASON = 2000
 
 
 @dataclass(kw_only=True)
@@ -57,14 +56,18 @@ class Workload:
 
 
 def transformer_workload(cell: ModelCell, *, device: torch.device) -> Workload:
-    """Returns Stepscope's Transformer with random tokens; the loss is the cross-entropy of the next token."""
+    """Returns Stepscope's Transformer with random tokens. The loss is the cross-entropy of the next token, PyTorch's or
+    the user's own; it gets logits of shape (batch × context, vocabulary) and int64 targets of shape (batch × context).
+    """
     torch.manual_seed(SEED)
     model = Transformer(cell, device=device)
     tokens = torch.randint(cell.shape.vocabulary, (cell.batch, cell.context + 1), device=device)
     inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].reshape(-1)
 
+    compute = load_part(cell.loss_function) if is_own_part(cell.loss_function) else functional.cross_entropy
+
     def loss(logits: Tensor) -> Tensor:
-        return functional.cross_entropy(logits.flatten(0, 1), targets)
+        return compute(logits.flatten(0, 1), targets)
 
     def restart() -> None:
         torch.manual_seed(SEED)

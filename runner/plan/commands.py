@@ -108,7 +108,9 @@ def _is_default(kind: type[Cell], field: str, axis: str, values: Sequence[Any]) 
 
 
 def _format_value(value: Any) -> str:
-    return f"{value:.15g}" if isinstance(value, float) else str(value).lower()
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 def _model_flags(cells: Sequence[Model]) -> list[str]:

@@ -67,6 +67,11 @@ PRESETS: Mapping[str, Preset] = {
             doc="Edition 2026: its sizes at context 512, profiles of two sizes at three contexts, memory of xl at 128 "
             "and 2,048 tokens, checkpointing by the blocks recomputed together.",
         ),
+        Preset(
+            name="flash",
+            doc="Attention alone, as papers on kernels time it: 64 and 128 wide, 512 to 65,536 tokens, as many "
+            "problems as keep the tokens of a pass the same; your own too, by --attention. About ten minutes.",
+        ),
     )
 }
 #: The question of each experiment.

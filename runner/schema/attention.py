@@ -87,6 +87,12 @@ class AttentionRow(AttentionCell, TimedRow):
     output_error: float | None = column("Output error", "", "‖out − ref‖ / ‖ref‖ against a row-chunked float64 result.")
     gradient_error: float | None = column("Gradient error", "", "The largest of the same for the three gradients.")
     tolerance: float | None = column("Tolerance", "", "What those errors may be for this precision.")
+    largest_error: float | None = column(
+        "Largest error", "", "The largest entry's error over the reference's largest entry, of output and gradients."
+    )
+    naive_error: float | None = column(
+        "Naive error", "", "What naive attention errs in the same precision, where an own implementation was checked."
+    )
     build_seconds: float | None = column("Build time", "s", "Making the tensors.")
     warmup_seconds: float | None = column("Warm-up time", "s", "The warm-up iterations, compilation included.")
     measure_seconds: float | None = column("Measuring time", "s", "The measured iterations.")
@@ -104,7 +110,7 @@ TABLES = (
         doc="One single-head attention cell.",
         words="attention",
         numbers="peak_allocated_bytes saved_bytes before_backward_bytes predicted_peak_bytes device_bytes "
-        "in_use_bytes asked_bytes output_error gradient_error tolerance",
+        "in_use_bytes asked_bytes output_error gradient_error tolerance largest_error",
         timed=True,
         whole="forward_backward",
     ),

@@ -24,8 +24,10 @@ D_HEADS = Flag("d_heads", "Head widths of single-head attention.")
 CAUSAL = Flag("causal", "Of {choices}, for single-head attention.")
 CACHE = Flag("cache", "Of {choices}: whether attention finds its tensors in the L2 cache.")
 COMPILE_CACHE = Flag("compile_cache", "Of {choices}: whether the compiler finds earlier work.", effort="first")
-ATTENTIONS = Flag("attention", "Of {choices}.")
-OPTIMIZERS = Flag("optimizers", "AdamW implementations, of {choices}.")
+ATTENTIONS = Flag("attention", "Of {choices}, or your own FILE.py:FUNCTION(q, k, v, *, causal).", open=True)
+_OPTIMIZERS = "AdamW implementations, of {choices}, or your own optimizer, FILE.py:FUNCTION(parameters)."
+OPTIMIZERS = Flag("optimizers", _OPTIMIZERS, open=True)
+LOSSES = Flag("loss", "Of {choices}, or your own FILE.py:FUNCTION(logits, targets).", open=True)
 WEIGHTS_DTYPES = Flag("weights", "Dtype the parameters are held in, of {choices}.")
 CHECKPOINT = Flag("checkpoint", "Blocks recomputed together in the backward pass; 0 for none.")
 WARMUP = Flag("warmup", "Warm-up steps; several, such as 0,1,2,5, make an ablation.", effort="most")
@@ -49,7 +51,8 @@ _BACKEND = "eager, or what torch.compile was applied to and in which mode."
 BACKEND = describe("Backend", "", _BACKEND, flag=BACKENDS)
 _ATTENTION = "Attention implementation by name; own, where an own model has its own."
 ATTENTION = describe("Attention", "", _ATTENTION, flag=ATTENTIONS)
-OPTIMIZER = describe("Optimizer", "", "AdamW implementation.", flag=OPTIMIZERS)
+OPTIMIZER = describe("Optimizer", "", "AdamW implementation, or an own optimizer.", flag=OPTIMIZERS)
+LOSS = describe("Loss function", "", "PyTorch's mean cross-entropy, or the user's own.", flag=LOSSES)
 _CHECKPOINTING = "Blocks recomputed together; 0 keeps all activations."
 CHECKPOINTING = describe("Checkpointing", "blocks", _CHECKPOINTING, least=0, flag=CHECKPOINT)
 

@@ -10,14 +10,17 @@ Backend = Literal[
     "eager", "compiled", "compiled-block", "compiled-reduce-overhead", "compiled-max-autotune", "cuda-graphs"
 ]
 CompileCache = Literal["shared", "empty"]
-Attention = Literal["naive", "sdpa", "sdpa-math", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn", "flex"]
+Attention = Literal[
+    "naive", "sdpa", "sdpa-math", "sdpa-flash", "sdpa-efficient", "sdpa-flash3", "sdpa-flash4", "sdpa-cudnn", "flex"
+]
 #: The attention of a whole model; `own` is that of a user's own model.
 ModelAttention = Literal[Attention, "own"]
 AttentionBackend = Literal["eager", "compiled"]
 Cache = Literal["hot", "cold"]
 Optimizer = Literal["foreach", "for-loop", "fused"]
+Loss = Literal["cross-entropy"]
 Phase = Literal["forward", "loss", "backward", "optimizer", "forward_backward", "step"]
-Status = Literal["ok", "oom", "timeout", "crashed", "error", "skipped"]
+Status = Literal["ok", "oom", "timeout", "crashed", "error", "skipped", "wrong"]
 Bound = Literal["host", "device"]
 FlopsSource = Literal["formula", "counter"]
 StoppedBy = Literal["interval", "max_steps", "max_seconds"]
@@ -87,6 +90,6 @@ PHASES: Mapping[Mode, tuple[Phase, ...]] = {
 }
 
 #: Statuses after which a cell counts as done; the others are tried again by the next sweep.
-DONE: frozenset[Status] = frozenset({"ok", "oom", "skipped"})
+DONE: frozenset[Status] = frozenset({"ok", "oom", "skipped", "wrong"})
 #: The kinds of notes on a run or a cell; a removal takes one back.
 NoteKind = Literal["note", "name", "tag", "baseline", "hidden", "removal"]

@@ -44,13 +44,15 @@ class Flag:
     """A flag of `sweep` (`Flag("lengths", …)` is `--lengths`), which is also a name in its config file and an axis of a
     grid. It sets a column of one or of several kinds of cells. `{choices}` in `help` stands for the column's choices.
     An `axis` takes several values, a `limit` takes one number of at least `least`, a `switch` is on or off. One with an
-    `effort` says how long or how carefully a cell is measured. Flags are listed in the order of their making."""
+    `effort` says how long or how carefully a cell is measured. One that is `open` takes a function of the user's own
+    (`runner.schema.own`) beside its column's choices. Flags are listed in the order of their making."""
 
     name: str
     help: str
     kind: Literal["axis", "limit", "switch"] = "axis"
     least: int = 0
     effort: Preferred | None = None
+    open: bool = False
     order: int = field(default_factory=itertools.count().__next__, compare=False, repr=False)
 
 

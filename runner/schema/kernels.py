@@ -8,6 +8,7 @@ from runner.schema.cells import Cell, Detail, Row, Table
 from runner.schema.choices import (
     Backend,
     KernelClass,
+    Loss,
     Mode,
     ModelAttention,
     Optimizer,
@@ -33,6 +34,7 @@ class ProfileCell(Model, Cell):
     backend: Backend = field(default="eager", metadata=axes.BACKEND)
     attention: ModelAttention = field(default="naive", metadata=axes.ATTENTION)
     optimizer: Optimizer = field(default="foreach", metadata=axes.OPTIMIZER)
+    loss_function: Loss = field(default="cross-entropy", metadata=axes.LOSS)
     checkpoint_blocks: int = field(default=0, metadata=axes.CHECKPOINTING)
 
     def step(self) -> StepCell:

@@ -9,6 +9,7 @@ from runner.schema.choices import (
     Attention,
     Category,
     Limited,
+    Loss,
     Mode,
     ModelAttention,
     Optimizer,
@@ -32,6 +33,7 @@ class MemoryCell(Model, Cell):
     weights_dtype: WeightsDtype = field(default="fp32", metadata=axes.WEIGHTS)
     attention: ModelAttention = field(default="naive", metadata=axes.ATTENTION)
     optimizer: Optimizer = field(default="foreach", metadata=axes.OPTIMIZER)
+    loss_function: Loss = field(default="cross-entropy", metadata=axes.LOSS)
     checkpoint_blocks: int = field(default=0, metadata=axes.CHECKPOINTING)
     timeline: bool = column(
         "Timeline",

@@ -3,16 +3,28 @@
     >>> parse_spec("examples/nano.py:build,width=256").options
     {'width': 256}
 
-`FILE.py:FUNCTION`, `package.module:FUNCTION` or `hf:CONFIG`, each with options behind commas. Standard library only.
+`FILE.py:FUNCTION`, `package.module:FUNCTION` or `hf:CONFIG`, each with options behind commas.
+
+An own part of a step, its attention, loss or optimizer, is a function in a file. Rows hold it with a hash of its
+source, so that two of one name are told apart, and so that a changed one is another:
+
+    >>> find_part("kernels/flash.py:attend")
+    'kernels/flash.py:attend@1a2b3c4d'
+
+Standard library only.
 """
 
+import ast
+import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
-from runner.errors import UsageError
+from runner.errors import BadModel, UsageError
 
 #: The function that builds a model where none is named.
 DEFAULT_FUNCTION = "build"
@@ -68,6 +80,73 @@ def parse_spec(text: str) -> OwnSpec:
     raise UsageError(
         f"--model got {text!r}.", expected=_EXPECTED, do="For example --model train.py:build or --model hf:config.json."
     )
+
+
+#: The digits of the hash of an own part's source, and how rows hold one, without control characters.
+_KEY_DIGITS = 8
+PART = r"[^\x00-\x1f\x7f]{1,300}\.py:\w{1,100}@[0-9a-f]{8}"
+
+
+def is_own_part(value: object) -> bool:
+    """Returns whether a cell's attention, loss or optimizer is the user's own."""
+    return isinstance(value, str) and ":" in value
+
+
+def find_part(text: str) -> str:
+    """Returns an own part as rows hold it: `FILE.py:FUNCTION@KEY`, the file relative to the working directory. The key
+    hashes the function's name, the file, and the files beside it that it imports.
+
+    Raises BadModel where there is no such function, and where `text` has a key and the source has another by now."""
+    named, _, expected = text.partition("@")
+    path, _, function = named.rpartition(":")
+    file = Path(path)
+    if not file.is_file() or file.suffix != ".py":
+        raise BadModel(
+            f"{named} names no Python file.", expected="FILE.py:FUNCTION", do=f"Looked for {path} in {Path.cwd()}."
+        )
+    try:
+        sources = _list_sources(file, {})
+    except (OSError, SyntaxError, ValueError) as error:
+        raise BadModel(f"{path} cannot be read: {error}.", expected="Python source") from None
+    defined = [name for node in sources[file][1].body for name in _names_of(node)]
+    if function not in defined:
+        listed = ", ".join(name for name in defined if not name.startswith("_"))
+        raise BadModel(f"{path} has no function {function!r}.", expected=f"one of {listed or 'its own'}")
+    digest = hashlib.sha256(function.encode())
+    for source in sorted(sources):
+        digest.update(b"\0" + os.path.relpath(source, file.parent).encode() + b"\0" + sources[source][0])
+    key = digest.hexdigest()[:_KEY_DIGITS]
+    if expected not in ("", key):
+        raise BadModel(
+            f"{named} has changed: its key is {key}, and {expected} was asked for.",
+            do="Bring back that version of the source, or leave the key out to measure the new one.",
+        )
+    return f"{Path(os.path.relpath(file)).as_posix()}:{function}@{key}"
+
+
+def _list_sources(file: Path, found: dict[Path, tuple[bytes, ast.Module]]) -> dict[Path, tuple[bytes, ast.Module]]:
+    """Adds a file and the files beside it that it imports, with their source."""
+    source = file.read_bytes()
+    found[file] = source, ast.parse(source)
+    for node in ast.walk(found[file][1]):
+        names = [one.name for one in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{name}" for name in names)]
+        for name in names:
+            beside = file.parent.joinpath(*name.split("."))
+            for path in (beside.with_suffix(".py"), beside / "__init__.py"):
+                if path not in found and path.is_file():
+                    _list_sources(path, found)
+    return found
+
+
+def _names_of(node: ast.stmt) -> list[str]:
+    """Returns the names that a statement of a module defines."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.ImportFrom):
+        return [one.asname or one.name for one in node.names]
+    return [one.id for one in node.targets if isinstance(one, ast.Name)] if isinstance(node, ast.Assign) else []
 
 
 def own_title(text: str, key: str) -> str:

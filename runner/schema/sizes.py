@@ -156,6 +156,7 @@ WORDS: Mapping[str, str] = {
     "crashed": "crashed",
     "error": "error",
     "skipped": "skipped",
+    "wrong": "wrong",
     "forward": "forward",
     "loss": "loss",
     "backward": "backward",

@@ -10,6 +10,7 @@ from runner.schema.choices import (
     Backend,
     CompileCache,
     FlopsSource,
+    Loss,
     Mode,
     ModelAttention,
     Optimizer,
@@ -50,6 +51,7 @@ class StepCell(Model, Cell):
     backend: Backend = field(default="eager", metadata=axes.BACKEND)
     attention: ModelAttention = field(default="naive", metadata=axes.ATTENTION)
     optimizer: Optimizer = field(default="foreach", metadata=axes.OPTIMIZER)
+    loss_function: Loss = field(default="cross-entropy", metadata=axes.LOSS)
     checkpoint_blocks: int = column(
         "Checkpointing",
         "blocks",

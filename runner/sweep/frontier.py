@@ -33,6 +33,7 @@ from runner.formats import format_bytes
 from runner.job import Job, Outcome
 from runner.schema import AttentionCell, FrontierCell, FrontierRow, RunRow, StepCell, new_id, utc_now
 from runner.schema.axes import SHAPE
+from runner.schema.own import is_own_part
 from runner.schema.sizes import shape_name, size_named
 from runner.store import history
 from runner.sweep.loop import ingest_all, make_folder, store
@@ -170,6 +171,12 @@ def make_questions(flags: Mapping[str, Any], *, limit_bytes: int) -> list[Fronti
     if grows not in (None, "context", "batch"):
         raise UsageError(f"--grow got {grows!r}.", expected="context or batch")
     chosen = {name: parse_values(name, flags[name] or default) for name, default in _DEFAULTS.items()}
+    if own_parts := [name for name in chosen["attention"] if is_own_part(name)]:
+        raise UsageError(
+            f"--experiment frontier got {own_parts[0]}.",
+            expected="an attention of Stepscope's",
+            do="--experiment attention --preset flash tries your own at each length.",
+        )
     limited = grows or "seq_len"
     step = flags["resolution"] or (1 if limited == "batch" else 64)
     shared: dict[str, Any] = {"limited": limited, "limit_bytes": limit_bytes, "step": step}

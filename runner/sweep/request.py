@@ -17,7 +17,7 @@ from runner.errors import UsageError
 from runner.places import default_path, explain_place
 from runner.plan.planning import PRESETS, QUESTIONS, Request, Rounds, parse_shard
 from runner.schema import flags
-from runner.schema.own import parse_spec
+from runner.schema.own import find_part, is_own_part, parse_spec
 from runner.schema.sizes import size_named
 
 FLAGS = {name: column for name, column in flags().items() if column.flag}
@@ -184,16 +184,17 @@ def _parse_value(name: str, value: Any) -> Any:
 
 def parse_values(name: str, value: str | int | Iterable[object]) -> tuple[Any, ...]:
     """Returns the values of one axis. Raises UsageError for one that the axis does not have."""
-    texts = _split([value] if isinstance(value, int) else value)
+    texts = _split(",".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
     flag = name.replace("_", "-")
     if name == "sizes":
         return tuple(size_named(text).name for text in texts)
     if name in CHOICES:
-        is_bool = FLAGS[name].type is bool
+        is_bool, of = FLAGS[name].type is bool, FLAGS[name].flag
         texts = tuple(text.lower() for text in texts) if is_bool else texts
         for text in texts:
-            _check_choice(flag, text, CHOICES[name])
-        return tuple(text == "true" for text in texts) if is_bool else texts
+            if not (of and of.open and is_own_part(text)):
+                _check_choice(flag, text, CHOICES[name])
+        return tuple(text == "true" if is_bool else find_part(text) if is_own_part(text) else text for text in texts)
     wrong = next((text for text in texts if not text.isdecimal()), None)
     if wrong is not None:
         raise UsageError(f"--{flag} got {wrong!r}.", expected="whole numbers, such as 128,256")

@@ -312,7 +312,7 @@ def optimizer_temporary_bytes(cell: ModelCell) -> int:
     """Returns the bytes of AdamW's denominator: that of all parameters at once (foreach), none because it stays in
     registers (fused), or that of one parameter with its root, its quotient and the previous parameter's (for-loop)."""
     largest = max(cell.shape.vocabulary, cell.shape.d_ff, cell.shape.d_model) * cell.shape.d_model * weight_bytes(cell)
-    return {"foreach": parameter_bytes(cell), "for-loop": 3 * largest, "fused": 0}[cell.optimizer]
+    return {"foreach": parameter_bytes(cell), "for-loop": 3 * largest, "fused": 0}.get(cell.optimizer, 0)
 
 
 def best_checkpoint(cell: ModelCell, *, device: Device = "cuda") -> int:

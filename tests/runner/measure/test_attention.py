@@ -13,14 +13,8 @@ from runner.analysis.costs.activations import MeasuredTensor, beside
 from runner.analysis.costs.attention import is_unfused
 from runner.job import Measurement
 from runner.measure import precision
-from runner.measure.attention import (
-    TOLERANCE,
-    AttentionStep,
-    compute_errors,
-    measure_attention,
-    reference,
-    relative_error,
-)
+from runner.measure.attention import AttentionStep, measure_attention
+from runner.measure.correctness import TOLERANCE, compute_errors, reference, relative_error
 from runner.measure.device import Device
 from runner.models.attention import ATTENTION, naive, unavailable
 from runner.schema import AttentionCell, SavedTensorRow
@@ -227,15 +221,19 @@ def _wrong_backward(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
     return naive(q, k.detach(), v, causal=causal) + 0 * k
 
 
+def errors_of(step: AttentionStep) -> dict[str, float]:
+    return compute_errors(step.run, step.inputs, step.grad, causal=step.cell.causal)
+
+
 @pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("wrong", [_unscaled, _sees_one_further, _wrong_backward])
 def test_a_wrong_implementation_is_caught(wrong: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = cell(precision=name, seq_len=64, d_head=16)
     precision.apply(asked.precision, CPU)
-    right = compute_errors(AttentionStep(asked, CPU))
+    right = errors_of(AttentionStep(asked, CPU))
     assert max(right.values()) <= TOLERANCE[asked.precision]
     monkeypatch.setitem(ATTENTION, "naive", wrong)
-    assert max(compute_errors(AttentionStep(asked, CPU)).values()) > TOLERANCE[asked.precision]
+    assert max(errors_of(AttentionStep(asked, CPU)).values()) > TOLERANCE[asked.precision]
 
 
 def test_an_error_is_relative() -> None:

@@ -1,0 +1,118 @@
+"""What rate does each implementation of attention reach, at which length and width, and how right is it?
+
+FLOPs are those of `runner.analysis.costs.attention`, so that a kernel which skips the masked half of a causal product
+gains nothing by it. Rates of batches of other sizes stand beside each other: kernels are compared at a constant number
+of tokens, which a longer sequence reaches with a smaller batch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from runner.analysis.costs.attention import backward_flops, forward_flops
+from runner.analysis.pair import name_attention
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
+from runner.answers.shared import about, cells_of, clock_choice, narrow
+from runner.answers.words import CLOCKS, STATUS, ended, lacks
+from runner.formats import format_number, format_share
+from runner.results.cells import AttentionResult
+from runner.results.rows import Rows
+from runner.schema import Phase
+
+WAY = Field.of("attention", "implementation")
+WIDTH, LENGTH = Field.of("attention", "d_head"), Field.of("attention", "seq_len")
+RATE = Field("tflops", "Rate", unit="TFLOP/s", role="value", doc="FLOPs by FlashAttention's count over the time.")
+SHARE = Field(
+    "share", "Share of matrix products", unit="%", role="note", doc="Of the measured rate of matrix products."
+)
+ERROR = Field(
+    "error", "Error", role="note", doc="‖x − ref‖ / ‖ref‖ against float64, the worst of output and gradients."
+)
+BATCH = Field.of("attention", "batch", "note")
+_PHASES: dict[str, Phase] = {"forward": "forward", "backward": "backward", "both passes": "forward_backward"}
+#: What the matrix shows.
+_SHOWN = {"TFLOP/s": RATE, "share of matrix products": SHARE, "error": ERROR}
+
+
+def answer(rows: Rows, asked: Asked) -> Answer:
+    cells = [one for one in rows.attention if one.status != "skipped"]
+    if not any(one.times for one in cells):
+        return Answer(missing=lacks("no attention was timed"))
+    cells, choices = narrow(cells, asked, drawn=("implementation", "backend", "seq_len", "d_head", "batch"))
+    phase = choose(asked, "phase", "Phase", [*_PHASES], default="both passes")
+    shown = choose(asked, "shown", "Shown", [*_SHOWN])
+    clock = clock_choice(asked, cells, default="throughput")
+    peak = _find_peak(rows, cells)
+    largest: dict[Any, AttentionResult] = {}
+    for one in sorted(cells, key=lambda one: one.cell.batch):  # of several batches the largest
+        largest[name_attention(one.cell), one.cell.d_head, one.cell.seq_len] = one
+    lines = sorted(largest.values(), key=lambda one: (one.cell.d_head, name_attention(one.cell), one.cell.seq_len))
+    value = _SHOWN[shown.chosen]
+    numbers = [replace(one, role="value" if one is value else "note") for one in _SHOWN.values()]
+    view = View(
+        name="attention-rates",
+        title=f"Rate of attention, {phase.chosen}" if value is RATE else f"{value.title} of attention, {phase.chosen}",
+        about=about(cells, "implementation", "backend", "batch", more=[clock.chosen]),
+        fields=(WIDTH, WAY, LENGTH, *numbers, BATCH, STATUS),
+        rows=tuple(_make_row(one, _PHASES[phase.chosen], CLOCKS[clock.chosen], peak) for one in lines),
+        draw=Draw("matrix", value.name, down=("d_head", "implementation"), across="seq_len"),
+        note="Causal attention counts half of the FLOPs, as in FlashAttention's papers."
+        + (f" Matrix products reach {peak / 1e12:,.0f} TFLOP/s here." if peak else ""),
+    )
+    return Answer(
+        sentence=_say(view, phase.chosen),
+        more=_say_wrong(cells),
+        views=(view,),
+        choices=(*choices, clock, phase, shown),
+        cells=cells_of(cells),
+    )
+
+
+def _find_peak(rows: Rows, cells: Sequence[AttentionResult]) -> float | None:
+    """Returns the measured rate of matrix products in the cells' precision on their machine (FLOP/s)."""
+    runs = {run.run_id for run in rows.runs if run.machine == cells[0].machine}
+    known = [
+        one.flops_per_s
+        for one in rows.ceilings
+        if one.run_id in runs and one.precision == cells[0].cell.precision and one.flops_per_s
+    ]
+    return max(known, default=None)
+
+
+def _make_row(one: AttentionResult, phase: Phase, clock: Any, peak: float | None) -> Row:
+    forward, backward = forward_flops(one.cell), backward_flops(one.cell)
+    flops = {"forward": forward, "backward": backward}.get(phase, forward + backward)
+    time = one.times[phase].by(clock) if phase in one.times else None
+    rate = flops / time.ms * 1e3 if time and one.status == "ok" else None
+    errors = [error for error in (one.output_error, one.gradient_error) if error is not None]
+    return Row(
+        values=(
+            one.cell.d_head,
+            name_attention(one.cell),
+            one.cell.seq_len,
+            rate and rate / 1e12,
+            rate / peak if rate and peak else None,
+            max(errors, default=None),
+            one.cell.batch,
+            ended(one),
+        ),
+        cells=(one.cell_id,),
+    )
+
+
+def _say(view: View, phase: str) -> str:
+    known = [row for row in view.rows if view.get(row, "tflops")]
+    if not known:
+        return "No implementation of attention has a rate here."
+    width, way, length, rate, share = max(known, key=lambda row: view.get(row, "tflops")).values[:5]
+    text = f"The highest rate of attention ({phase}) is **{format_number(rate)} TFLOP/s**: {way}, {length:,} tokens, "
+    text += f"heads {width} wide"
+    return f"{text}, **{format_share(share)}** of what matrix products reach here." if share else f"{text}."
+
+
+def _say_wrong(cells: Sequence[AttentionResult]) -> str:
+    wrong = dict.fromkeys(name_attention(one.cell) for one in cells if one.status == "wrong")
+    return f"Wrong, and so without a rate: {', '.join(wrong)}." if wrong else ""
+
+
+QUESTION = Question(answer=answer, page="Attention", needs=("attention", "ceilings", "runs"))
