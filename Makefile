@@ -23,11 +23,11 @@ endif
 
 test: $(VENV)/.test
 	$(BIN)/python -m tests.install_chromium
-	$(BIN)/pytest --numprocesses 4 --dist loadfile -m "not soak"
+	$(BIN)/pytest --numprocesses 3 --dist loadgroup -m "not soak"
 
 soak: $(VENV)/.test
 	$(BIN)/python -m tests.install_chromium
-	$(BIN)/pytest --numprocesses 3 --dist loadfile -m soak --timeout 3600
+	$(BIN)/pytest --numprocesses 3 --dist loadgroup -m soak --timeout 3600
 
 ray: $(VENV)/.ray
 	$(BIN)/pytest -m "" tests/runner/engines/test_ray.py

@@ -25,23 +25,21 @@ MAIN = sys.modules["__main__"]
 ROOT = Path(__file__).parent
 #: The files that take longest come first, so that no process starts one of them when the others have finished.
 LONGEST = (
-    "e2e/test_accessibility.py",
-    "runner/measure/test_compile.py",
-    "runner/sweep/test_faults.py",
-    "runner/sweep/test_kills.py",
+    "runner/cli/test_ab.py",
+    "runner/engines/test_engine.py",
     "runner/sweep/test_sweep.py",
-    "e2e/test_hostile.py",
-    "runner/store/test_killed_commands.py",
-    "e2e/test_app.py",
-    "pages/test_sql.py",
-    "runner/cli/test_again.py",
-    "e2e/test_reference.py",
-    "runner/analysis/test_costs.py",
-    "runner/store/test_merge.py",
-    "runner/own/test_measuring.py",
-    "runner/importers/test_fuzz.py",
+    "runner/sweep/test_kills.py",
+    "runner/cli/test_tune.py",
+    "runner/importers/test_traces.py",
+    "runner/store/test_places.py",
+    "runner/importers/test_snapshots_hostile.py",
+    "runner/importers/test_cases.py",
+    "runner/importers/test_published.py",
+    "runner/measure/test_compile.py",
     "runner/measure/test_memory.py",
-    "runner/models/test_model.py",
+    "runner/analysis/test_paired.py",
+    "runner/sweep/test_race.py",
+    "pages/test_sql.py",
 )
 #: Packages of the extras `app` and `dev` that tests import and a machine for measuring alone may lack.
 MAY_LACK = shlex.split(
@@ -82,8 +80,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = {ROOT / name: position for position, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: order.get(item.path, len(order)))
+    """Gives each file to one process, and all files that need a browser, or the shipped rows, to the same: starting the
+    one and reading the others takes seconds. These two begin."""
+    order = {"browser": -2, "shipped": -1, **{str(ROOT / name): position for position, name in enumerate(LONGEST)}}
+    groups = {item: _find_group(item) for item in items}
+    items.sort(key=lambda item: order.get(groups[item], len(order)))
+    for item, group in groups.items():
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _find_group(item: pytest.Item) -> str:
+    module = item.getparent(pytest.Module)
+    imported = vars(module.obj) if module else {}
+    return "browser" if "Browser" in imported else "shipped" if "shipped" in imported else str(item.path)
 
 
 def pytest_collection_finish() -> None:

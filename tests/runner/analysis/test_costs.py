@@ -214,11 +214,12 @@ def test_the_best_number_of_blocks_recomputed_together_needs_less_than_its_neigh
     """It is one block wherever a block keeps much more than its input, as at xl; more in deep and narrow models."""
     xl = small(d_model=2560, d_ff=10_240, layers=32, heads=32, context=2048)
     assert steps.best_checkpoint(xl) == 1
-    deep = make_cell(layers=64, d_ff=16, context=128, attention="sdpa-flash", mode="backward")
+    narrow: dict[str, Any] = {"d_model": 16, "d_ff": 2, "heads": 2, "layers": 24}
+    deep = make_cell(**narrow, context=128, attention="sdpa-flash", mode="backward")
     best = steps.best_checkpoint(deep, device="cpu")
     assert best > 1
     peaks = [measured_peak_bytes(replace(deep, checkpoint_blocks=best + more)) for more in (-1, 0, 1)]
-    assert peaks[1] == min(peaks)
+    assert peaks[1] < 0.9 * min(peaks[0], peaks[2])
 
 
 H200 = "NVIDIA H200"

@@ -100,14 +100,14 @@ def test_intervals_have_their_coverage_where_the_machine_drifts(
     rounds: int, spread: float, level: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sweep has eight equal cells. Each round differs by 10%, each process by 2% (or its variance is scaled inverse
-    chi-squared with six degrees of freedom), each sample by 1%. The standard error of 1,200 intervals of 95% is 0.6%,
-    so that too narrow and too wide ones are seen; of those that decide, 0.3%."""
+    chi-squared with six degrees of freedom), each sample by 1%. The standard error of 600 intervals of 95% is 0.9%,
+    so that too narrow and too wide ones are seen; of those that decide, 0.4%."""
     if level:
         monkeypatch.setattr(statistics, "confidence", lambda rounds: level)
-    found = [pair for seed in range(300) for pair in compare_equal(random.Random(seed), rounds, spread)]
+    found = [pair for seed in range(150) for pair in compare_equal(random.Random(seed), rounds, spread)]
     covered = sum((one.low or 0) <= 1 <= (one.high or 0) for one in found) / len(found)
     if level:
-        assert 0.935 <= covered <= 0.985
+        assert 0.935 <= covered <= 0.99
     else:
         assert covered >= 0.985, "99% or more is said"
         assert sum(one.outcome in ("faster", "slower") for one in found) / len(found) <= 0.015

@@ -66,7 +66,7 @@ def check_numbers(answer: Answer, lines: Sequence[str]) -> None:
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-@pytest.mark.parametrize("combinations", [6, pytest.param(30, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("combinations", [2, pytest.param(30, marks=pytest.mark.soak)])
 def test_every_form_shows_the_answer(name: str, combinations: int) -> None:
     for answer in islice(answers(name), combinations):
         assert answer.question == name

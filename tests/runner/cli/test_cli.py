@@ -21,7 +21,7 @@ from runner.cli.main import OLD_NAMES, app, make_command
 from runner.plan.planning import PRESETS, QUESTIONS
 from runner.schema import RunRow
 from runner.schema.sizes import SIZES
-from tests.command import PATIENCE_S, ROOT, TINY, run, run_apart
+from tests.command import ROOT, TINY, run, run_apart
 from tests.runner.answers.shipped import FOLDER, query
 from tests.synthetic.rows import asked, failed, ok, store
 from tests.synthetic.rows import run as a_run
@@ -32,10 +32,10 @@ COMMANDS = (
 )  # fmt: skip
 
 
-def run_here(*words: str) -> Result:
+def run_here(*words: str, columns: int = 300) -> Result:
     """Runs the command in this process."""
     with patch.dict(os.environ):
-        return CliRunner().invoke(app, words, env={"COLUMNS": "300"})
+        return CliRunner().invoke(app, words, env={"COLUMNS": str(columns)})
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +59,9 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_every_command_fits_a_screen_and_has_an_example(command: str) -> None:
-    words, env = [sys.executable, "-m", "runner", *command.split(), "--help"], {**os.environ, "COLUMNS": "80"}
-    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
+    done = run_here(*command.split(), "--help", columns=80)
     lines = done.stdout.splitlines()
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert (max(map(len, lines)) <= 80, len(lines) <= 50) == (True, True), len(lines)
     example = " ".join(done.stdout.split()).rpartition("Example: ")[2]
     assert example.startswith(f"stepscope {command}".strip())

@@ -86,7 +86,7 @@ def build(want):
 """
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "naive"])
+@pytest.mark.parametrize("attention", ["sdpa", pytest.param("naive", marks=pytest.mark.soak)])
 def test_our_model_on_fake_tensors_takes_what_its_formula_says(tmp_path: Path, attention: Any) -> None:
     """At batches and contexts that it did not run with, too."""
     job = FitJob(spec=own_file(tmp_path, OURS), context=128, attention=attention, optimizer="fused")

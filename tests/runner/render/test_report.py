@@ -93,7 +93,7 @@ def test_an_edition_has_its_own_cells_alone(tmp_path: Path) -> None:
     assert "inference, fp32" in done.stdout, "the other modes are shown as well"
 
 
-@pytest.mark.parametrize("edition", ["2025", "2026"])
+@pytest.mark.parametrize("edition", [pytest.param("2025", marks=pytest.mark.soak), "2026"])
 def test_a_report_of_an_edition_answers_each_question_or_has_the_command(edition: str) -> None:
     """The commands of a question, as `sweep` reads them, measure its cells without a row, and nothing else."""
     done = run("report", "--edition", edition, "--format", "json", db=FOLDER)

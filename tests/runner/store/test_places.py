@@ -266,6 +266,7 @@ def as_nobody(*words: str, cwd: str = "/", **env: str) -> subprocess.CompletedPr
     """Runs `python WORDS` as a user who owns nothing."""
     command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", sys.executable, *words]
     env |= {"PYTHONPATH": str(ROOT), "HOME": "/nonexistent", "COLUMNS": "300", "PATH": os.environ["PATH"]}
+    env |= {"PYTHONPYCACHEPREFIX": sys.pycache_prefix} if sys.pycache_prefix else {}
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=env)
 
 
