@@ -28,7 +28,6 @@ LONGEST = (
     "runner/cli/test_ab.py",
     "runner/engines/test_engine.py",
     "runner/sweep/test_sweep.py",
-    "runner/sweep/test_kills.py",
     "runner/cli/test_tune.py",
     "runner/importers/test_traces.py",
     "runner/store/test_places.py",

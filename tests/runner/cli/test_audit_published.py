@@ -33,7 +33,8 @@ def test_findings_of_a_published_file(imported: Path) -> None:
     assert any("Backward takes 0.213 ms and forward 35.6 ms" in words for words in lines)
 
 
-def test_a_clean_table_has_no_findings(imported: Path) -> None:
-    done = run("show", "1.1.4 nsys forward", "--strict", db=imported)
+def test_a_clean_table_has_no_findings(db: Path) -> None:
+    assert run("import", str(REFERENCE / "004_nsys_forward.csv"), db=db).returncode == 0
+    done = run("show", "1.1.4 nsys forward", "--strict", db=db)
     assert done.returncode == 0
     assert "Nothing was found by 11 rules, which does not say that the rows are right." in done.stdout

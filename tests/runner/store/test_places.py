@@ -58,7 +58,7 @@ KINDS: dict[Callable[[Path], None], str] = {
 }
 kinds = pytest.mark.parametrize(
     "make",
-    [pipe, dangling, *(pytest.param(make, marks=pytest.mark.soak) for make in (circle, device))],
+    [pipe, *(pytest.param(make, marks=pytest.mark.soak) for make in (dangling, circle, device))],
     ids=lambda make: make.__name__,
 )
 
