@@ -3,7 +3,7 @@
 from typing import Any
 
 from pages.plot.colors import FAINT, QUIET, RED, STRONG, tint
-from pages.plot.parts import AXIS, Figure, count_letters, escape, join_keys, marks, tone_of, write_key
+from pages.plot.parts import AXIS, Figure, break_label, count_letters, escape, join_keys, marks, tone_of, write_key
 from runner.answers.answer import Row, View
 from runner.render.grid import interval_of, scale_of
 
@@ -49,7 +49,9 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     }
     hollow = {**_cells(empty, color=_NONE, edge=FAINT), "hoverinfo": "skip"}
     columns = [write_key(view, draw.across, one) for one in acrosses]
+    is_slanted = narrow and numbers and sum(map(len, columns)) > NARROW_LETTERS - 10
     layout = {
+        **({"margin": {"l": 8, "r": 30, "t": 24, "b": 8}} if is_slanted else {}),
         "height": 62 + (36 if is_tight else 42) * len(downs),
         "bargap": 0,
         "barmode": "overlay",
@@ -60,6 +62,7 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             "ticktext": [one.replace(" · ", "<br>").replace(" ", "<br>").replace("-", "<br>") for one in columns]
             if narrow
             else columns,
+            **({"tickangle": -60} if is_slanted else {}),
             "title": {"text": view.field(draw.across).title, "standoff": 4},
             "range": [-0.5, len(acrosses) - 0.5],
             "showgrid": False,
@@ -67,7 +70,7 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         "yaxis": {
             **AXIS,
             "tickvals": list(range(len(downs))),
-            "ticktext": [f"{one} " for one in downs],
+            "ticktext": [f"{break_label(one, most=16) if narrow else one} " for one in downs],
             "range": [len(downs) - 0.5, -0.5],
             "showgrid": False,
         },

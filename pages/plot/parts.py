@@ -240,3 +240,12 @@ def tone_of(view: View) -> Callable[[Row], str]:
         return tint("#7F4BD6" if apart >= 0 else "#E2661F", opacity=0.06 + 0.56 * abs(apart))
 
     return tone
+
+
+def break_label(label: str, *, most: int = 30) -> str:
+    """Returns a label in lines of at most so many letters where it can be broken, for a phone."""
+    lines = [""]
+    for part in label.split(" · "):
+        joined = f"{lines[-1]} · {part}" if lines[-1] else part
+        lines = [*lines, part] if lines[-1] and len(joined) > most else [*lines[:-1], joined]
+    return "<br>".join(lines)

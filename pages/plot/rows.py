@@ -9,6 +9,7 @@ from pages.plot.colors import BLUE, GREEN, ORANGE, PURPLE, QUIET, RED, STRONG, t
 from pages.plot.parts import (
     AXIS,
     Figure,
+    break_label,
     color_of,
     count_letters,
     error_bars,
@@ -33,8 +34,6 @@ Key = tuple[Value, ...]
 _LINE, _CAPTIONED = 23, 40
 #: The letters that a line of a chart has room for on a phone.
 _PHONE_LETTERS = 44
-#: The most letters in a line of a label on a phone.
-_LABEL_LETTERS = 30
 
 
 def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
@@ -308,7 +307,7 @@ def _lines(view: View, *, narrow: bool) -> tuple[Mapping[Key, int], Figure, list
             words = f"<b>{'<br>'.join(parts)}</b>{gap}{escape(str(captions[key] or ''))}"
             notes.append(note(words, x=0, xref="paper", y=at - (0.31 if two else 0.22), xanchor="left"))
         return places, {**axis, "showticklabels": False, "automargin": False}, notes
-    axis["ticktext"] = [f"{_break(labels[key]) if narrow else labels[key]} " for key in places]
+    axis["ticktext"] = [f"{break_label(labels[key]) if narrow else labels[key]} " for key in places]
     return (
         places,
         axis,
@@ -317,12 +316,3 @@ def _lines(view: View, *, narrow: bool) -> tuple[Mapping[Key, int], Figure, list
             for key, text in groups.items()
         ],
     )
-
-
-def _break(label: str) -> str:
-    """Returns a label in lines of at most _LABEL_LETTERS letters, for a phone."""
-    lines = [""]
-    for part in label.split(" · "):
-        joined = f"{lines[-1]} · {part}" if lines[-1] else part
-        lines = [*lines, part] if lines[-1] and len(joined) > _LABEL_LETTERS else [*lines[:-1], joined]
-    return "<br>".join(lines)

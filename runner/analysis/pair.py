@@ -22,6 +22,7 @@ from runner.analysis.statistics import Outcome, Ratio, ratio
 from runner.results.cells import TimedResult
 from runner.results.times import Clock, find_bound
 from runner.schema import TABLES, AttentionCell, Cell, Column, Phase, table_of
+from runner.schema.own import part_title
 
 #: The clocks by the names of practitioners: steps in a loop, one step that is waited for, kernels alone.
 CLOCKS: Mapping[str, Clock] = {"throughput": "loop", "latency": "step", "GPU time": "device"}
@@ -127,7 +128,8 @@ def partner_key(measured: TimedResult, *differing: str) -> tuple[object, ...]:
 
 def name_attention(cell: AttentionCell) -> str:
     """Returns how attention is computed: its implementation, and its backend unless that is eager."""
-    return cell.implementation if cell.backend == "eager" else f"{cell.implementation} · {cell.backend}"
+    name = part_title(cell.implementation)
+    return name if cell.backend == "eager" else f"{name} · {cell.backend}"
 
 
 def _object(a: Sided, b: Sided) -> str:

@@ -22,7 +22,7 @@ from runner.results.cells import Result, TimedResult
 from runner.results.rows import RunSummary
 from runner.schema import Cell, Column, Model, table_of
 from runner.schema.axes import MODEL
-from runner.schema.own import is_unread
+from runner.schema.own import is_unread, part_title
 from runner.schema.sizes import name_models
 
 #: The order of columns; others follow.
@@ -93,12 +93,12 @@ def _describe_shared(column: Column, value: Any) -> str:
     if column.name in _PLAIN:
         return str(value)
     if column.name == "attention":
-        return f"{value} attention"
+        return f"{part_title(value)} attention"
     if value is True or value is False:
         return column.label.lower() if value else f"not {column.label.lower()}"
     if value is None or (value == column.absent and column.name not in _SAID):
         return ""
-    return f"{column.label.lower()} {format_value(value)}"
+    return f"{column.label.lower()} {format_value(part_title(value))}"
 
 
 class Measured(Protocol):

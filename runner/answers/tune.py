@@ -18,6 +18,7 @@ from runner.results.cells import StepResult
 from runner.results.rows import Rows
 from runner.schema import Model, StepCell
 from runner.schema.axes import PLAIN
+from runner.schema.own import part_title
 
 WAY = Field("way", "Way")
 ROUNDS = Field.of("steps", "round", "note", label="Processes")
@@ -69,7 +70,7 @@ _PRICES, _MEMORY = ("2", "1", "3", "4", "6"), ("all", "16", "24", "40", "48", "8
 def name_way(cell: StepCell) -> str:
     """Returns the settings in which a step is not the plain one: `bf16 + sdpa + fused AdamW`."""
     words = [
-        text.format(getattr(cell, name))
+        text.format(part_title(getattr(cell, name)))
         for name, text in WORDS.items()
         if getattr(cell, name) not in (PLAIN[name], "own")
     ]

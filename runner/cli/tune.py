@@ -38,7 +38,7 @@ from runner.store.read.selection import Selection
 from runner.sweep.frontier import DeviceMemory, default_limit, parse_size
 from runner.sweep.loop import Spent
 from runner.sweep.prepare import Prepared, describe_models, prepare
-from runner.sweep.race import SETTINGS, Race, list_ways
+from runner.sweep.race import SETTINGS, Race, Way, list_ways
 from runner.sweep.request import Settings
 from runner.sweep.start import lock_machine
 from runner.sweep.tune import Tuner
@@ -107,12 +107,15 @@ def tune(console: Terminal, progress: Terminal, asked: Asked, settings: Settings
         why = f"{failed.status}: {' '.join((failed.message or '').split())[:300]}" if failed else "no trial ended"
         raise UsageError(f"No way worked. The first ended {why}.", expected="a model that trains here")
     found = _ask(settings.db, asked, tuner, machine)
+    left_out = race.list_left_out(tuner.results.values())
     if asked.as_json:
-        print(to_text(_make_json(found, race), indent=1))
+        print(to_text(_make_json(found, left_out), indent=1))
         return 0
     print_answer(console, found, command=False)
-    reasons = Counter(race.list_left_out().values())
-    console.say(f"{len(race.known)} of {len(race.items):,} ways were tried; the others were left out:")
+    reasons = Counter(left_out.values())
+    console.say(
+        f"{len(race.items) - len(left_out):,} of {len(race.items):,} ways were tried; the others were left out:"
+    )
     for why, count in reasons.most_common():
         console.say(f"  {count:,}: {why}")
     console.say("The winner in PyTorch:")
@@ -149,7 +152,7 @@ def _ask(db: Path, asked: Asked, tuner: Tuner, machine: Mapping[str, Any]) -> An
     return ask("tune", replace(rows, every_step=mine), chosen)
 
 
-def _make_json(answer: Answer, race: Race) -> dict[str, Any]:
+def _make_json(answer: Answer, left_out: Mapping[Way, str]) -> dict[str, Any]:
     view = answer.views[0]
     ranking = [
         {
@@ -166,10 +169,8 @@ def _make_json(answer: Answer, race: Race) -> dict[str, Any]:
         }
         for row in view.rows
     ]
-    left_out = [
-        {"settings": dict(zip(SETTINGS, way, strict=True)), "why": why} for way, why in race.list_left_out().items()
-    ]
-    return {"ranking": ranking, "left_out": left_out}
+    others = [{"settings": dict(zip(SETTINGS, way, strict=True)), "why": why} for way, why in left_out.items()]
+    return {"ranking": ranking, "left_out": others}
 
 
 class RaceLines(PlainLines):

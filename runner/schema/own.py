@@ -124,6 +124,14 @@ def find_part(text: str) -> str:
     return f"{Path(os.path.relpath(file)).as_posix()}:{function}@{key}"
 
 
+def part_title(value: Any) -> Any:
+    """Returns the title of an own part, `kernels/flash:attend@1a2b`; any other value as it is."""
+    if not is_own_part(value):
+        return value
+    named, _, key = value.partition("@")
+    return own_title(named, key[:4])
+
+
 def _list_sources(file: Path, found: dict[Path, tuple[bytes, ast.Module]]) -> dict[Path, tuple[bytes, ast.Module]]:
     """Adds a file and the files beside it that it imports, with their source."""
     source = file.read_bytes()

@@ -18,7 +18,7 @@ from runner.errors import UsageError
 from runner.schema.axes import MODEL, SHAPE, Model, Shape
 from runner.schema.cells import Cell
 from runner.schema.columns import columns_of
-from runner.schema.own import is_unread, own_title
+from runner.schema.own import is_unread, own_title, part_title
 
 if TYPE_CHECKING:
     from runner.schema import ModelCell
@@ -187,7 +187,7 @@ def title(cell: Cell) -> str:
     lead = [name for _, name, _, _ in Formatter().parse(asked.TITLE) if name]
     parts = [model_name(cell)] if isinstance(cell, Model) else []
     own = isinstance(cell, Model) and cell.model_key is not None
-    said = {name: "" if own and not getattr(cell, name) else getattr(cell, name) for name in lead}
+    said = {name: "" if own and not getattr(cell, name) else part_title(getattr(cell, name)) for name in lead}
     parts += [*asked.TITLE.format(**said).split(" · "), *cell.remarks()]
     known = {*MODEL, *lead, *_LIMITS}
     labels = {column.name: column.label.lower() for column in columns_of(asked)}
@@ -203,4 +203,4 @@ def title(cell: Cell) -> str:
 
 
 def _format_field(label: str, value: object) -> str:
-    return label if value is True else f"not {label}" if value is False else f"{label} {value}"
+    return label if value is True else f"not {label}" if value is False else f"{label} {part_title(value)}"

@@ -258,10 +258,11 @@ class Race:
         assert isinstance(cell, StepCell)
         return cell.batch * max(cell.context, 1)
 
-    def list_left_out(self) -> dict[Way, str]:
-        """Returns the ways that were not measured, with the reason."""
+    def list_left_out(self, measured: Iterable[StepResult]) -> dict[Way, str]:
+        """Returns the ways that are not among the measured cells, whatever their limits, with the reason."""
+        tried = {way_of(one.cell) for one in measured}
         return {
             way: self.objection(way) or "not promising, by what its settings brought elsewhere"
             for way in self.items
-            if way not in self.known
+            if way not in tried
         }

@@ -93,7 +93,7 @@ def test_what_cannot_win_is_left_out_with_the_reason() -> None:
     race = make_race(room_gib=30)
     race.rates = {"fp32": 5e13}
     run(race, lambda cell: result(cell, status="oom" if cell.batch > 16 else "ok"))
-    reasons = race.list_left_out()
+    reasons = race.list_left_out(race.known.values())
     assert set(reasons) | set(race.known) == set(race.items)
     assert not set(reasons) & set(race.known)
     kinds = {
@@ -111,7 +111,7 @@ def test_what_cannot_win_is_left_out_with_the_reason() -> None:
             kept = way_of(replace(cell, checkpoint_blocks=0))
             assert cell.checkpoint_blocks
             assert race.known.get(kept, result(cell)).status != "oom"
-    long = make_race(budget_s=60).list_left_out()
+    long = make_race(budget_s=60).list_left_out([])
     assert {"compiled", "compiled-block"} <= {way[3] for way, why in long.items() if "one trial takes longer" in why}
 
 
