@@ -71,7 +71,8 @@ def _list_absent(found: OwnModel) -> list[str]:
     if "context" not in found.reads:
         absent.append("--contexts: the function never reads want.context, so a sample has no length")
     if "attention" not in found.reads:
-        absent.append("--attention: the function never reads want.attention, so the model has its own")
+        why = "transformers has no sdpa for it" if found.spec.startswith("hf:") else "the function never reads it"
+        absent.append(f"--attention: {why}, so that rows say `own`: eager, or whatever the model computes")
     if not found.blocks:
         absent.append("compiled-block, --checkpoint and saved tensors by block: no block repeats")
     return absent

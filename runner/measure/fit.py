@@ -110,7 +110,7 @@ def _count(
     for part, tensors in (("parameters", parameters), ("inputs", [*workload.model.buffers(), *workload.inputs])):
         for tensor in tensors:
             live.hold(tensor, part)
-    for parameter in parameters:
+    for parameter in (one for one in parameters if one.requires_grad):
         parameter.register_post_accumulate_grad_hook(lambda one: live.hold(one.grad, "gradients"))  # type: ignore[no-untyped-call]
     with live:
         with torch.autocast("cpu", torch.bfloat16, enabled=way == "bf16"), _AsOnCuda():

@@ -31,7 +31,12 @@ def describe_own(job: OwnModelJob) -> OwnModel:
         if described.missing:  # without data it says nothing of the other points either
             break
     assert described is not None, "no point to build at"
-    return replace(described, trained=_run_twice(loaded, spec, job)) if job.runs else described
+    try:
+        return replace(described, trained=_run_twice(loaded, spec, job)) if job.runs else described
+    except (BadModel, torch.OutOfMemoryError, MemoryError):
+        raise
+    except Exception as error:
+        raise BadModel(f"{spec.text} cannot be run: {type(error).__name__}: {reason_of(error)}.") from error
 
 
 def _describe_at(loaded: Loaded, spec: OwnSpec, *, batch: int, context: int, device: str) -> OwnModel:

@@ -2,11 +2,14 @@
 
     key, build = load_configuration(parse_spec("hf:llama/config.json,num_hidden_layers=2"))
 
-Options replace fields of the configuration. The model is the configuration's first architecture, else a causal language
-model; its loss is its own. Code that comes with a configuration runs only with `trust_remote_code=true`.
+Options replace fields of the configuration. The model is the configuration's first architecture, else the first head of
+`_HEADS` that its type has; its loss is its own. A model for which `transformers` has no sdpa, one without attention
+included, computes eagerly and does not read which attention is wanted. Code that comes with a configuration runs only
+with `trust_remote_code=true`.
 """
 
 import hashlib
+import inspect
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -18,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from runner.errors import BadModel
+from runner.errors import BadModel, Skipped
 from runner.models.source import MAX_REASON
 from runner.models.workload import (
     SEED,
@@ -50,6 +53,13 @@ _NUMBERS = {
     "vocabulary": ("vocab_size",),
 }
 TRUST = "trust_remote_code"
+_DO_WRITE = "Write a function that makes the model and its batch: --model FILE.py:build."
+#: Kinds of models whose labels are known. The first that a type has is chosen where no architecture is named: encoders
+#: have causal heads as well, and so have decoders without their encoders.
+_HEADS = (
+    "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "MASKED_LM", "IMAGE_TEXT_TO_TEXT", "CAUSAL_LM", "IMAGE_CLASSIFICATION",
+    "SEQUENCE_CLASSIFICATION", "TOKEN_CLASSIFICATION",
+)  # fmt: skip
 
 
 def load_configuration(spec: OwnSpec) -> tuple[str, Callable[[Wanted], Built]]:
@@ -86,20 +96,23 @@ def _build(spec: OwnSpec, fields: Mapping[str, Any], want: Wanted, *, folder: Pa
         raise BadModel("hf: needs the package transformers.", do="Install it: pip install 'stepscope[hf]'.") from None
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     config = _make_config(spec, fields, folder=folder)
-    config.use_cache = False
-    attention = want.attention
+    config.use_cache = config.get_text_config().use_cache = False
+    head, model_class = _choose_head(spec, config, folder=folder)
+    attention = want.attention if getattr(model_class, "_supports_sdpa", True) else "naive"
+    if attention == "flex" and not getattr(model_class, "_supports_flex_attn", True):
+        raise Skipped(f"transformers has no flex attention for {model_class.__name__}.")
     config._attn_implementation = _ATTENTION.get(attention, "sdpa")
     torch.manual_seed(SEED)
     with torch.device(want.device):
         try:
-            model: nn.Module = _choose_model_class(config, folder=folder)(config)
+            model: nn.Module = model_class(config)
         except (torch.OutOfMemoryError, MemoryError):
             raise
         except Exception as error:
             reason = f"{type(error).__name__}: {str(error)[:MAX_REASON]}"
             raise BadModel(f"transformers cannot build {spec.text}: {reason}") from error
         place_parameters(model, want)
-        batch = _make_batch(spec, model, config, want)
+        batch = _make_batch(spec, model, head, config, want)
     if attention in _BACKENDS:
         _allow(model, _BACKENDS[attention])
     tokens = batch.get("input_ids")
@@ -135,33 +148,54 @@ def _make_config(spec: OwnSpec, fields: Mapping[str, Any], *, folder: Path | Non
         ) from error
 
 
-def _choose_model_class(config: Any, *, folder: Path | None) -> Callable[[Any], nn.Module]:
-    """Returns the class of a configuration's model: its first architecture, else a causal language model."""
+def _choose_head(spec: OwnSpec, config: Any, *, folder: Path | None) -> tuple[str, Any]:
+    """Returns the kind of a configuration's model, and its class. Raises BadModel where there is none with a loss."""
     import transformers
 
     if folder is not None and getattr(config, "auto_map", None):
-        return partial(transformers.AutoModelForCausalLM.from_config, trust_remote_code=True)
-    names = getattr(config, "architectures", None) or ()
-    known = next((getattr(transformers, name) for name in names if hasattr(transformers, name)), None)
-    return known or transformers.AutoModelForCausalLM.from_config
+        return "CAUSAL_LM", partial(transformers.AutoModelForCausalLM.from_config, trust_remote_code=True)
+    heads: dict[str, tuple[str, Any]] = {}
+    for head in _HEADS:
+        found = getattr(transformers, f"MODEL_FOR_{head}_MAPPING").get(type(config), ())
+        for one in found if isinstance(found, tuple) else (found,):
+            heads.setdefault(one.__name__, (head, one))
+    named = [name for name in config.architectures or () if hasattr(transformers, name)]
+    chosen = next((heads[name] for name in named or heads if name in heads), None)
+    if chosen is None:
+        raise BadModel(
+            f"{spec.text}: the loss of {named[0] if named else config.model_type} is not known.",
+            expected=f"architectures among {', '.join(heads)}" if heads else "a model of text, speech or images",
+            do="Add ,architectures=null for the first." if named and heads else _DO_WRITE,
+        )
+    return chosen
 
 
-def _make_batch(spec: OwnSpec, model: nn.Module, config: Any, want: Wanted) -> dict[str, Tensor]:
-    """Returns random tokens that are their own labels, or random images with labels."""
+def _make_batch(spec: OwnSpec, model: nn.Module, head: str, config: Any, want: Wanted) -> dict[str, Tensor]:
+    """Returns random tokens, images or spectra with labels for the model's own loss: classes; the tokens, of which a
+    decoder behind an encoder reads each predecessor; or other tokens at 15% of the places of a masked model."""
     main = getattr(model, "main_input_name", "input_ids")
-    if main == "input_ids":
-        text = config.get_text_config()
-        tokens = torch.randint(text.vocab_size, (want.batch, want.context))
-        return {"input_ids": tokens, "labels": tokens}
-    if main == "pixel_values" and getattr(config, "image_size", None):
-        size = config.image_size
+    if head == "IMAGE_CLASSIFICATION" and main == "pixel_values":
+        size = getattr(getattr(config, "vision_config", config), "image_size", None) or 224
         height, width = size if isinstance(size, list | tuple) else (size, size)
         images = torch.randn(want.batch, getattr(config, "num_channels", 3), height, width, dtype=want.dtype)
-        return {"pixel_values": images, "labels": torch.randint(config.num_labels, (want.batch,))}
-    raise BadModel(
-        f"{spec.text} takes {main}, and what that is cannot be told from its configuration.",
-        do="Write a function that makes the model and its batch: --model FILE.py:build.",
-    )
+        return {main: images, "labels": torch.randint(config.num_labels, (want.batch,))}
+    tokens = torch.randint(config.get_text_config().vocab_size, (want.batch, want.context))
+    batch = {"input_ids": tokens, "labels": tokens}
+    if head == "SPEECH_SEQ_2_SEQ" and main == "input_features" and hasattr(config, "num_mel_bins"):
+        frames = 2 * config.max_source_positions  # the one length that Whisper's encoder takes
+        batch = {main: torch.randn(want.batch, config.num_mel_bins, frames, dtype=want.dtype), "labels": tokens}
+    elif main != "input_ids":
+        raise BadModel(
+            f"{spec.text} takes {main}, and what that is cannot be told from its configuration.", do=_DO_WRITE
+        )
+    if head == "MASKED_LM":
+        batch["labels"] = tokens.roll(1, 1).where(torch.arange(want.context) % 20 < 3, -100)
+    elif head.endswith("CLASSIFICATION"):
+        shape = tokens.shape if head == "TOKEN_CLASSIFICATION" else (want.batch,)
+        batch["labels"] = torch.randint(config.num_labels, shape)
+    elif "decoder_input_ids" in inspect.signature(model.forward).parameters:
+        batch["decoder_input_ids"] = tokens.roll(1, 1)
+    return batch
 
 
 def _allow(model: nn.Module, backend: SDPBackend) -> None:
