@@ -3,7 +3,7 @@
 draw_sql(frame)
 
 A query runs as long as its reader waits: "Cancel", another choice or a closed window ends it. A rerun of the page does
-not run it again. Every example sorts its rows completely, so that ties have one order; sums that decide it are exact.
+not run it again. Every example sorts its rows completely, so that ties have one order.
 """
 
 import time
@@ -26,26 +26,8 @@ from runner.schema import TABLES
 from runner.store.console import MAX_ROWS, MAX_SECONDS, QueryAnswer, RunningQuery, run_query
 from runner.store.read.tables import count_rows
 
-#: Queries by title.
+#: Queries by title, of what no page shows.
 EXAMPLES = {
-    "Time of a step": """\
-WITH named AS (
-    SELECT cell_id, cell_key, concat_ws(' · ', d_model, layers, context, mode, precision, backend,
-        nullif(attention, 'naive'), nullif(optimizer, 'foreach'), 'weights ' || nullif(weights_dtype, 'fp32'),
-        'checkpoints ' || nullif(checkpoint_blocks, 0), 'batch ' || nullif(batch, 4),
-        'warm-up ' || nullif(warmup_steps, 5), nullif(compile_cache, 'shared') || ' cache') AS name
-    FROM steps WHERE status = 'ok' QUALIFY run_id = max(run_id) OVER (PARTITION BY cell_key)),
-cells AS (
-    SELECT cell_id, name || CASE WHEN count(DISTINCT cell_key) OVER (PARTITION BY name) > 1
-        THEN ' · ' || cell_key[:4] ELSE '' END AS cell
-    FROM named),
-parts AS (
-    SELECT cell, phase, median(t.median_ms) AS median_ms  -- of the rounds of one cell
-    FROM cells JOIN timings t USING (cell_id)
-    WHERE phase IN ('forward', 'loss', 'backward', 'optimizer')
-    GROUP BY ALL)
-FROM parts ORDER BY sum(median_ms::DECIMAL(18, 6)) OVER (PARTITION BY cell) DESC, cell,
-    list_position(['forward', 'loss', 'backward', 'optimizer'], phase)""",
     "First steps": """\
 SELECT m.step, precision || ' ' || backend AS way, median(duration_ms) AS duration_ms
 FROM samples m JOIN steps s USING (cell_id)
@@ -70,24 +52,6 @@ SELECT seq_len, concat_ws(' ', implementation, backend, precision, 'd_head', d_h
 FROM attention JOIN timings USING (cell_id)
 WHERE status = 'ok' AND phase = 'forward'
 GROUP BY ALL ORDER BY way, seq_len""",
-    "Peak of memory": """\
-FROM (UNPIVOT (
-    SELECT concat_ws(' · ', d_model, context, mode, precision) AS cell,
-        max(parameters_bytes) AS "parameter", max(gradients_bytes) AS gradient,
-        max(optimizer_state_bytes) AS "optimizer state", max(activations_bytes) AS activation,
-        max(autocast_copies_bytes) AS "autocast copy", max(temporaries_bytes) AS temporary
-    FROM memory WHERE status = 'ok' GROUP BY cell)
-ON COLUMNS(* EXCLUDE cell) INTO NAME category VALUE held_bytes)
-ORDER BY sum(held_bytes) OVER (PARTITION BY cell) DESC, cell, held_bytes DESC, category""",
-    "Longest kernels": """\
-WITH classes AS (
-    SELECT kernel_class, phase, sum(calls) AS calls, sum(device_ms) AS device_ms FROM kernels GROUP BY ALL)
-FROM classes ORDER BY sum(device_ms::DECIMAL(18, 6)) OVER (PARTITION BY kernel_class) DESC, kernel_class,
-    list_position(['forward', 'loss', 'backward', 'optimizer'], phase), phase""",
-    "Sums gone astray": """\
-SELECT accumulator || ' + ' || addend || CASE WHEN upcast THEN ', upcast' ELSE '' END AS sum,
-    value, addends, total, exact, abs(error) AS distance, slips_at
-FROM accumulation WHERE status = 'ok' ORDER BY distance, cell_id""",
     "Clock and power": """\
 SELECT started_at + to_microseconds((at_seconds * 1e6)::BIGINT) AS measured_at, sm_clock_mhz, power_watts,
     temperature_celsius, precision

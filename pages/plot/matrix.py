@@ -3,7 +3,19 @@
 from typing import Any
 
 from pages.plot.colors import FAINT, QUIET, RED, STRONG, tint
-from pages.plot.parts import AXIS, Figure, break_label, count_letters, escape, join_keys, marks, tone_of, write_key
+from pages.plot.parts import (
+    AXIS,
+    INSIDE,
+    Figure,
+    bars,
+    break_label,
+    count_letters,
+    escape,
+    join_keys,
+    marks,
+    tone_of,
+    write_key,
+)
 from runner.answers.answer import Row, View
 from runner.render.grid import interval_of, scale_of
 
@@ -27,7 +39,7 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     taken = {(join_keys(view, row, draw.down), view.get(row, draw.across)) for row in view.rows}
     empty = [(x, y) for y, down in enumerate(downs) for x, across in enumerate(acrosses) if (down, across) not in taken]
     colors = [_NONE if row.wanted else tint(RED, opacity=0.10) if view.ended(row) else tone(row) for row in view.rows]
-    bars = {
+    filled = {
         **_cells(
             [
                 (acrosses.index(view.get(row, draw.across)), downs.index(join_keys(view, row, draw.down)))
@@ -37,10 +49,7 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             edge=[FAINT if row.wanted else _NONE for row in view.rows],
         ),
         "text": texts,
-        "textposition": "inside",
-        "insidetextanchor": "middle",
-        "textangle": 0,
-        "constraintext": "none",
+        **INSIDE,
         "insidetextfont": {
             "color": [QUIET if row.wanted else RED if view.ended(row) else STRONG for row in view.rows],
             "size": 13 if narrow else 14,
@@ -75,19 +84,13 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             "showgrid": False,
         },
     }
-    return [bars, *([hollow] if empty else [])], layout
+    return [filled, *([hollow] if empty else [])], layout
 
 
 def _cells(places: list[tuple[int, int]], *, color: Any, edge: Any) -> Figure:
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "y": [y for _, y in places],
-        "base": [x - 0.48 for x, _ in places],
-        "x": [0.96] * len(places),
-        "width": 0.93,
-        "marker": {"color": color, "line": {"color": edge, "width": 1}, "cornerradius": 4},
-    }
+    drawn = bars(x=[0.96] * len(places), y=[y for _, y in places], width=0.93, color=color, edge=edge)
+    drawn["marker"]["cornerradius"] = 4
+    return {**drawn, "base": [x - 0.48 for x, _ in places]}
 
 
 def _write(view: View, row: Row) -> str:

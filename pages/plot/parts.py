@@ -26,6 +26,8 @@ AXIS: Figure = {
     "tickfont": {"size": 12},
     "title": {"text": ""},
 }
+#: The number of a bar within it, whatever its size.
+INSIDE: Figure = {"textposition": "inside", "insidetextanchor": "middle", "textangle": 0, "constraintext": "none"}
 _RAISED = str.maketrans("0123456789.-", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻")
 _ALIASES = {
     "weights": "parameter",
@@ -165,6 +167,12 @@ def scatter(
         },
         **marks(view, rows),
     }
+
+
+def bars(*, x: Sequence[float], y: Sequence[float], width: float, color: Any, edge: Any = None) -> Figure:
+    """Returns horizontal bars; with an `edge`, of one color or each of its own, they have one."""
+    line = {"width": 0} if edge is None else {"color": edge, "width": 1}
+    return {"type": "bar", "orientation": "h", "x": x, "y": y, "width": width, "marker": {"color": color, "line": line}}
 
 
 def error_bars(view: View, rows: Sequence[Row], color: str) -> Figure:

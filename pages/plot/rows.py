@@ -8,7 +8,9 @@ from typing import Any
 from pages.plot.colors import BLUE, GREEN, ORANGE, PURPLE, QUIET, RED, STRONG, tint
 from pages.plot.parts import (
     AXIS,
+    INSIDE,
     Figure,
+    bars,
     break_label,
     color_of,
     count_letters,
@@ -53,8 +55,11 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         colors = [color_of(view.get(row, draw.series), among) if draw.series else PURPLE for row in rows]
         x = [view.get(row, draw.value) / scale.factor for row in rows]
         trace = scatter(view, rows, x=x, y=[places[_key(view, row)] for row in rows], color=colors)
-        bars = error_bars(view, rows, QUIET)
-        data.append(trace | {"error_x": bars, "opacity": 0.45 if unsure else 1} if rows else {"type": "scatter"})
+        data.append(
+            trace | {"error_x": error_bars(view, rows, QUIET), "opacity": 0.45 if unsure else 1}
+            if rows
+            else {"type": "scatter"}
+        )
         for row in rows:
             number = scale.with_unit(view.get(row, draw.value))
             shown = "" if narrow else interval_of(view, row, scale)
@@ -126,22 +131,19 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         sizes = [(view.get(row, draw.value) or 0) / scale.factor for row in rows]
         least = 0.16 if narrow else 0.07
         data.append(
-            {
-                "type": "bar",
-                "orientation": "h",
+            bars(
+                x=sizes,
+                y=[places[_key(view, row)] + (0.2 if draw.caption else 0) for row in rows],
+                width=0.42 if draw.caption else 0.74,
+                color=BLUE if one is None else color_of(one, among),
+            )
+            | {
                 "name": "" if one is None else write_key(view, draw.series, one),
-                "x": sizes,
-                "y": [places[_key(view, row)] + (0.2 if draw.caption else 0) for row in rows],
-                "width": 0.42 if draw.caption else 0.74,
-                "marker": {"color": BLUE if one is None else color_of(one, among), "line": {"width": 0}},
                 "text": [
                     scale.write(view.get(row, draw.value)) if draw.series and size > least * most else ""
                     for row, size in zip(rows, sizes, strict=True)
                 ],
-                "textposition": "inside",
-                "insidetextanchor": "middle",
-                "textangle": 0,
-                "constraintext": "none",
+                **INSIDE,
                 "insidetextfont": {"size": 12, "color": "#FFFFFF"},
                 **marks(view, rows),
             }
@@ -165,27 +167,15 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
                 f"<b>{number}{unit}</b>{write_beside(view, end) if end else ''}", x=total, y=y, xanchor="left", shift=5
             )
         )
-    notes += [
-        note(
-            guide.words,
-            x=guide.at / scale.factor,
-            y=1,
-            yref="paper",
-            yanchor="bottom",
-            xanchor="right",
-            shift=24,
-            color=RED,
-        )
-        for guide in draw.guides
-        if guide.at
-    ]
+    above: dict[str, Any] = {"y": 1, "yref": "paper", "yanchor": "bottom", "xanchor": "right", "shift": 24}
+    notes += [note(guide.words, x=guide.at / scale.factor, **above, color=RED) for guide in draw.guides if guide.at]
     beside = [one for one in notes if one["xref"] == "x" and one["yref"] == "y" and one["xanchor"] == "left"]
     words = [one["text"] for one in beside if one["x"]]
     room = max(map(count_letters, words), default=0)
     lines = max(places.values(), default=0) + 1
     colors = [(one["name"], one["marker"]["color"]) for one in data] if draw.series else []
-    above, top = legend(colors, narrow=narrow)
-    above = [one | {"yshift": 4 + 18 * bool(limits)} for one in above]
+    head, top = legend(colors, narrow=narrow)
+    head = [one | {"yshift": 4 + 18 * bool(limits)} for one in head]
     top += 24 if limits else 8
     is_long = narrow and any(_is_long(view, row) for row in view.rows)
     line_px = _CAPTIONED + 18 * is_long if draw.caption else _LINE
@@ -201,7 +191,7 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             "tickformat": ".0%" if scale.unit == "%" else ",~s" if most > 9999 else "",
         },
         "yaxis": axis,
-        "annotations": [*notes, *above],
+        "annotations": [*notes, *head],
         "shapes": [rule("x", guide, scale) for guide in draw.guides if guide.at],
     }
     return data, layout
@@ -213,43 +203,25 @@ def draw_waterfall(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     draw, scale = view.draw, scale_of(view, view.draw.value)
     values = [(view.get(row, draw.value) or 0) / scale.factor for row in view.rows]
     befores = [0.0, *values[:-1]]
-    last, notes = len(values) - 1, []
-    bars: Figure = {
-        "type": "bar",
-        "orientation": "h",
-        "y": [],
-        "base": [],
-        "x": [],
-        "width": 0.42,
-        **marks(view, view.rows),
-    }
-    colors, edges = [], []
+    edges = [GREEN if value <= before else ORANGE for before, value in zip(befores, values, strict=True)]
+    edges[0] = QUIET
+    hollow = [bool(view.get(row, draw.hollow)) for row in view.rows]
+    notes = []
     for place, (row, before, value) in enumerate(zip(view.rows, befores, values, strict=True)):
-        is_hollow, color = (
-            bool(view.get(row, draw.hollow)),
-            QUIET if not place else GREEN if value <= before else ORANGE,
-        )
-        bars["y"].append(place + 0.2)
-        bars["base"].append(min(before, value) if place else 0.0)
-        bars["x"].append(abs(value - before))
-        colors.append(tint(color, opacity=0.12) if is_hollow else color)
-        edges.append(color)
-        ratio = write_beside(view, row)
         words = escape(join_keys(view, row, draw.down))
         notes.append(note(words, x=0, xref="paper", y=place - 0.22, xanchor="left", shift=2))
-        text = f"<b>{scale.with_unit(view.get(row, draw.value))}</b>{ratio}"
+        text = f"<b>{scale.with_unit(view.get(row, draw.value))}</b>{write_beside(view, row)}"
         notes.append(note(text, x=max(before, value), y=place + 0.2, xanchor="left", shift=5))
-    bars["marker"] = {"color": colors, "line": {"color": edges, "width": 1}}
-    rest: Figure = {
-        "type": "bar",
-        "orientation": "h",
-        "y": [last + 0.2],
-        "x": [values[-1]],
-        "base": [0],
-        "width": 0.42,
-        "marker": {"color": PURPLE, "line": {"width": 0}},
-        **marks(view, view.rows[-1:]),
-    }
+    steps = bars(
+        x=[abs(value - before) for before, value in zip(befores, values, strict=True)],
+        y=[place + 0.2 for place in range(len(values))],
+        width=0.42,
+        color=[tint(one, opacity=0.12) if is_hollow else one for one, is_hollow in zip(edges, hollow, strict=True)],
+        edge=edges,
+    )
+    steps |= {"base": [*map(min, befores, values)], **marks(view, view.rows)}
+    rest = bars(x=values[-1:], y=[len(values) - 0.8], width=0.42, color=PURPLE) | {"base": [0]}
+    rest |= marks(view, view.rows[-1:])
     layout = {
         "height": 32 + _CAPTIONED * len(values),
         "barmode": "overlay",
@@ -264,7 +236,7 @@ def draw_waterfall(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         },
         "annotations": notes,
     }
-    return [bars, rest], layout
+    return [steps, rest], layout
 
 
 def _key(view: View, row: Row) -> Key:

@@ -22,28 +22,14 @@ from runner.render.grid import MARKS, Entry, TextGrid, list_footnotes, make_grid
 from runner.schema import Cell
 
 _SPECIAL = re.compile(r"[\\`*_{}\[\]<>#~$|!&@]")
+_SIGNS = ("times", "rightarrow", "propto", "cdot", "times", "surd", "leq", "geq", "approx", "Vert")
 _LATEX = {
     "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
-    "×": r"$\times$",
-    "→": r"$\rightarrow$",
-    "∝": r"$\propto$",
-    "·": r"$\cdot$",
-    "✕": r"$\times$",
     "−": "$-$",
-    "√": r"$\surd$",
-    "≤": r"$\leq$",
-    "≥": r"$\geq$",
-    "≈": r"$\approx$",
-    "‖": r"$\Vert$",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    **{sign: rf"$\{name}$" for sign, name in zip("×→∝·✕√≤≥≈‖", _SIGNS, strict=True)},
     **{mark: rf"\textsuperscript{{{digit}}}" for mark, digit in (("²", 2), ("⁹", 9))},
     **{mark: rf"\textsuperscript{{{letter}}}" for mark, letter in zip(MARKS, "abcdefghijklmnop", strict=True)},
 }
@@ -122,19 +108,10 @@ def _html(headings: Sequence[str], lines: Sequence[Sequence[str]], left: frozens
 
 
 def _tabular(headings: Sequence[str], lines: Sequence[Sequence[str]], left: frozenset[int]) -> str:
-    rows = [f"{' & '.join(line)} \\\\" for line in (headings, *lines)]
+    first, *others = [f"{' & '.join(line)} \\\\" for line in (headings, *lines)]
     spec = "".join("l" if place in left else "r" for place in range(len(headings)))
-    return "\n".join(
-        [
-            rf"\begin{{tabular}}{{{spec}}}",
-            r"\toprule",
-            rows[0],
-            r"\midrule",
-            *rows[1:],
-            r"\bottomrule",
-            r"\end{tabular}",
-        ]
-    )
+    rows = "\n".join([r"\toprule", first, r"\midrule", *others, r"\bottomrule"])
+    return f"\\begin{{tabular}}{{{spec}}}\n{rows}\n\\end{{tabular}}"
 
 
 MARKDOWN = Form(
