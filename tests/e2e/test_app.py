@@ -17,8 +17,9 @@ from pages.plot import Spec, figure
 from pages.plot.colors import PALETTE
 from runner.answers import QUESTIONS, ask
 from runner.formats import format_number
-from tests.browser import ROOT, fits_sideways, opened, said, settled
-from tests.runner.answers.shipped import shipped
+from runner.store.packing import find_file
+from tests.browser import ROOT, Site, fits_sideways, opened, said, settled
+from tests.runner.answers.shipped import FOLDER, shipped
 from tests.some import some
 from tests.synthetic import rows
 
@@ -41,7 +42,7 @@ def test_cold_deep_link(browser: Browser, address: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["peak-memory", *(pytest.param(path, marks=pytest.mark.soak) for path in ADDRESSES if path != "peak-memory")],
+    ["compare", *(pytest.param(path, marks=pytest.mark.soak) for path in ADDRESSES if path != "compare")],
 )
 def test_every_page(browser: Browser, address: str, path: str) -> None:
     """Every question of every page opens by its address, requests nothing from outside, and fits a phone."""
@@ -104,17 +105,11 @@ def test_copy_link_writes_every_choice(browser: Browser, address: str) -> None:
         assert said(visit.page).split("Copy link")[0] == seen.split("Copy link")[0]
 
 
-def test_a_page_shows_the_numbers_of_its_answer(browser: Browser, tmp_path: Path) -> None:
+def test_a_page_shows_the_numbers_of_its_answer(browser: Browser, site: Site) -> None:
     """On the shipped rows the matrix of Mixed precision has the numbers that `ask` gives, and so has the headline."""
-    from tests.browser import served
-
     answer = ask("precision", shipped(*QUESTIONS["precision"].needs))
     view = answer.views[0]
-    unnamed = {"STEPSCOPE_DB": None, "STEPSCOPE_REFERENCE": None}
-    with (
-        served(tmp_path / "none.duckdb", env=unnamed) as address,
-        opened(browser, f"{address}/mixed-precision") as visit,
-    ):
+    with site.showing(find_file(FOLDER)) as address, opened(browser, f"{address}/mixed-precision") as visit:
         settled(visit.page)
         assert answer.sentence.replace("**", "") in said(visit.page)
         drawn = visit.page.locator(f".st-key-card-{view.name} svg text").all_text_contents()
