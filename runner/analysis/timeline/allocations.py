@@ -21,7 +21,7 @@ Standard library only.
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from runner.schema import AllocationRow, Category, MarkRow, StackRow, TimelineOrigin, TimelineRow
@@ -29,8 +29,7 @@ from runner.schema import AllocationRow, Category, MarkRow, StackRow, TimelineOr
 NS_PER_US = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryEvent:
+class MemoryEvent(NamedTuple):
     """An allocation (`change` > 0 bytes), a free (< 0), or a mark (0). `source` is the recorder's number, or -1."""
 
     at_ns: int
