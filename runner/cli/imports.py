@@ -39,7 +39,12 @@ def import_into(
 def merge(console: Terminal, named: Sequence[Path], db: Path, *, as_json: bool) -> int:
     """Merges the files, and those of folders, into `db`; prints a line or an object for each. Returns the exit
     code: 0 if all were merged, 1 if some were refused."""
-    files = [file for path in named for file in list_files(path) if not (path.is_dir() and _is_same(file, db))]
+    files = [
+        file
+        for path in named
+        for file in list_files(path)
+        if not (path.is_dir() and os.path.realpath(file) == os.path.realpath(db))
+    ]
     if not files:
         raise UsageError(f"There is no results file in {', '.join(map(str, named))}.", expected="files *.duckdb")
     check_writable(db)
@@ -61,7 +66,3 @@ def are_results(named: Sequence[Path]) -> bool:
     if len(named) == 1 and not named[0].is_dir():
         return False
     return all(bool(list_files(path)) if path.is_dir() else path.suffix == ".duckdb" for path in named)
-
-
-def _is_same(file: Path, db: Path) -> bool:
-    return os.path.realpath(file) == os.path.realpath(db)

@@ -100,7 +100,8 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
 
 def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path | None) -> ImportReport:
     try:
-        ranks = [path for path in sorted(folder.iterdir()) if path.is_file() and _holds_trace(path)]
+        named = [path for path in sorted(folder.iterdir()) if path.name.lower().endswith((".json", ".json.gz"))]
+        ranks = [path for path in named if path.is_file() and is_trace(path, _read_beginning(path))]
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}.", do="Name a folder to import.") from None
     if ranks:
@@ -108,10 +109,6 @@ def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path |
     if label:
         raise UsageError(f"--label got {label!r}.", expected="none: the tables of a folder keep their titles")
     return import_tables(folder, db=db, mapping=mapping)
-
-
-def _holds_trace(path: Path) -> bool:
-    return path.name.lower().endswith((".json", ".json.gz")) and is_trace(path, _read_beginning(path))
 
 
 def _read_beginning(path: Path) -> bytes:

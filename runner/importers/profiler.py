@@ -192,7 +192,11 @@ def _add_event(event: dict[str, Any], trace: _Trace) -> None:
         step = _STEP.fullmatch(name)
         if step:
             trace.steps.append((start, start + duration, thread))
-        place = "backward" if name.startswith(_ENGINE) else _name_range(name) if kind == "user_annotation" else ""
+        place = clean_name(name) if kind == "user_annotation" else ""
+        if name.startswith(_ENGINE):
+            place = "backward"
+        elif place.startswith(("Optimizer.step", "Optimizer.zero_grad")):
+            place = "optimizer"
         if place and not step:
             span = (round(start * 1e3), round((start + duration) * 1e3), intern(place))
             trace.ranges.setdefault(thread, []).append(span)
@@ -203,10 +207,6 @@ def _name_copy(name: str) -> str:
     ways = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "PtoP": "Peer-to-Peer"}
     way = next((words for short, words in ways.items() if short in name), "other")
     return "[CUDA memset]" if name.startswith("Memset") else f"[CUDA memcpy {way}]"
-
-
-def _name_range(name: str) -> str:
-    return "optimizer" if name.startswith(("Optimizer.step", "Optimizer.zero_grad")) else clean_name(name)
 
 
 def _cover(spans: list[tuple[float, float]]) -> tuple[float, float]:

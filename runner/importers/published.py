@@ -184,10 +184,7 @@ def _make_rows(run_id: UUID, tables: Sequence[PublishedTable]) -> Mapping[str, S
 def _make_row(kind: type[R], item: object, **more: Any) -> R:
     """Returns a stored row with the values of the fields that it shares with `item`, collections as JSON."""
     shared = {name: getattr(item, name) for field in fields(kind) if (name := field.name) not in more}
-    return kind(**{name: _dump(value) for name, value in shared.items()}, **more)
-
-
-def _dump(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return json.dumps(dict(value), ensure_ascii=False)
-    return json.dumps([*value], ensure_ascii=False) if isinstance(value, list | tuple) else value
+    for name, value in shared.items():
+        if isinstance(value, dict | list | tuple):
+            shared[name] = json.dumps(value, ensure_ascii=False)
+    return kind(**shared, **more)

@@ -51,18 +51,14 @@ class Stacks:
         try:
             return self._known[key]
         except KeyError:
-            number = self._known[key] = self._add(frames())
+            kept = frames()[:MAX_FRAMES]
+            text = "\n".join(f"{strip_folders(file)}:{line} {_cut(name)}" for file, line, name in kept)
+            if text and text not in self._numbers:
+                self._numbers[text] = len(self.texts)
+                self.texts.append(text)
+                self.characters += len(text)
+            number = self._known[key] = self._numbers.get(text)
             return number
-
-    def _add(self, frames: tuple[Frame, ...]) -> int | None:
-        text = "\n".join(f"{strip_folders(file)}:{line} {_cut(name)}" for file, line, name in frames[:MAX_FRAMES])
-        if not text:
-            return None
-        if text not in self._numbers:
-            self._numbers[text] = len(self.texts)
-            self.texts.append(text)
-            self.characters += len(text)
-        return self._numbers[text]
 
 
 def strip_folders(file: str) -> str:
