@@ -27,8 +27,8 @@ from runner.published.values import (
     spell_unit,
     strip_markup,
 )
-from runner.results.published import ORIGIN, Quantity, Statistic, Subject
-from runner.schema import Phase
+from runner.results.published import ORIGIN, Quantity, Statistic
+from runner.schema import Phase, TableSubject
 
 R = TypeVar("R")
 
@@ -343,7 +343,7 @@ _OF_MODELS = frozenset(
 )
 
 
-def find_subject(title: str, *, headings: Sequence[str], quantities: set[str], settings: set[str]) -> Subject:
+def find_subject(title: str, *, headings: Sequence[str], quantities: set[str], settings: set[str]) -> TableSubject:
     """Returns what the rows are about, from what their columns are and, where these leave it open, from the title."""
     if "calls" in quantities:
         return "kernels"

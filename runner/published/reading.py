@@ -9,9 +9,8 @@ bytes give the same tables with the same ids. A `provenance.csv` beside the file
 report is what the file's name begins with, up to the first underscore. Standard library only, and markdown-it.
 """
 
-import csv
+import contextlib
 import hashlib
-import io
 import json
 import re
 import tomllib
@@ -197,7 +196,7 @@ def read_file(path: Path, *, mapping: TableMapping | None = None) -> ReadFile:
             expected=f"one of {', '.join(sorted({*known})[:20])}",
             do="Correct the mapping.",
         )
-    report, provenance = _read_provenance(path)
+    provenance = _read_provenance(path)
     tables: list[PublishedTable] = []
     remarks: list[str] = []
     lost: list[str] = []
@@ -212,7 +211,7 @@ def read_file(path: Path, *, mapping: TableMapping | None = None) -> ReadFile:
         figures = [(row, figure) for row in table.rows for figure in row.figures]
         if any(row.status == "oom" or one.value is not None or one.quantity == "dtype" for row, one in figures):
             machine = table.machine or provenance.get("machine")
-            tables.append(replace(table, report=report, machine=machine, provenance=provenance))
+            tables.append(replace(table, report=provenance.get("report"), machine=machine, provenance=provenance))
         else:
             remarks.append(f"{text.name} is not stored: {_say_why_not(columns, table)}.")
     if not tables:
@@ -269,18 +268,18 @@ def content_digest(content: bytes) -> str:
     return f"{READER}:{hashlib.sha256(content).hexdigest()}"
 
 
-def _read_provenance(path: Path) -> tuple[str | None, Mapping[str, str]]:
-    """Returns the report that a file belongs to and what `provenance.csv` says of it; nothing where there is none."""
-    name, beside = path.stem.split("_")[0], path.parent / PROVENANCE
-    if path.name == PROVENANCE or not name or not beside.is_file() or beside.stat().st_size > FILE_BYTES:
-        return None, {}
-    try:
-        rows = list(csv.DictReader(io.StringIO(beside.read_bytes().decode("utf-8-sig", "replace"), newline="")))
-    except (csv.Error, OSError):
-        return None, {}
-    row = next((row for row in rows if row.get("report") == name), None)
-    said = {visible(key): visible(text) for key, text in (row or {}).items() if key and text and isinstance(text, str)}
-    return (name if row else None), said
+def _read_provenance(path: Path) -> Mapping[str, str]:
+    """Returns what `provenance.csv` says of the file's report, by its headings."""
+    beside, report = path.parent / PROVENANCE, path.stem.split("_")[0]
+    if path.name == PROVENANCE or not beside.is_file():
+        return {}
+    with contextlib.suppress(UsageError):
+        for table in parse_content(read_content(beside), beside):
+            for row in table.rows:
+                said = {heading: cell for heading, cell in zip(table.headings, row.cells, strict=True) if cell}
+                if said.get("report") == report:
+                    return said
+    return {}
 
 
 @dataclass(frozen=True, kw_only=True)

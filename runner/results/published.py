@@ -12,16 +12,14 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from runner.schema import FigureQuantity, FigureStatistic, PublishedSetting, Status, TableSubject
-from runner.schema import OtherQuantity as OtherQuantity
 
-#: The subject of the rows of a table.
-Subject = TableSubject
 #: What a figure measures: the time of a phase or of a named kernel or range (ms), bytes of memory (by what the heading
 #: calls them), a number without a unit, or a dtype (then `value` is None and `text` names it).
 Quantity = FigureQuantity
 Statistic = FigureStatistic
 #: Ends the meaning of a column that says where a row was taken from, and nothing of what was measured.
 ORIGIN = "that the row was taken from"
+_MEANS: tuple[Statistic, ...] = ("mean", "median", "value")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,25 +55,15 @@ class PublishedRow:
     source: str | None = None
     remarks: Sequence[str] = ()
 
-    def find(self, quantity: Quantity, statistic: Statistic = "mean", **variant: str | int) -> PublishedFigure | None:
-        """Returns the first figure with this quantity, this statistic and exactly this variant."""
-        for figure in self.figures:
-            if (figure.quantity, figure.statistic, dict(figure.variant)) == (quantity, statistic, variant):
-                return figure
-        return None
-
-    def mean(self, quantity: Quantity, **variant: str | int) -> float | None:
-        """Returns the mean of a quantity; where the table states no mean, its median or its only value."""
-        for statistic in ("mean", "median", "value"):
-            figure = self.find(quantity, statistic, **variant)
-            if figure is not None and figure.value is not None:
-                return figure.value
-        return None
-
-    def std(self, quantity: Quantity, **variant: str | int) -> float | None:
-        """Returns the standard deviation of a quantity, in its unit."""
-        figure = self.find(quantity, "std", **variant)
-        return figure.value if figure else None
+    def mean(self, quantity: Quantity, *, of: Sequence[Statistic] = _MEANS, **variant: str | int) -> float | None:
+        """Returns the mean of a quantity with exactly this variant; where the table states no mean, its median or its
+        only value, or what else is asked of it."""
+        found = {
+            figure.statistic: figure.value
+            for figure in reversed(self.figures)
+            if figure.quantity == quantity and figure.variant == variant and figure.value is not None
+        }
+        return next((found[statistic] for statistic in of if statistic in found), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +77,7 @@ class PublishedTable:
     table_id: UUID
     title: str
     file: str
-    subject: Subject
+    subject: TableSubject
     rows: Sequence[PublishedRow]
     report: str | None = None
     machine: str | None = None

@@ -7,7 +7,7 @@ Of a file that was imported again with another mapping, the latest import counts
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -72,37 +72,25 @@ def _build(kind: type[P], row: object, **more: Any) -> P:
     """Returns an object with the values of the columns that it shares with a stored row, JSON as collections."""
     values: dict[str, Any] = {name: getattr(row, name) for name in _FIELDS[kind] if name not in more}
     for name in values.keys() & _COLLECTIONS.keys():
-        values[name] = _COLLECTIONS[name](values[name])
+        values[name] = _load(values[name], _COLLECTIONS[name])
     return kind(**values, **more)
 
 
-def _load_object(text: str) -> Mapping[str, Any]:
-    """Returns a JSON object; an empty one for anything else, which only another program can have written."""
-    loaded = _load_json(text)
-    return (
-        {name: value for name, value in loaded.items() if isinstance(value, str | int)}
-        if isinstance(loaded, dict)
-        else {}
-    )
-
-
-def _load_list(text: str) -> tuple[str, ...]:
-    loaded = _load_json(text)
-    return tuple(map(str, loaded)) if isinstance(loaded, list) else ()
-
-
-def _load_json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
 #: The columns that hold JSON.
-_COLLECTIONS: Mapping[str, Callable[[str], Any]] = {
-    "provenance": _load_object,
-    "meanings": _load_object,
-    "stated": _load_object,
-    "variant": _load_object,
-    "remarks": _load_list,
+_COLLECTIONS: Mapping[str, type] = {
+    **dict.fromkeys(("provenance", "meanings", "stated", "variant"), dict),
+    "remarks": list,
 }
+
+
+def _load(text: str, kind: type) -> Any:
+    """Returns a JSON object or list; an empty one for anything else, which only another program can have written."""
+    try:
+        loaded = json.loads(text)
+    except (ValueError, RecursionError):
+        loaded = None
+    if not isinstance(loaded, kind):
+        loaded = kind()
+    if isinstance(loaded, list):
+        return tuple(map(str, loaded))
+    return {name: value for name, value in loaded.items() if isinstance(value, str | int)}

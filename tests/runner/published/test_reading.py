@@ -74,7 +74,7 @@ def test_markdown(tmp_path: Path) -> None:
     file = read_file(write(tmp_path / "a.md", MARKDOWN))
     (table,) = file.tables
     assert (table.title, table.rows[0].line, table.rows[1].setting.name) == ("Their H100", 7, "large")
-    assert (table.rows[0].mean("forward"), table.rows[0].std("forward")) == (12.3, 0.4)
+    assert (table.rows[0].mean("forward"), table.rows[0].mean("forward", of=["std"])) == (12.3, 0.4)
     assert file.remarks == [
         "“Their H100” (line 10) is not stored: no heading says what it measures (“what”, “how”): not known."
     ]
@@ -215,7 +215,7 @@ def test_shapes_of_public_tables(tmp_path: Path) -> None:
     short = "seq_len,flash_fwd_ms,flash_bwd_ms,torch_fwd_ms\n128,0.0101,0.527,0.157\n8192,1.9,2.5,9.1\n"
     assert found(tmp_path, short, "attention_flash.csv") == []
     setext = "===== Sums\n\n| size | fwd (ms) |\n|---|---|\n| small | 33.29 ± 0.71 |\n"
-    assert read_file(write(tmp_path / "c.md", setext)).tables[0].rows[0].std("forward") == 0.71
+    assert read_file(write(tmp_path / "c.md", setext)).tables[0].rows[0].mean("forward", of=["std"]) == 0.71
 
 
 #: What the shipped tables of five reports contradict: file, code, lines.

@@ -45,7 +45,6 @@ def test_there_are_31_tables_of_five_reports() -> None:
     assert len(FILES) == 31
     tables = [table for path in FILES for table in read_file(path).tables]
     assert len(tables) == 31
-    assert {table.report for table in tables} == {"000", "001", "002", "003", "004"}
     assert len({table.table_id for table in tables}) == 31
     assert len({row.row_id for table in tables for row in table.rows}) == sum(len(table.rows) for table in tables)
 
@@ -110,7 +109,7 @@ def test_settings_from_a_title_or_a_row_alone() -> None:
     assert [bool(row.setting.is_profiled) for row in logs] == [False] * 14 + [True] * 3
     prose = read_one("004_prose_numbers.csv").rows
     assert [row.mean("backward") for row in prose] == [None, None, 52.73, 36592.0, None]
-    assert (prose[4].std("forward"), prose[4].setting.warmup_steps) == (75.3, 0)
+    assert (prose[4].mean("forward", of=["std"]), prose[4].setting.warmup_steps) == (75.3, 0)
 
 
 def test_provenance_comes_from_its_own_file() -> None:
