@@ -111,13 +111,14 @@ def _visit_cold(browser: Browser, address: str) -> tuple[float, int, int]:
     requests, sizes = list[str](), list[int]()
     network = context.new_cdp_session(page)
     network.send("Network.enable")
-    network.on("Network.requestWillBeSent", lambda sent: requests.append(sent["requestId"]))
+    # Addresses of `data:` and `blob:` are asked of nobody.
+    network.on("Network.requestWillBeSent", lambda sent: requests.append(sent["request"]["url"]))
     network.on("Network.loadingFinished", lambda done: sizes.append(int(done["encodedDataLength"])))
     page.goto(address)
     took = _await_chart(page)
     page.wait_for_timeout(1_000)
     context.close()
-    return took, len(requests), sum(sizes)
+    return took, sum(url.startswith("http") for url in requests), sum(sizes)
 
 
 def _change(browser: Browser, address: str, choice: str | None) -> tuple[float]:
