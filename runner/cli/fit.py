@@ -18,7 +18,7 @@ from runner.errors import UsageError
 from runner.job import FitJob
 from runner.render.text import print_answer
 from runner.results.rows import Rows
-from runner.schema.own import own_title, parse_spec
+from runner.schema.own import UNREAD, own_title, parse_spec
 from runner.schema.sizes import KEY_DIGITS, SIZES, parse_shape, size_named
 from runner.store.packing import find_reference
 from runner.store.read import read
@@ -79,13 +79,14 @@ def _count(text: str, asked: Mapping[str, str], *, timeout_s: float) -> Answer:
     spec, batch, context = parse_spec(text), int(asked["batch"]), int(asked["context"])
     job = FitJob(spec=spec.text, context=context, attention=asked["attention"], optimizer=asked["optimizer"])
     counted = LocalEngine().count_step(job, timeout_s=timeout_s)
+    attention = asked["attention"] if counted.has_attention else UNREAD["attention"]
     step = Step(
         title=own_title(spec.text, counted.key[:KEY_DIGITS]),
         way="bf16 weights" if asked["weights"] == "bf16" else asked["precision"],
         checkpoint=min(int(asked["checkpoint"]), 1) if counted.has_blocks else 0,
         batch=batch,
         context=context,
-        kind=f"{asked['attention']}, {asked['optimizer']} AdamW",
+        kind=f"{attention} attention, {asked['optimizer']} AdamW",
     )
     return answer_counted(counted, step, asked["gpu"])
 

@@ -69,6 +69,7 @@ def count_step(job: FitJob) -> CountedStep:
         key=loaded.key,
         longest=_longest(built),
         has_context="context" in built.reads,
+        has_attention="attention" in built.reads,
         has_blocks=bool(built.workload.blocks),
         moments=moments,
     )

@@ -239,11 +239,13 @@ Held = Mapping[tuple[str, int, int], int]
 class CountedStep:
     """The training step of an own model, as counted on fake tensors: for each way of `WAYS`, without and with each
     block recomputed, the moments at which its memory can peak. `longest` is the most tokens that its configuration
-    takes, where that is known; `has_context` says whether a sample has a length, `has_blocks` whether blocks repeat."""
+    takes, where that is known; `has_context` says whether a sample has a length, `has_attention` whether the model asks
+    which attention it is to have, `has_blocks` whether blocks repeat."""
 
     key: str
     longest: int | None
     has_context: bool
+    has_attention: bool
     has_blocks: bool
     moments: Mapping[tuple[str, bool], Sequence[Held]]
 
