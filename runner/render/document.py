@@ -147,7 +147,7 @@ LEFT_OUT = ("runs", "fit")
 #: The facts of a brief document.
 BRIEF_FACTS = ("Reference", "Machine", "Trust", "Edition")
 #: The most lines of a table, and the most views of a question that is not the handout's.
-MAX_LINES, VIEWS_BESIDE = 8, 1
+MAX_LINES, VIEWS_BESIDE = 7, 1
 
 
 @dataclass(frozen=True, kw_only=True)
