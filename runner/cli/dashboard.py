@@ -5,6 +5,7 @@ python -m runner app --port 8502 --db results.duckdb
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ def serve(console: Terminal, *, port: int | None, db: Path | None, words: Sequen
             children.append(subprocess.Popen([sys.executable, "-m", "runner", "sweep", *words], env=environment))
         return children[0].wait()
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # an impatient second one, while the children end
         return INTERRUPTED_CODE if measure and children[-1].poll() is None else 0
     finally:
         for child in reversed(children):
