@@ -28,11 +28,15 @@ def serve(console: Terminal, *, port: int | None, db: Path | None, words: Sequen
     if port is not None:
         command.append(f"--server.port={port}")
     environment = {**os.environ, **({"STEPSCOPE_DB": str(db)} if db else {})}
-    children = [subprocess.Popen([*command, *(() if measure else words)], env=environment)]
+    # Groups of their own: what the terminal sends reaches this process alone, which ends them.
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, signal.default_int_handler)
+    children = [subprocess.Popen([*command, *(() if measure else words)], env=environment, process_group=0)]
     try:
         if measure:
             console.say("The dashboard starts, and this machine is measured beside it; Ctrl-C ends both.")
-            children.append(subprocess.Popen([sys.executable, "-m", "runner", "sweep", *words], env=environment))
+            sweep = [sys.executable, "-m", "runner", "sweep", *words]
+            children.append(subprocess.Popen(sweep, env=environment, process_group=0))
         return children[0].wait()
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # an impatient second one, while the children end
