@@ -121,7 +121,7 @@ def _annotate(column: Any, choices: Sequence[str]) -> Any:
     flag, name = column.flag, column.flag.name.replace("_", "-")
     text = flag.help.format(choices=", ".join(choices))
     if flag.kind == "axis":
-        return Annotated[list[str] | None, _what(text)]
+        return Annotated[list[str] | None if flag.open else str | None, _what(text)]
     if flag.kind == "limit":
         return Annotated[Optional[column.type], _how(text, min=flag.least)]  # noqa: UP045
     return Annotated[bool | None, _flag(f"--{name}/--no-{name}", text)]

@@ -221,8 +221,6 @@ def test_page(browser: Browser, db: Path, site: Site) -> None:
             expect(page.get_by_role("alert")).to_contain_text("A statement of the kind COPY. Expected one SELECT")
             editor.fill(ENDLESS)
             cancel(page)
-            page.get_by_role("button", name="Time of a step").click()
-            expect(said).to_contain_text("12 rows of 3 columns")
             page.get_by_role("button", name="How cells ended").click()
             expect(page).to_have_url(re.compile("sql=WITH\\+cells|sql=WITH%20cells"))
             expect(said).to_contain_text("3 rows of 5 columns")
