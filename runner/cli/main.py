@@ -269,7 +269,7 @@ def fit_command(
     attention: Annotated[str, typer.Option(help="sdpa or naive.")] = "sdpa",
     optimizer: Annotated[str, typer.Option(help="fused or foreach.")] = "fused",
     checkpoint: Annotated[int, typer.Option(help="Blocks recomputed at once.", min=0)] = 0,
-    timeout: Annotated[float, typer.Option(help="Seconds for a model.", min=1)] = 300,
+    timeout: Annotated[str, typer.Option(help="Limit for a model, such as 90s or 5m.")] = "5m",
     db: Db = None,
     as_json: Annotated[bool, typer.Option("--json", help="One object; for several models a list.")] = False,
 ) -> None:
@@ -290,11 +290,13 @@ def fit_command(
         _check_configuration(own)
     from runner.cli.fit import fit
     from runner.store.packing import find_file
+    from runner.sweep.request import parse_duration
 
     numbers = {"batch": str(batch), "context": str(context), "checkpoint": str(checkpoint)}
     asked = {"precision": precision, "weights": weights, "attention": attention, "optimizer": optimizer, **numbers}
     file = path and find_file(path)
-    fit(console, own or sizes, shape or (), gpu, asked, is_own=bool(own), db=file, timeout_s=timeout, as_json=as_json)
+    timeout_s = parse_duration("timeout", timeout)
+    fit(console, own or sizes, shape or (), gpu, asked, is_own=bool(own), db=file, timeout_s=timeout_s, as_json=as_json)
 
 
 @app.command(name="tune", epilog="Example: stepscope tune --sizes small --context 512 --budget 10m")
@@ -587,17 +589,17 @@ def model_check(
     batch: Annotated[int, typer.Option(help="Samples in one step.", min=1)] = 4,
     context: Annotated[int, typer.Option(help="Tokens of each sequence.", min=1)] = 128,
     device: Annotated[str, typer.Option(help="auto, cuda, cuda:1, mps or cpu.")] = "auto",
-    timeout: Annotated[
-        float, typer.Option(help="Seconds until a model that is not built yet is given up.", min=1)
-    ] = 60,
+    timeout: Annotated[str, typer.Option(help="When a model that is not built yet is given up: 90s, 5m.")] = "60s",
     as_json: Annotated[bool, typer.Option("--json", help="The same as one object.")] = False,
 ) -> None:
     """Build a model once, run two steps, and say what was understood: parameters, batch, blocks, FLOPs, and which
     experiments apply."""
     _check_configuration(spec)
     from runner.cli.model import check_model
+    from runner.sweep.request import parse_duration
 
-    check_model(console, spec, device=device, batch=batch, context=context, timeout_s=timeout, as_json=as_json)
+    timeout_s = parse_duration("timeout", timeout)
+    check_model(console, spec, device=device, batch=batch, context=context, timeout_s=timeout_s, as_json=as_json)
 
 
 @app.command(name="doctor", epilog="Example: stepscope doctor --repair --db results.duckdb")

@@ -152,7 +152,7 @@ def import_snapshot(path: Path, *, db: Path, label: str | None = None) -> Import
         raise _refuse_snapshot(path, f"a pickle that takes more than {READING_SECONDS} s to read") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", do="Name the pickle of a snapshot.") from None
-    if process.returncode == -signal.SIGXCPU:
+    if process.returncode == -signal.SIGPROF:
         raise _refuse_snapshot(path, "a pickle that computes longer than a snapshot of its size")
     if process.returncode:
         code = process.returncode

@@ -15,6 +15,7 @@ import json
 import os
 import pickle
 import resource
+import signal
 import sys
 from functools import partial
 from typing import IO, Any, NoReturn
@@ -122,14 +123,12 @@ def answer(file: IO[bytes]) -> dict[str, Any]:
 
 
 def limit(file_bytes: int) -> None:
-    """Limits this process to what a pickle of this size needs."""
+    """Limits this process to what a pickle of this size needs: bytes, and from here on seconds of CPU, after which
+    SIGPROF ends it."""
     memory = min(PROCESS_BYTES, BASE_BYTES + BYTES_PER_BYTE * file_bytes)
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = int(used.ru_utime + used.ru_stime + min(PROCESS_SECONDS, 2 + file_bytes // BYTES_PER_SECOND))
-    for kind, value in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, seconds)):
-        with contextlib.suppress(ValueError, OSError):  # macOS; or a lower limit is set already
-            # Beyond the first limit of time comes SIGXCPU, which says why it ended; beyond the second SIGKILL.
-            resource.setrlimit(kind, (value, value + (kind == resource.RLIMIT_CPU)))
+    with contextlib.suppress(ValueError, OSError):  # macOS; or a lower limit is set already
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    signal.setitimer(signal.ITIMER_PROF, min(PROCESS_SECONDS, 1 + file_bytes / BYTES_PER_SECOND))
 
 
 if __name__ == "__main__":
