@@ -89,6 +89,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(tmp_path / "other.duckdb", tmp_path / "results/node1.duckdb")
     for name in ("train.py", "nano.py"):
         (tmp_path / name).write_text(TRAIN)
+    (tmp_path / "kernels.py").write_text("def attend(q, k, v, *, causal): ...\n")
     (tmp_path / "llama").mkdir()
     shutil.copy(ROOT / "tests/own/llama.json", tmp_path / "llama/config.json")
     monkeypatch.chdir(tmp_path)
