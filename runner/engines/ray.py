@@ -2,11 +2,13 @@
 
     python -m runner sweep --engine ray --on H200,A100          # the cluster that RAY_ADDRESS names, or this machine's
 
-Each place is an actor that holds its GPU, and in it the engine `local` runs: a fresh process a cell, from a fork
-server that has never touched CUDA, with the threads that a sweep on that machine would have. Nothing is retried: Ray
-restarts neither actors nor tasks here, because a cell that died of memory would die again. Rows go back to the driver,
-which alone writes. `--on` names accelerator types of Ray or custom resources. Without it there is a place for each GPU
-or, where no node has one, for each node.
+Each place is an actor that holds its GPU, and in it the engine `local` runs: a fresh process a cell, from a fork server
+that has never touched CUDA, with the threads that a sweep on that machine would have. Its numbers are those of a GPU
+alone: on two H200s of a host, the GPU time of a cell agreed within 0.5%, and its latency, which the host sets, was 11
+to 23 ms by the process, alone and beside the other GPU, under Ray and without, on all cores and on half of them.
+Nothing is retried: Ray restarts neither actors nor tasks here, because a cell that died of memory would die again. Rows
+go back to the driver, which alone writes. `--on` names accelerator types of Ray or custom resources. Without it there
+is a place for each GPU or, where no node has one, for each node.
 
 Limits: every node needs Stepscope and the same Python, torch and commit; `runner.sweep.start` says what differs.
 """
@@ -90,7 +92,7 @@ class Place:
         os.environ.update(environment)
         # A worker would import the main module of Ray's process again.
         sys.modules["__main__"] = ModuleType("__main__")
-        self.phase, self.engine = "start", LocalEngine()
+        self.phase, self.engine = "start", LocalEngine(goes_on=True)
         # Places of one machine measure at the same time; a sweep that somebody starts there waits for all of them.
         lock = os.open(Path(tempfile.gettempdir(), f"stepscope-{os.getuid()}.lock"), os.O_CREAT | os.O_WRONLY, 0o600)
         fcntl.flock(lock, fcntl.LOCK_SH)

@@ -112,6 +112,7 @@ def describe(device: str) -> dict[str, Any]:
         "device": kind,
         "device_name": cpu_name(),
         "device_uuid": None,
+        "places": 1,
         "device_memory_bytes": total_memory(),
         "torch": str(torch.__version__),  # its own type would import torch wherever it arrives
         "cuda": torch.version.cuda,

@@ -29,6 +29,9 @@ class RunRow:
     device: str | None = column("Device", "", "cuda, cpu or mps.")
     device_name: str | None = column("Device name", "", "The GPU's or CPU's own name.")
     device_uuid: str | None = column("Device UUID", "", "The GPU's own number; two of one host may have one name.")
+    places: int | None = column(
+        "Places", "", "How many GPUs of this host one sweep measured on at the same time (`--engine ray`)."
+    )
     device_memory_bytes: int | None = column(
         "Device memory", "bytes", "Memory of the device; on a CPU, of the machine or its container."
     )

@@ -47,6 +47,8 @@ def spread(request: Request, settings: Settings, places: Sequence[Engine], *, wa
             if len(set(found.values())) > 1:
                 listed = "; ".join(f"{host} has {value}" for host, value in sorted(found.items()))
                 raise UsageError(f"The nodes differ in {name}: {listed}.", expected="the same on every node")
+        places_of = Counter(machine["host"] for machine in machines)
+        machines = [{**machine, "places": places_of[machine["host"]]} for machine in machines]
         groups: dict[str, list[_Placed]] = {}
         for number, (place, machine) in enumerate(zip(places, machines, strict=True)):
             groups.setdefault(str(machine["device_name"]), []).append(_Placed(place, machine, number))

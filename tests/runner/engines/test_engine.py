@@ -147,6 +147,7 @@ def test_a_machine_is_described_by_the_columns_of_a_run(engine: LocalEngine) -> 
     assert columns["device"] == "cpu"
     assert columns["omp_wait_policy"] == "PASSIVE"
     assert columns["threads"] == max(1, count_cores() - 1)
+    assert columns["places"] == 1
     kept = "MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=1073741824"
     assert columns["allocator"] == (kept if sys.platform == "linux" else None)
     assert columns["device_memory_bytes"] == columns["memory_bytes"] == psutil.virtual_memory().total

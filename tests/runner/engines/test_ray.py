@@ -152,8 +152,8 @@ def test_sixty_cells_on_two_nodes_where_every_process_dies_once(db: Path, cluste
     assert all(found[key, "ok"] == 1 for key in keys), "every cell is measured once"
     assert sum(count for (_, status), count in found.items() if status != "ok") <= 1, "the cell whose worker was killed"
     assert Spool(db).files() == []
-    threads = rows(db, "SELECT DISTINCT threads, omp_wait_policy FROM runs")
-    assert [row["omp_wait_policy"] for row in threads] == ["PASSIVE"], "the same as in a local run"
+    (run,) = rows(db, "SELECT DISTINCT omp_wait_policy, places FROM runs")
+    assert run == {"omp_wait_policy": "PASSIVE", "places": 2}, "the same as in a local run, on two places of this host"
 
 
 @pytest.mark.soak
