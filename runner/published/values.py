@@ -29,7 +29,7 @@ _UNITS: Mapping[Dimension, Mapping[str, str | int]] = {
               "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12},
     "share": {"%": "0.01", "fraction": 1},
     "count": {"k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12, "x": 1},
-    "plain": {"x": 1, "%": "0.01"},
+    "plain": {"x": 1},
     "tokens/s": {"tokens/s": 1, "ktokens/s": 10**3, "mtokens/s": 10**6},
     "flops/s": {"flop/s": 1, "mflop/s": 10**6, "gflop/s": 10**9, "tflop/s": 10**12, "pflop/s": 10**15},
 }  # fmt: skip

@@ -45,6 +45,7 @@ _PRODUCTS: Mapping[Quantity, int] = {"forward": 1, "backward": 2, "forward_backw
 _SUMS: Mapping[Quantity, tuple[Quantity, ...]] = {
     "forward_backward": ("forward", "loss", "backward"),
     "step": ("forward", "loss", "backward", "optimizer"),
+    "total_duration": ("forward", "loss", "backward", "optimizer"),
 }
 #: A value this many times those beside it has another unit, or a slip.
 SLIP = 100.0
@@ -424,7 +425,7 @@ def time_rules(cells: Sequence[PublishedCell]) -> Found:
 
 
 PUBLISHED_RULES: tuple[Callable[[Sequence[PublishedCell]], Found], ...] = (
-    unreadable, peak_carried_over, negative_time, wrong_unit, duplicate_key, above_peak, time_rules,
+    unreadable, negative_time, wrong_unit, peak_carried_over, duplicate_key, above_peak, time_rules,
     time_not_monotonic, no_effect, sum_off, ratio_off,
 )  # fmt: skip
 _EXPLAINING = frozenset({"negative_time", "wrong_unit", "duplicate_key", "impossible_ratio", "cold_step"})

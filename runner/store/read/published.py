@@ -47,13 +47,6 @@ def load_published(path: Path, *, run: UUID | None = None) -> list[PublishedTabl
     ]
 
 
-def list_table_ids(path: Path, run_id: UUID) -> frozenset[UUID]:
-    """Returns the tables of one import."""
-    with open_reader(path) as reader:
-        found = reader.execute("SELECT table_id FROM published_tables WHERE run_id = ?", [run_id]).fetchall()
-    return frozenset(table_id for (table_id,) in found)
-
-
 def is_counted(path: Path, run_id: UUID) -> bool | None:
     """Returns whether this import is the one that counts of its content; None where it is not in the file."""
     try:

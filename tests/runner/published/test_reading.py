@@ -174,6 +174,12 @@ def test_rules_beside_those_of_the_cases(tmp_path: Path) -> None:
     assert found(tmp_path, sums + "90.0\n") == []
     assert found(tmp_path, sums + "99.0\n") == [("sum_off", (4,))]
     assert found(tmp_path, sums + "25.0\n") == [("sum_off", (4,))]
+    whole = "size,forward_ms,backward_ms,total_ms\nmini,4.0,8.1,12.1\nmidi,11.9,23.8,35.7\nmaxi,25.1,51.0,86.1\n"
+    assert found(tmp_path, whole) == [("sum_off", (4,))]
+    slip = "context,peak (MiB)\n128,2210\n256,2890\n512,4.35\n1024,7420\n"
+    assert found(tmp_path, slip) == [("wrong_unit", (4,))], "and no peak carried over from it"
+    gain = "size,eager fwd (ms),compiled fwd (ms),speedup\nmini,14.0,12.5,+12%\n"
+    assert found(tmp_path, gain) == [], "a speedup in percent is refused: 12 % more may be 1.12"
     both = (
         "size,eager fwd (ms),eager bwd (ms),compiled fwd (ms),compiled bwd (ms),speedup\nmini,10.0,20.0,8.0,14.0,{}\n"
     )
