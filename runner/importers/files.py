@@ -100,12 +100,15 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
 
 def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path | None) -> ImportReport:
     try:
-        named = [path for path in sorted(folder.iterdir()) if path.name.lower().endswith((".json", ".json.gz"))]
-        ranks = [path for path in named if path.is_file() and is_trace(path, _read_beginning(path))]
+        files = [path for path in sorted(folder.iterdir()) if path.is_file()]
+        traces = [path for path in files if path.name.lower().endswith((".json", ".json.gz"))]
+        ranks = [path for path in traces if is_trace(path, _read_beginning(path))]
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}.", do="Name a folder to import.") from None
     if ranks:
-        return import_traces(ranks, db=db, label=label)
+        report = import_traces(ranks, db=db, label=label)
+        left = [f"{path.name}: left out: it is no trace." for path in files if path not in ranks]
+        return replace(report, lines=(*report.lines, *left), is_whole=not left)
     if label:
         raise UsageError(f"--label got {label!r}.", expected="none: the tables of a folder keep their titles")
     return import_tables(folder, db=db, mapping=mapping)
@@ -213,7 +216,7 @@ def import_traces(paths: Sequence[Path], *, db: Path, label: str | None = None) 
     processes, titles = [load_trace(path) for path in paths], [path.name for path in paths]
     gpu, memory = read_gpu({process.gpu for process in processes})
     run = new_run(paths[0] if len(paths) == 1 else paths[0].parent, label)
-    run = replace(run, device=processes[0].device, device_name=gpu, device_memory_bytes=memory)
+    run = replace(run, device_name=gpu, device_memory_bytes=memory)
     return _add_traces(run, processes, db=db, titles=titles, origin="torch-profiler")
 
 
@@ -269,7 +272,7 @@ def _add_traces(
             busy_ms=process.busy_ms,
             gap_ms=process.gap_ms,
         )
-        lines += [_describe_trace(trace, rows, process), *(f"{title}: {remark}." for remark in process.remarks)]
+        lines += [_describe_trace(trace, rows), *(f"{title}: {remark}." for remark in process.remarks)]
         traces.append(trace)
         kernels += rows
     write_run({"runs": [run], "traces": traces, "kernels": kernels}, run=run, db=db, where=Path(run.label or titles[0]))
@@ -277,7 +280,7 @@ def _add_traces(
     return ImportReport(lines=tuple(lines))
 
 
-def _describe_trace(trace: TraceRow, rows: Sequence[KernelRow], process: TracedProcess) -> str:
+def _describe_trace(trace: TraceRow, rows: Sequence[KernelRow]) -> str:
     per = f" a step, over {trace.steps} steps" if trace.steps else ", over all that was recorded"
     ran = [row for row in rows if not row.kernel.startswith(_COPIES)]
     copies = sum(row.device_ms for row in rows) - trace.kernel_ms
@@ -288,6 +291,4 @@ def _describe_trace(trace: TraceRow, rows: Sequence[KernelRow], process: TracedP
         said += f"; {known / trace.kernel_ms:.0%} of it in a known phase"
     if trace.step_ms and trace.busy_ms is not None:
         said += f"; the device is busy for {trace.busy_ms / trace.step_ms:.0%} of a step of {trace.step_ms:,.3f} ms"
-    if process.overlapping:
-        said += "; its ranges count a kernel in each range around it"
     return f"{trace.title}: {trace.kernels:,} different kernels, {trace.kernel_ms:,.3f} ms{per}{said}."

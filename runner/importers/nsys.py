@@ -22,7 +22,7 @@ import sqlite3
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -57,10 +57,10 @@ class Export:
 
     def list_views(self) -> list[str]:
         """Returns the tables of what ran that are no plain ones here, and so are not read."""
-        known = "SELECT name FROM sqlite_master WHERE name LIKE 'CUPTI_ACTIVITY_KIND_%' ORDER BY name"
-        return [
-            clean_name(name) for (name,) in self.connection.execute(known).fetchmany(99) if name not in self.columns
-        ]
+        known = """SELECT name FROM sqlite_master
+            WHERE name LIKE 'CUPTI_ACTIVITY_KIND_%' OR name = 'NVTX_EVENTS' ORDER BY name"""
+        found = self.connection.execute(known).fetchmany(99)
+        return [clean_name(name) for (name,) in found if name not in self.columns]
 
     def has(self, table: str, *columns: str) -> bool:
         return table in self.columns and set(columns) <= set(self.columns[table])
@@ -159,13 +159,13 @@ def load_processes(export: Export, path: Path) -> list[TracedProcess]:
         raise refusal(path, "a database of something else")
     if not present:
         raise refusal(path, "a report in which nothing of CUDA was recorded")
-    processes = _load_ranges(export, path)
+    broken: Counter[str] = Counter()
+    processes = _load_ranges(export, path, broken)
     calls = _Limit(path, LAUNCHES, "calls")
     kernels = _Limit(path, KERNELS, "different kernels and ranges")
     characters = _Limit(path, KERNEL_CHARACTERS, "characters in the names of kernels")
-    broken: Counter[str] = Counter()
     for table in present:
-        for thread, moment, pid, duration, name, moved in _launches(export, path, table):
+        for thread, moment, pid, duration, name, moved in _launches(export, table):
             calls.spend()
             if duration is None:
                 broken[table] += 1  # it had not finished when the recording ended, or ends before it starts
@@ -182,14 +182,13 @@ def load_processes(export: Export, path: Path) -> list[TracedProcess]:
     remarks = [f"{name} is no plain table and was not read" for name in export.list_views()]
     if "CUPTI_ACTIVITY_KIND_KERNEL" not in present:
         remarks.append("there is no table of kernels, so that only copies and graphs are known")
-    remarks += [
-        f"{count:,} rows of {table} have no end after their start and are left out" for table, count in broken.items()
-    ]
+    remarks += [f"left out, without a start or with no end after it: {n:,} of {name}" for name, n in broken.items()]
     return [TracedProcess(steps=process.steps, kernels=process.kernels, remarks=tuple(remarks)) for process in used]
 
 
-def _load_ranges(export: Export, path: Path) -> dict[int, _Process]:
-    """Returns the processes by id, with the ranges of their threads."""
+def _load_ranges(export: Export, path: Path, broken: Counter[str]) -> dict[int, _Process]:
+    """Returns the processes by id, with the ranges of their threads; counts those that have no start, thread or name or
+    end before they start."""
     if not export.has("NVTX_EVENTS", "start", "end", "globalTid"):
         return {}
     kind = f"WHERE eventType = {_PUSHED_AND_POPPED}" if export.has("NVTX_EVENTS", "eventType") else ""
@@ -202,9 +201,9 @@ def _load_ranges(export: Export, path: Path) -> dict[int, _Process]:
     count, characters = _Limit(path, RANGES, "NVTX ranges"), _Limit(path, RANGE_CHARACTERS, "characters in ranges")
     for row in export.connection.execute(query):
         count.spend()
-        thread, start, end = _numbers(path, "NVTX_EVENTS", ("globalTid", "start", "end"), row)
-        name = row[3]
+        (thread, start, end), name = _whole(row[:3]), row[3]
         if thread is None or start is None or not isinstance(name, str) or (end is not None and end < start):
+            broken["NVTX_EVENTS"] += 1
             continue
         characters.spend(len(name))
         by_thread.setdefault(thread, []).append((start, end, clean_name(name)))
@@ -237,19 +236,12 @@ class _Limit:
             raise refusal(self.path, f"more than {self.limit:,} {self.what}", expected="fewer: record fewer steps")
 
 
-def _numbers(path: Path, table: str, names: Sequence[str], values: Sequence[object]) -> list[int | None]:
-    """Returns the first values, which belong to `names`: whole numbers, or None for NULL. Raises UsageError for
-    others."""
-    numbers: list[int | None] = []
-    for name, value in zip(names, values, strict=False):
-        if value is not None and not isinstance(value, int):
-            kind = {str: "text", bytes: "a blob", float: "a fraction"}[type(value)]
-            raise refusal(path, f"{kind} in {table}.{name}", expected="whole numbers there, as nsys writes them")
-        numbers.append(value)
-    return numbers
+def _whole(values: Iterable[object]) -> list[int | None]:
+    """Returns the whole numbers; anything else, which SQLite stores in any column, counts as missing."""
+    return [value if isinstance(value, int) else None for value in values]
 
 
-def _launches(export: Export, path: Path, table: str) -> Iterator[Sequence[Any]]:
+def _launches(export: Export, table: str) -> Iterator[Sequence[Any]]:
     """Yields everything that ran: launching thread and moment (None if not recorded), process, ns, name, bytes."""
     columns = export.columns[table]
     named = next((column for column in _ACTIVITIES[table] if column in columns), "NULL")
@@ -258,10 +250,6 @@ def _launches(export: Export, path: Path, table: str) -> Iterator[Sequence[Any]]
     bytes_ = "a.bytes" if "bytes" in columns else "NULL"
     own_process = "a.globalPid" if "globalPid" in columns else "NULL"
     if export.has("CUPTI_ACTIVITY_KIND_RUNTIME", "start", "correlationId", "globalTid"):
-        odd = """SELECT globalTid FROM CUPTI_ACTIVITY_KIND_RUNTIME
-            WHERE typeof(globalTid) NOT IN ('integer', 'null') LIMIT 1"""
-        for row in export.connection.execute(odd):
-            _numbers(path, "CUPTI_ACTIVITY_KIND_RUNTIME", ("globalTid",), row)
         calls = """SELECT correlationId, globalTid & ~0xFFFFFF AS pid, globalTid, min(start) AS start
             FROM CUPTI_ACTIVITY_KIND_RUNTIME GROUP BY correlationId, globalTid & ~0xFFFFFF"""
         same = f"r.correlationId = a.correlationId AND coalesce({own_process}, r.pid) = r.pid"
@@ -269,9 +257,8 @@ def _launches(export: Export, path: Path, table: str) -> Iterator[Sequence[Any]]
             FROM {table} a LEFT JOIN ({calls}) r ON {same}"""
     else:
         query = f"SELECT NULL, NULL, {own_process}, a.start, a.end, {named}, {bytes_} FROM {table} a"
-    names = ("globalTid of its launch", "start of its launch", "globalPid", "start", "end")
     for row in export.connection.execute(query):
-        thread, moment, pid, start, end = _numbers(path, table, names, row)
+        thread, moment, pid, start, end = _whole(row[:5])
         duration = None if start is None or end is None or end < start else end - start
         yield thread, moment, pid, duration, *_name_and_bytes(table, row[5], row[6])
 

@@ -6,9 +6,9 @@
 
 The headings tell the tables cuda_gpu_kern_sum, cuda_gpu_kern_gb_sum, cuda_gpu_sum, cuda_gpu_mem_time_sum and
 nvtx_kern_sum, alone or one after the other. nvtx_kern_sum counts a kernel once for each range around it, so only its
-phases are used, if it has any; its step ranges give the number of steps. Limits: those of `runner.published`; what
-`nsys stats` prints in columns is refused, because names are cut there; without step ranges the number of steps is
-unknown. Standard library only.
+phases are used; its step ranges give the number of steps. Limits: those of `runner.published`; what `nsys stats` prints
+in columns is refused, because names are cut there; without step ranges the number of steps is unknown. Standard library
+only.
 """
 
 import re
@@ -77,7 +77,7 @@ def load_stats(path: Path) -> TracedProcess:
     if not whole and not rows.get("ranges"):
         headings = ", ".join(f"“{heading[:40]}”" for heading in tables[0].headings[:8])
         raise _refuse(path, f"a table with the headings {headings}", "a table with a total time and a number of calls")
-    return _combine(whole, rows.get("ranges", []))
+    return _combine(path, whole, rows.get("ranges", []))
 
 
 def _load_rows(path: Path, table: TextTable, total: re.Match[str], name: str, calls: str) -> list[_LaunchRow]:
@@ -110,43 +110,33 @@ def _refuse(path: Path, got: str, expected: str) -> UsageError:
     )
 
 
-def _combine(whole: Mapping[str, Launched], ranges: Sequence[_LaunchRow]) -> TracedProcess:
-    """Returns the kernels in their ranges, and what is left of the whole in no range. Without other tables in the file
-    the whole is what ran within the steps and outside of all ranges."""
-    outside = [row for row in ranges if not row.range]
+def _combine(path: Path, whole: Mapping[str, Launched], ranges: Sequence[_LaunchRow]) -> TracedProcess:
+    """Returns the kernels in their phases, and what is left of the whole in none. Without other tables in the file the
+    whole is what ran within the steps and outside of all ranges."""
     steps = [row for row in ranges if is_step(row.range)]
     by_phase: dict[str, list[_LaunchRow]] = {}
     for row in ranges:
         if phase := phase_of(row.range):
             by_phase.setdefault(phase, []).append(row)
-    phases = [row for rows in by_phase.values() for row in rows]
-    others = [row for row in ranges if row.range and row not in steps] if not phases else []
+    others = [name for row in ranges if (name := row.range) and not is_step(name) and not phase_of(name)]
+    names = ", ".join(f"“{name[:40]}”" for name in [*dict.fromkeys(others)][:8])
     entered = {_count_entered(rows) for rows in by_phase.values()}
     passes = entered.pop() if len(entered) == 1 and "forward" in by_phase else None
-    whole = whole or (_sums([*steps, *outside]) if steps else {})
-    if not whole:
-        kernels = _place([*phases, *others, *outside])
-        return TracedProcess(steps=passes, kernels=kernels, overlapping=len({row.range for row in others}) > 1)
-    is_part = all(name in whole and sums.calls <= whole[name].calls for name, sums in _sums(others).items())
-    kernels = _place(phases if phases or not is_part else others)
-    placed: dict[str, Launched] = {}
-    for (_, name), sums in kernels.items():
-        placed.setdefault(name, Launched()).add(sums.duration_ns, calls=sums.calls)
-    for name, sums in whole.items():
-        known = placed.get(name, Launched())
+    outside = _sums(row for row in ranges if not row.range or is_step(row.range))
+    kernels: Kernels = {}
+    for phase, rows in by_phase.items():
+        for name, sums in _sums(rows).items():
+            kernels[LaunchPlace(phase=phase), name] = sums
+    placed = _sums(row for rows in by_phase.values() for row in rows)
+    for name, sums in (whole or outside).items():
+        known = placed.get(name, Launched()) if whole or steps else Launched()
         if sums.calls > known.calls:
             left = max(0, sums.duration_ns - known.duration_ns)
             kernels[NOWHERE, name] = Launched(calls=sums.calls - known.calls, duration_ns=left)
-    return TracedProcess(steps=_count_entered(steps) or passes, kernels=kernels)
-
-
-def _place(rows: Iterable[_LaunchRow]) -> Kernels:
-    kernels: Kernels = {}
-    for row in rows:
-        phase = phase_of(row.range)
-        place = LaunchPlace(phase=phase) if phase else LaunchPlace(scope=row.range)
-        kernels.setdefault((place, row.name), Launched()).add(row.sums.duration_ns, calls=row.sums.calls)
-    return kernels
+    if not kernels:
+        raise _refuse(path, f"ranges that are no phase and no step ({names})", "cuda_gpu_kern_sum in the same file")
+    remarks = [f"ranges that are no phase and no step were not read ({names})"] if others else []
+    return TracedProcess(steps=_count_entered(steps) or passes, kernels=kernels, remarks=remarks)
 
 
 def _sums(rows: Iterable[_LaunchRow]) -> dict[str, Launched]:

@@ -6,8 +6,8 @@
 A kernel's correlation leads to the call that launched it, whose thread and time give the step (`ProfilerStep#`), the
 phase and the `record_function` range; its external id gives the operator. What autograd's engine evaluates is backward,
 what `Optimizer.step` runs is the optimizer's, and anything else that a step's own thread launches is forward, the loss
-included. Without kernels, operators count with their own times. The file is streamed: events of other kinds are dropped
-at once. Limits: EVENTS kernels and operators, EVENT_CHARACTERS of one event. Standard library only.
+included. The file is streamed: events of other kinds are dropped at once. Limits: a trace without kernels of a GPU is
+refused; EVENTS kernels and operators, EVENT_CHARACTERS of one event. Standard library only.
 """
 
 import gzip
@@ -18,10 +18,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from sys import intern
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from runner.errors import UsageError
 from runner.importers.recordings import (
+    NOWHERE,
+    Kernels,
     Launched,
     LaunchPlace,
     ThreadRanges,
@@ -68,8 +70,8 @@ class _Trace:
 
 
 def load_trace(path: Path) -> TracedProcess:
-    """Returns what the trace says of its steps. Raises UsageError for a file that is no such trace, or one in which
-    nothing ran."""
+    """Returns what the trace says of its steps. Raises UsageError for a file that is no such trace, or one without
+    kernels of a GPU."""
     trace = _Trace()
     for event in _read_events(path):
         _add_event(event, trace)
@@ -77,79 +79,36 @@ def load_trace(path: Path) -> TracedProcess:
             raise _refuse(path, f"more than {EVENTS:,} kernels and operators", "fewer: record fewer steps")
     trace.steps.sort()
     threads = {thread: ThreadRanges(ranges) for thread, ranges in trace.ranges.items()}
-    kernels: dict[tuple[LaunchPlace, str], Launched] = {}
+    kernels: Kernels = {}
     busy: list[tuple[float, float]] = []
-    for one in _list_kernels(trace) if trace.kernels else _list_operators(path):
-        step = trace.find_step(one.moment)
+    for start, duration, name, number, external, moved in trace.kernels:
+        thread, moment = trace.launches.get(number, (0, start))
+        step = trace.find_step(moment)
         if step is None and trace.steps:
             continue
-        place = threads[one.thread].at(round(one.moment * 1e3)) if one.thread in threads else LaunchPlace()
-        is_forward = not place.phase and step is not None and step[2] == one.thread and not phase_of(place.scope)
-        place = LaunchPlace("forward" if is_forward else place.phase, place.scope, one.operator)
-        kernels.setdefault((place, one.name), Launched()).add(round(one.duration * 1e3), moved_bytes=one.moved_bytes)
-        busy.append((one.start, one.start + one.duration))
-    count, steps = len(trace.steps), len(trace.steps) or 1
-    step_ms = sum(end - start for start, end, _ in trace.steps) / steps / 1e3 if count else None
-    if not trace.kernels and not kernels:
-        raise _refuse(path, "a trace in which nothing ran", "one with kernels or operators")
+        place = threads[thread].at(round(moment * 1e3)) if thread in threads else NOWHERE
+        is_forward = not place.phase and step is not None and step[2] == thread and not phase_of(place.scope)
+        phase, operator = "forward" if is_forward else place.phase, trace.operators.get(external, "")
+        sums = kernels.setdefault((LaunchPlace(phase, place.scope, operator), name), Launched())
+        sums.add(round(duration * 1e3), moved_bytes=moved)
+        busy.append((start, start + duration))
     if not trace.kernels:
-        remarks = ["it has no kernels of a GPU: operators count with their own times"]
-        return TracedProcess(steps=count or None, kernels=kernels, remarks=remarks, step_ms=step_ms, device="cpu")
+        raise _refuse(path, "a trace in which no kernel of a GPU ran", "one recorded with ProfilerActivity.CUDA")
     outside = len(trace.kernels) - len(busy)
     remarks = [f"{outside:,} kernels were launched outside of every ProfilerStep and are left out"] if outside else []
     if trace.broken:
         remarks.append(f"{trace.broken:,} kernels have no duration and are left out")
+    count, steps = len(trace.steps), len(trace.steps) or 1
     covered, gaps = _cover(busy)
     return TracedProcess(
         steps=count or None,
         kernels=kernels,
         remarks=remarks,
-        step_ms=step_ms,
+        step_ms=sum(end - start for start, end, _ in trace.steps) / steps / 1e3 if count else None,
         busy_ms=covered / 1e3 / steps,
         gap_ms=gaps / 1e3 / steps,
         gpu=_read_gpu(path),
     )
-
-
-class _Ran(NamedTuple):
-    """A kernel, launched by a thread at a moment, or an operator without those within it. Times are in µs."""
-
-    thread: int
-    moment: float
-    start: float
-    duration: float
-    name: str
-    operator: str = ""
-    moved_bytes: int | None = None
-
-
-def _list_kernels(trace: _Trace) -> Iterator[_Ran]:
-    for start, duration, name, number, external, moved in trace.kernels:
-        thread, moment = trace.launches.get(number, (0, start))
-        yield _Ran(thread, moment, start, duration, name, trace.operators.get(external, ""), moved)
-
-
-def _list_operators(path: Path) -> list[_Ran]:
-    """Returns the operators of a trace without kernels by their own times, those within them taken off."""
-    by_thread: dict[int, list[tuple[float, float, str]]] = {}
-    for event in _read_events(path):
-        name, start, duration = event.get("name"), event.get("ts"), event.get("dur")
-        if event.get("cat") != "cpu_op" or not isinstance(start, int | float) or not isinstance(duration, int | float):
-            continue
-        if duration >= 0 and isinstance(name, str) and isinstance(event.get("tid"), int | str):
-            by_thread.setdefault(hash(event["tid"]), []).append((start, duration, intern(clean_name(name))))
-    ran: list[_Ran] = []
-    for thread, operators in by_thread.items():
-        stack: list[tuple[float, int]] = []  # the ends of the operators around, and their places among those that ran
-        for start, duration, name in sorted(operators, key=lambda one: (one[0], -one[1])):
-            while stack and stack[-1][0] <= start:
-                stack.pop()
-            if stack:
-                around = ran[stack[-1][1]]
-                ran[stack[-1][1]] = around._replace(duration=max(0.0, around.duration - duration))
-            stack.append((start + duration, len(ran)))
-            ran.append(_Ran(thread, start, start, duration, name))
-    return ran
 
 
 def _read_gpu(path: Path) -> tuple[str | None, int | None]:

@@ -69,19 +69,16 @@ Kernels = dict[tuple[LaunchPlace, str], Launched]
 
 @dataclass(frozen=True, kw_only=True)
 class TracedProcess:
-    """What one process ran on the GPU, whose name and memory (bytes) are `gpu`, or on the CPU. `steps` is None where no
-    range tells their number; with `overlapping`, a kernel counts in every range around it. A step takes `step_ms` on
-    the host; of that the device computes for `busy_ms` and waits for `gap_ms` between two kernels; `remarks` say what
-    was not read."""
+    """What one process ran on the GPU, whose name and memory (bytes) are `gpu`. `steps` is None where no range tells
+    their number. A step takes `step_ms` on the host; of that the device computes for `busy_ms` and waits for `gap_ms`
+    between two kernels; `remarks` say what was not read."""
 
     steps: int | None
     kernels: Kernels
-    overlapping: bool = False
     remarks: Sequence[str] = ()
     step_ms: float | None = None
     busy_ms: float | None = None
     gap_ms: float | None = None
-    device: str = "cuda"
     gpu: tuple[str | None, int | None] = (None, None)
 
 

@@ -87,7 +87,7 @@ def test_what_an_export_may_lack(tmp_path: Path) -> None:
     assert kernels(db) == {("unknown", "", GEMM): (1, 0.020), ("unknown", "", "[CUDA graph]"): (1, 0.060)}
     assert report.lines[:-1] == (
         "report.sqlite: 2 different kernels, 0.080 ms, over all that was recorded.",
-        "report.sqlite: 1 rows of CUPTI_ACTIVITY_KIND_KERNEL have no end after their start and are left out.",
+        "report.sqlite: left out, without a start or with no end after it: 1 of CUPTI_ACTIVITY_KIND_KERNEL.",
     )
 
 

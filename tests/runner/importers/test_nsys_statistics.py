@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from runner.errors import UsageError
 from runner.importers.files import import_file
 from tests.command import rows
 from tests.synthetic.nsys import GEMM, kernels
@@ -58,24 +61,16 @@ def test_statistics_by_range(tmp_path: Path) -> None:
     }  # fmt: skip
     assert report.lines == (
         "nvtx.txt: 3 different kernels, 0.135 ms a step, over 4 steps; 63% of it in a known phase.",
+        "nvtx.txt: ranges that are no phase and no step were not read (“attention”).",
     )
 
 
-def test_statistics_by_ranges_that_are_not_phases(tmp_path: Path) -> None:
-    """They become ranges of their own. With the sum of all kernels, they count a kernel no more often than that sum
-    does."""
-    nested = "NVTX Range,NVTX Inst,Kern Inst,Total Time (ns),Kernel Name\n:a,1,4,400,gemm\n:b,1,{},300,gemm\n"
+def test_ranges_that_are_no_phases_are_named(tmp_path: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    ranges = "NVTX Range,NVTX Inst,Kern Inst,Total Time (ns),Kernel Name\n:a,1,4,400,gemm\n:b,1,3,300,gemm\n"
+    with pytest.raises(UsageError, match="ranges that are no phase and no step"):
+        import_file(written(tmp_path / "alone.csv", ranges), db=db)
     whole = "\nTime (%),Total Time (ns),Instances,Name\n100,1000,10,gemm\n"
-    expected = {
-        nested.format(3): {("unknown", "a", "gemm"): (4, 0.0004), ("unknown", "b", "gemm"): (3, 0.0003)},
-        nested.format(3) + whole: {
-            ("unknown", "a", "gemm"): (4, 0.0004), ("unknown", "b", "gemm"): (3, 0.0003),
-            ("unknown", "", "gemm"): (3, 0.0003),
-        },
-        nested.format(8) + whole: {("unknown", "", "gemm"): (10, 0.001)},
-    }  # fmt: skip
-    for number, (text, found) in enumerate(expected.items()):
-        db = tmp_path / f"{number}.duckdb"
-        report = import_file(written(tmp_path / f"{number}.csv", text), db=db)
-        assert kernels(db) == found
-        assert ("each range around it" in report.lines[0]) == (number == 0)
+    report = import_file(written(tmp_path / "both.csv", ranges + whole), db=db)
+    assert kernels(db) == {("unknown", "", "gemm"): (10, 0.001)}
+    assert report.lines[1] == "both.csv: ranges that are no phase and no step were not read (“a”, “b”)."

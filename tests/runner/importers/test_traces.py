@@ -1,4 +1,4 @@
-"""Traces of torch.profiler become the rows that own profiles have: one written by hand, and a real one."""
+"""Traces of torch.profiler become the rows that own profiles have: one written by hand, and real ones."""
 
 import gzip
 import json
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from runner.answers import ask
 from runner.errors import UsageError
@@ -129,43 +128,20 @@ def test_ranks_of_one_folder_are_traces_of_one_run(tmp_path: Path) -> None:
     for rank in (0, 1):
         write(folder / f"rank{rank}.json.gz", a_step(1, 0.0))
     assert len(import_file(folder, db=db).lines) == 2
+    (folder / "notes.md").write_text("Two ranks.")
+    report = import_file(folder, db=tmp_path / "other.duckdb")
+    assert (report.lines[2:], report.is_whole) == (("notes.md: left out: it is no trace.",), False)
     assert read(db, "SELECT title FROM traces ORDER BY ALL") == [("rank0.json.gz",), ("rank1.json.gz",)]
     assert read(db, "SELECT label FROM runs") == [("ranks",)]
 
 
-def test_a_real_trace(tmp_path: Path) -> None:
-    """Operators count with their own times where there is no GPU: they sum to no more than the steps."""
-    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64))
-    optimizer = torch.optim.AdamW(model.parameters())
-    path, db = tmp_path / "real.json", tmp_path / "own.duckdb"
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU],
-        schedule=torch.profiler.schedule(wait=0, warmup=1, active=3, repeat=1),
-        on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
-    ) as profiler:
-        for _ in range(4):
-            with torch.profiler.record_function("my range"):
-                loss = model(torch.randn(8, 64)).square().mean()
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            profiler.step()
-    import_file(path, db=db)
-    assert read(db, "SELECT device, device_name FROM runs") == [("cpu", None)]
-    ((steps, kernel_ms, step_ms),) = read(db, "SELECT steps, kernel_ms, step_ms FROM traces")
-    assert steps == 3
-    assert 0 < kernel_ms <= step_ms * 1.01
-    ran = {(phase, scope, kernel): calls for phase, scope, kernel, calls in read(
-        db, "SELECT phase, scope, kernel, calls FROM kernels")}  # fmt: skip
-    assert ran["forward", "my range", "aten::addmm"] == 2
-    assert ran["backward", "", "aten::mm"] == 3, "two gradients of weights, and one of an input"
-    assert any(phase == "optimizer" for phase, _, _ in ran)
-    assert "takes" in ask("traces", read_rows(db, Selection(), ("imported",))).sentence
-
-
 def test_broken_traces_are_one_error(tmp_path: Path) -> None:
-    whole = json.dumps({"traceEvents": a_step(1, 0.0)})
-    for content, words in ((whole[:900], "an event that does not end"), ('{"schemaVersion": 1}', "no “traceEvents”")):
+    whole, on_cpu = json.dumps({"traceEvents": a_step(1, 0.0)}), {"traceEvents": [event("cpu_op", "aten::mm", 1, 5)]}
+    for content, words in (
+        (whole[:900], "an event that does not end"),
+        ('{"schemaVersion": 1}', "no “traceEvents”"),
+        (json.dumps(on_cpu), "a trace in which no kernel of a GPU ran"),
+    ):
         path = tmp_path / "a.json"
         path.write_text(content)
         with pytest.raises(UsageError, match=words):
