@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -85,14 +86,14 @@ def _spot(node: Mapping[str, Any], resources: Mapping[str, float]) -> Spot:
 class Place:
     """The actor: it runs in a process of Ray's on a node, and holds the engine of that machine."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], *, compiles: bool) -> None:
         # Ray sets OMP_NUM_THREADS for its workers, to 1 in most cases: here it is what a sweep would have.
         for name in ENVIRONMENT:
             os.environ.pop(name, None)
         os.environ.update(environment)
         # A worker would import the main module of Ray's process again.
         sys.modules["__main__"] = ModuleType("__main__")
-        self.phase, self.engine = "start", LocalEngine(goes_on=True)
+        self.phase, self.engine = "start", LocalEngine(compiles=compiles, goes_on=True)
         # Places of one machine measure at the same time; a sweep that somebody starts there waits for all of them.
         lock = os.open(Path(tempfile.gettempdir(), f"stepscope-{os.getuid()}.lock"), os.O_CREAT | os.O_WRONLY, 0o600)
         fcntl.flock(lock, fcntl.LOCK_SH)
@@ -130,8 +131,9 @@ class Place:
 class RayEngine:
     """The driver's side of a place. An actor that dies while its node lives is started again, without what it did."""
 
-    def __init__(self, spot: Spot) -> None:
-        self.spot, self.actor, self.phase, self.has_ended = spot, _start(spot), "start", False
+    def __init__(self, spot: Spot, *, compiles: bool) -> None:
+        self.start = partial(_start, spot, compiles=compiles)
+        self.spot, self.actor, self.phase, self.has_ended = spot, self.start(), "start", False
 
     def describe(self, device: str) -> dict[str, Any]:
         columns = self._ask("describe", device, timeout_s=START_SECONDS)
@@ -210,7 +212,7 @@ class RayEngine:
 
         self._kill()
         if not self.has_ended:
-            self.actor = _start(self.spot)
+            self.actor = self.start()
             with contextlib.suppress(ray.exceptions.RayError):
                 ray.get(self.actor.current_phase.remote(), timeout=START_SECONDS)
                 return
@@ -223,7 +225,7 @@ class _Ended(Exception):
         self.status = status
 
 
-def _start(spot: Spot) -> Any:
+def _start(spot: Spot, *, compiles: bool) -> Any:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -239,13 +241,13 @@ def _start(spot: Spot) -> Any:
         max_concurrency=2,  # the phase is asked for while a cell is measured
         scheduling_strategy=NodeAffinitySchedulingStrategy(spot.node, soft=False),
     )
-    return actor.remote(given)
+    return actor.remote(given, compiles=compiles)
 
 
 @contextlib.contextmanager
 def open_places(on: Sequence[str], *, compiles: bool) -> Iterator[Sequence[RayEngine]]:
-    """Yields a place for each GPU of the cluster, whose engine starts before it is known what will be measured. Raises
-    UsageError where Ray is not installed, or no node has what `on` names."""
+    """Yields a place for each GPU of the cluster. Raises UsageError where Ray is not installed, or no node has what
+    `on` names."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
@@ -261,7 +263,7 @@ def open_places(on: Sequence[str], *, compiles: bool) -> Iterator[Sequence[RayEn
         ) from None
     places: list[RayEngine] = []
     try:
-        places += [RayEngine(spot) for spot in list_spots(ray.nodes(), on)]
+        places += [RayEngine(spot, compiles=compiles) for spot in list_spots(ray.nodes(), on)]
         yield places
     finally:
         for place in places:

@@ -180,12 +180,11 @@ def sweep(request: Request, settings: Settings, *, watcher: Watcher) -> int:
     """Measures the owed cells and returns the exit code, as `run_sweep` does. Raises StoreError where rows cannot be
     added, before anything is measured."""
     check_writable(settings.db)
-    if settings.engine != "local":
-        with open_engine(settings.engine, on=settings.on) as places:
+    with open_engine(settings.engine, on=settings.on, compiles=request.may_compile) as places:
+        if settings.engine != "local":
             return spread(request, settings, places, watcher=watcher)
-    opened = open_engine("local", on=settings.on, compiles=request.may_compile)
-    with opened as (engine,), lock_machine(watcher.waiting):
-        return run_sweep(prepare(request, settings, engine), settings, engine=engine, watcher=watcher)
+        with lock_machine(watcher.waiting):
+            return run_sweep(prepare(request, settings, places[0]), settings, engine=places[0], watcher=watcher)
 
 
 @contextlib.contextmanager
