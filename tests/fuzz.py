@@ -122,8 +122,7 @@ def fuzz(kind: Kind, *, examples: int, folder: Path) -> Counter[str]:
     with (
         contextlib.closing(Reader(_READER)) as reader,
         patch("runner.importers.files.run_reader", read),
-        patch("runner.importers.files.ingest"),
-        patch("runner.importers.published.ingest", return_value=0),
+        patch("runner.importers.files.ingest", return_value=0),
     ):
 
         @seed(0)

@@ -5,19 +5,19 @@
 
 The first bytes tell the kind: the results file of another machine, a torch.cuda.memory snapshot (pickle), the SQLite
 export of an Nsight Systems report, what `nsys stats` prints as CSV, a trace of torch.profiler, or a table that somebody
-published. Nothing in a file is executed. Of a folder, its traces are added as the ranks of one run, else the published
-tables of its files. Of a report of Nsight Systems, which names the host and the user and holds the command line and all
+published. Nothing in a file is executed. Of a folder, its traces are added as the ranks of one run, and its other files
+one by one. Of a report of Nsight Systems, which names the host and the user and holds the command line and all
 environment variables, only what ran is read, and the GPU's name and memory. Limits: no recording says what was measured
 (shape, batch, precision), so an imported trace has no cell; a snapshot does not name its machine.
 """
 
 import json
-import os
 import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from runner.importers.recordings import (
     write_run,
 )
 from runner.places import explain_place
+from runner.published.reading import PROVENANCE
 from runner.published.tables import ENDINGS, OTHERS
 from runner.schema import TABLES, AllocationRow, KernelRow, RunRow, TimelineRow, TraceOrigin, TraceRow, new_id
 from runner.store.database import ingest
@@ -54,6 +55,8 @@ _BEGINNING_BYTES = 65_536
 _PICKLES, _REPORTS = (".pickle", ".pkl"), (".nsys-rep", ".qdrep", ".qdstrm")
 #: The largest snapshot that is read, and the longest that reading it may take (s).
 SNAPSHOT_BYTES, READING_SECONDS = 2 * 2**30, 300
+#: The most files of a folder.
+MAX_FILES = 1_000
 UNKNOWN_PHASE = "unknown"
 #: What the names of copies and sets begin with, which are no kernels.
 _COPIES = ("[CUDA memcpy", "[CUDA memset")
@@ -64,18 +67,23 @@ _PRIVATE = (
 
 
 def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None) -> ImportReport:
-    """Adds what the file holds to `db`; `mapping` says what the columns of published tables mean. Raises UsageError for
-    a file of another kind; then nothing was added."""
-    if os.path.isdir(path):
-        return _import_folder(path, db=db, label=label, mapping=mapping)
+    """Adds what the file or the folder holds to `db`; `mapping` says what the columns of published tables mean. Raises
+    UsageError for a file of another kind, and for a folder without any that can be read; then nothing was added."""
+    report = (_import_folder if path.is_dir() else _import)(path, db=db, label=label, mapping=mapping)
+    while ingest(db, patience_s=INGEST_SECONDS):
+        pass
+    return report
+
+
+def _import(path: Path, *, db: Path, label: str | None, mapping: Path | None, is_alone: bool = True) -> ImportReport:
     start = _read_beginning(path)
     is_table = path.suffix.lower() in (*ENDINGS, *OTHERS) and not is_stats(path, start)
     if mapping and not is_table:
         raise UsageError(f"--mapping got {str(mapping)!r}.", expected="none: only published tables have a mapping")
     if is_trace(path, start):
-        return import_traces([path], db=db, label=label)
+        return _import_traces([path], db=db, label=label)
     if is_table:
-        return import_tables(path, db=db, label=label, mapping=mapping)
+        return import_tables(path, db=db, label=label, mapping=mapping, is_alone=is_alone)
     if start.startswith(_SQLITE):
         return _import_export(path, db=db, label=label)
     if start[8:12] == _DUCKDB:
@@ -87,7 +95,7 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
             do=f"Write one with `nsys export --type sqlite {path.name}`, and import that.",
         )
     if start.startswith(_PICKLE) or path.suffix in _PICKLES:
-        return import_snapshot(path, db=db, label=label)
+        return _import_snapshot(path, db=db, label=label)
     if TOTAL in start:
         return _add_traces(new_run(path, label), [load_stats(path)], db=db, titles=[path.name], origin="nsys")
     raise UsageError(
@@ -99,19 +107,32 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
 
 
 def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path | None) -> ImportReport:
+    """Adds the traces of a folder as the ranks of one run, and every other file by itself; names those left out."""
     try:
-        files = [path for path in sorted(folder.iterdir()) if path.is_file()]
-        traces = [path for path in files if path.name.lower().endswith((".json", ".json.gz"))]
-        ranks = [path for path in traces if is_trace(path, _read_beginning(path))]
+        found = [path for path in sorted(folder.iterdir()) if not path.name.startswith((".", PROVENANCE))]
+        files = list(filter(Path.is_file, found))
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}.", do="Name a folder to import.") from None
-    if ranks:
-        report = import_traces(ranks, db=db, label=label)
-        left = [f"{path.name}: left out: it is no trace." for path in files if path not in ranks]
-        return replace(report, lines=(*report.lines, *left), is_whole=not left)
-    if label:
-        raise UsageError(f"--label got {label!r}.", expected="none: the tables of a folder keep their titles")
-    return import_tables(folder, db=db, mapping=mapping)
+    if len(files) > MAX_FILES:
+        got = f"{folder} holds {len(files):,} files."
+        raise UsageError(got, expected=f"at most {MAX_FILES:,}", do="Name a smaller one.")
+    ranks: list[Path] = []
+    for path in files:
+        with suppress(UsageError):
+            ranks += [path] if is_trace(path, _read_beginning(path)) else []
+    lines = [*_import_traces(ranks, db=db, label=label).lines] if ranks else []
+    is_whole, refused = True, 0
+    for path in (path for path in files if path not in ranks):
+        try:
+            report = _import(path, db=db, label=label, mapping=mapping, is_alone=False)
+            lines, is_whole = [*lines, *report.lines], is_whole and report.is_whole
+        except UsageError as error:
+            lines.append(f"{path.name}: left out: {error.got.removeprefix(str(path)).strip()}")
+            refused += 1
+    if refused == len(files):
+        what = "Name one file to see why it cannot be read."
+        raise UsageError(f"{folder} holds no file that can be imported.", expected="at least one", do=what)
+    return ImportReport(lines=tuple(lines), is_whole=is_whole and not refused)
 
 
 def _read_beginning(path: Path) -> bytes:
@@ -142,7 +163,7 @@ def describe_added(added: Mapping[str, int]) -> str:
     return f"{runs}, cells: {cells}; {sum(added.values()):,} rows in all."
 
 
-def import_snapshot(path: Path, *, db: Path, label: str | None = None) -> ImportReport:
+def _import_snapshot(path: Path, *, db: Path, label: str | None) -> ImportReport:
     """Reads the memory snapshot at `path` and adds its timelines, one a device. The pickle is read by a process of its
     own (`runner.importers.snapshots`) that executes nothing of it and answers with numbers and text only. Raises
     UsageError for a file that is no snapshot; then nothing was added."""
@@ -153,8 +174,6 @@ def import_snapshot(path: Path, *, db: Path, label: str | None = None) -> Import
         process = run_reader(path)
     except subprocess.TimeoutExpired:
         raise _refuse_snapshot(path, f"a pickle that takes more than {READING_SECONDS} s to read") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.", do="Name the pickle of a snapshot.") from None
     if process.returncode == -signal.SIGPROF:
         raise _refuse_snapshot(path, "a pickle that computes longer than a snapshot of its size")
     if process.returncode:
@@ -177,8 +196,6 @@ def import_snapshot(path: Path, *, db: Path, label: str | None = None) -> Import
     write_run(rows, run=run, db=db, where=path)
     stored = Counter(row.cell_id for row in rows.get("allocations", ()) if isinstance(row, AllocationRow))
     added = [row for row in rows["timelines"] if isinstance(row, TimelineRow)]
-    rows.clear()
-    ingest(db, patience_s=INGEST_SECONDS)
     return ImportReport(lines=tuple(_describe_timeline(row, stored[row.cell_id]) for row in added))
 
 
@@ -210,7 +227,7 @@ def _describe_timeline(row: TimelineRow, stored: int) -> str:
     return f"{row.title}: {row.allocations:,} allocations{early}; {peak}.{less}"
 
 
-def import_traces(paths: Sequence[Path], *, db: Path, label: str | None = None) -> ImportReport:
+def _import_traces(paths: Sequence[Path], *, db: Path, label: str | None) -> ImportReport:
     """Reads traces of torch.profiler, one a rank, and adds them as one run. Raises UsageError; then nothing was
     added."""
     processes, titles = [load_trace(path) for path in paths], [path.name for path in paths]
@@ -224,7 +241,7 @@ def _import_export(path: Path, *, db: Path, label: str | None) -> ImportReport:
     """Adds a trace for each process of an export of Nsight Systems that used the GPU, and says what else it may
     hold."""
     with open_export(path) as export:
-        processes = load_processes(export, path)
+        processes = load_processes(export)
         gpu, memory = export.gpu()
     run = replace(new_run(path, label), device_name=gpu, device_memory_bytes=memory)
     numbers = [f" · process {number}" for number in range(1, len(processes) + 1)] if len(processes) > 1 else [""]
@@ -276,7 +293,6 @@ def _add_traces(
         traces.append(trace)
         kernels += rows
     write_run({"runs": [run], "traces": traces, "kernels": kernels}, run=run, db=db, where=Path(run.label or titles[0]))
-    ingest(db, patience_s=INGEST_SECONDS)
     return ImportReport(lines=tuple(lines))
 
 

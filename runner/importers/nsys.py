@@ -3,7 +3,7 @@ that launched it.
 
     with open_export(Path("report.sqlite")) as export:
         print(export.gpu())
-        for process in load_processes(export, path):          # those that used the GPU
+        for process in load_processes(export):          # those that used the GPU
             print(process.steps, len(process.kernels))
 
     nsys export --type sqlite --output report.sqlite report.nsys-rep
@@ -13,8 +13,8 @@ tables count, because a view or a virtual table would be executed. A kernel ofte
 that launched it. Its correlation id leads to the call that launched it, whose thread and time give the range. Autograd
 launches the backward pass from threads of its own, which push no ranges: a call from a thread in no phase belongs to
 `backward` if another thread of the process was in it. Limits: a text of TEXT_BYTES, SECONDS of reading, HEAP_BYTES of
-SQLite's own memory, for this process from then on; LAUNCHES, RANGES and KERNELS; a CUDA graph that was traced whole is
-one kernel. Standard library only.
+SQLite's own memory, for this process from then on; LAUNCHES, RANGES, PROCESSES, KERNELS; a CUDA graph that was traced
+whole is one kernel. Standard library only.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ import sqlite3
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,8 @@ TEXT_BYTES, SECONDS, HEAP_BYTES = 1_000_000, 300.0, 512 * 2**20
 class Export:
     """An open export: its tables and their columns."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self.connection, self.path = connection, path
         plain = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE%'"
         self.columns = {
             name: [column for (column,) in connection.execute("SELECT name FROM pragma_table_info(?)", [name])]
@@ -64,6 +64,14 @@ class Export:
 
     def has(self, table: str, *columns: str) -> bool:
         return table in self.columns and set(columns) <= set(self.columns[table])
+
+    def rows(self, query: str, *, most: int, what: str) -> Iterator[Sequence[Any]]:
+        """Yields the rows of a query; the first five columns are whole numbers, and anything else, which SQLite stores
+        in any column, counts as missing. Raises UsageError for more than `most`."""
+        for number, row in enumerate(self.connection.execute(query)):
+            if number >= most:
+                raise refusal(self.path, f"more than {most:,} {what}", expected="fewer: record fewer steps")
+            yield *(value if isinstance(value, int) else None for value in row[:5]), *row[5:]
 
     def gpu(self) -> tuple[str | None, int | None]:
         """Returns the name and the memory (bytes) of the GPU, of several the one that ran the kernels; None where that
@@ -89,7 +97,7 @@ def open_export(path: Path) -> Iterator[Export]:
             limit = f"hard_heap_limit = {HEAP_BYTES}"
             for setting in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON", limit):
                 connection.execute(f"PRAGMA {setting}")
-            yield Export(connection)
+            yield Export(connection, path)
     except MemoryError:
         raise refusal(path, f"a database that needs more than {HEAP_BYTES // 2**20} MiB") from None
     except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:  # a message may hold bytes of the file
@@ -105,10 +113,8 @@ def refusal(path: Path, got: str, *, expected: str = "the SQLite export of a rep
     )
 
 
-#: The most calls, ranges, processes and different (kernel, range) that are read, and the most characters in the names
-#: of ranges and of kernels.
+#: The most calls of a table, ranges, processes and different (kernel, range) of a process that are read.
 LAUNCHES, RANGES, PROCESSES, KERNELS = 5_000_000, 2_000_000, 256, 50_000
-RANGE_CHARACTERS, KERNEL_CHARACTERS = 200_000_000, 20_000_000
 _PUSHED_AND_POPPED = 59  # NvtxPushPopRange of ENUM_NSYS_EVENT_TYPE
 #: The name of a copy in `nsys stats`, by CUpti_ActivityMemcpyKind, and the kinds that read and write on the device.
 _COPIES = {1: "Host-to-Device", 2: "Device-to-Host", 8: "Device-to-Device", 10: "Peer-to-Peer"}
@@ -152,33 +158,29 @@ class _Process:
         return whole or (entered.pop() if len(entered) == 1 and "forward" in phases else None)
 
 
-def load_processes(export: Export, path: Path) -> list[TracedProcess]:
-    """Returns what each process ran on the GPU, in the order of process ids. Raises UsageError, which names `path`."""
+def load_processes(export: Export) -> list[TracedProcess]:
+    """Returns what each process ran on the GPU, in the order of process ids. Raises UsageError."""
     present = [table for table in _ACTIVITIES if export.has(table, "start", "end", "correlationId")]
     if not export.has("StringIds", "id", "value"):
-        raise refusal(path, "a database of something else")
+        raise refusal(export.path, "a database of something else")
     if not present:
-        raise refusal(path, "a report in which nothing of CUDA was recorded")
+        raise refusal(export.path, "a report in which nothing of CUDA was recorded")
     broken: Counter[str] = Counter()
-    processes = _load_ranges(export, path, broken)
-    calls = _Limit(path, LAUNCHES, "calls")
-    kernels = _Limit(path, KERNELS, "different kernels and ranges")
-    characters = _Limit(path, KERNEL_CHARACTERS, "characters in the names of kernels")
+    processes = _load_ranges(export, broken)
     for table in present:
         for thread, moment, pid, duration, name, moved in _launches(export, table):
-            calls.spend()
             if duration is None:
                 broken[table] += 1  # it had not finished when the recording ended, or ends before it starts
                 continue
-            process = _process(path, processes, pid or 0)
-            key = (process.place(thread, moment), name)
-            if key not in process.kernels:
-                kernels.spend()
-                characters.spend(len(name) + len(key[0].scope) + len(key[0].operator))
-            process.kernels.setdefault(key, Launched()).add(duration, moved_bytes=moved)
+            process = processes.setdefault(pid or 0, _Process())
+            sums = process.kernels.setdefault((process.place(thread, moment), name), Launched())
+            sums.add(duration, moved_bytes=moved)
+            if len(process.kernels) > KERNELS or len(processes) > PROCESSES:
+                got = f"more than {KERNELS:,} different kernels and ranges of a process, or {PROCESSES:,} processes"
+                raise refusal(export.path, got, expected="fewer: record fewer steps")
     used = [process for _, process in sorted(processes.items()) if process.kernels]
     if not used:
-        raise refusal(path, "a report in which nothing ran on a GPU")
+        raise refusal(export.path, "a report in which nothing ran on a GPU")
     remarks = [f"{name} is no plain table and was not read" for name in export.list_views()]
     if "CUPTI_ACTIVITY_KIND_KERNEL" not in present:
         remarks.append("there is no table of kernels, so that only copies and graphs are known")
@@ -186,7 +188,7 @@ def load_processes(export: Export, path: Path) -> list[TracedProcess]:
     return [TracedProcess(steps=process.steps, kernels=process.kernels, remarks=tuple(remarks)) for process in used]
 
 
-def _load_ranges(export: Export, path: Path, broken: Counter[str]) -> dict[int, _Process]:
+def _load_ranges(export: Export, broken: Counter[str]) -> dict[int, _Process]:
     """Returns the processes by id, with the ranges of their threads; counts those that have no start, thread or name or
     end before they start."""
     if not export.has("NVTX_EVENTS", "start", "end", "globalTid"):
@@ -196,49 +198,22 @@ def _load_ranges(export: Export, path: Path, broken: Counter[str]) -> dict[int, 
     if export.has("NVTX_EVENTS", "textId"):
         names.append("(SELECT value FROM StringIds WHERE id = n.textId)")
     name = f"coalesce({', '.join([*names, 'NULL', 'NULL'])})"
-    query = f"SELECT n.globalTid, n.start, n.end, {name} FROM NVTX_EVENTS n {kind}"
+    query = f"SELECT n.globalTid, n.start, n.end, NULL, NULL, {name} FROM NVTX_EVENTS n {kind}"
     by_thread: dict[int, list[tuple[int, int | None, str]]] = {}
-    count, characters = _Limit(path, RANGES, "NVTX ranges"), _Limit(path, RANGE_CHARACTERS, "characters in ranges")
-    for row in export.connection.execute(query):
-        count.spend()
-        (thread, start, end), name = _whole(row[:3]), row[3]
+    for thread, start, end, _, _, name in export.rows(query, most=RANGES, what="NVTX ranges"):
         if thread is None or start is None or not isinstance(name, str) or (end is not None and end < start):
             broken["NVTX_EVENTS"] += 1
             continue
-        characters.spend(len(name))
         by_thread.setdefault(thread, []).append((start, end, clean_name(name)))
     processes: dict[int, _Process] = {}
     for thread, ranges in by_thread.items():
         # The lowest 24 bits of a serialized thread id are the thread's, the rest is the process's.
-        process = _process(path, processes, thread & ~0xFFFFFF)
+        process = processes.setdefault(thread & ~0xFFFFFF, _Process())
         process.threads[thread] = ThreadRanges(ranges)
         process.backward += process.threads[thread].phases.get("backward", [])
     for process in processes.values():
         process.backward.sort()
     return processes
-
-
-def _process(path: Path, processes: dict[int, _Process], pid: int) -> _Process:
-    if pid not in processes and len(processes) >= PROCESSES:
-        raise refusal(path, f"more than {PROCESSES:,} processes", expected="fewer")
-    return processes.setdefault(pid, _Process())
-
-
-class _Limit:
-    """Counts what is read. Raises UsageError when it is too much."""
-
-    def __init__(self, path: Path, limit: int, what: str) -> None:
-        self.path, self.limit, self.what, self.left = path, limit, what, limit
-
-    def spend(self, count: int = 1) -> None:
-        self.left -= count
-        if self.left < 0:
-            raise refusal(self.path, f"more than {self.limit:,} {self.what}", expected="fewer: record fewer steps")
-
-
-def _whole(values: Iterable[object]) -> list[int | None]:
-    """Returns the whole numbers; anything else, which SQLite stores in any column, counts as missing."""
-    return [value if isinstance(value, int) else None for value in values]
 
 
 def _launches(export: Export, table: str) -> Iterator[Sequence[Any]]:
@@ -257,10 +232,9 @@ def _launches(export: Export, table: str) -> Iterator[Sequence[Any]]:
             FROM {table} a LEFT JOIN ({calls}) r ON {same}"""
     else:
         query = f"SELECT NULL, NULL, {own_process}, a.start, a.end, {named}, {bytes_} FROM {table} a"
-    for row in export.connection.execute(query):
-        thread, moment, pid, start, end = _whole(row[:5])
+    for thread, moment, pid, start, end, name, moved in export.rows(query, most=LAUNCHES, what="calls"):
         duration = None if start is None or end is None or end < start else end - start
-        yield thread, moment, pid, duration, *_name_and_bytes(table, row[5], row[6])
+        yield thread, moment, pid, duration, *_name_and_bytes(table, name, moved)
 
 
 def _name_and_bytes(table: str, name: object, moved: object) -> tuple[str, int | None]:

@@ -18,13 +18,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from runner.errors import UsageError
 from runner.formats import format_count
-from runner.importers.nsys_stats import is_stats
-from runner.importers.recordings import INGEST_SECONDS, ImportReport, new_run, write_run
+from runner.importers.recordings import ImportReport, new_run, write_run
 from runner.published.reading import (
     OUT_OF_MEMORY,
-    PROVENANCE,
     REFUSED,
     TableMapping,
     content_digest,
@@ -34,71 +31,27 @@ from runner.published.reading import (
     read_content,
     read_file,
 )
-from runner.published.tables import ENDINGS, OTHERS
 from runner.results.published import PublishedTable
 from runner.schema import PublishedFigureRow, PublishedLineRow, PublishedTableRow
-from runner.store.database import ingest
 from runner.store.read.published import is_counted
 
 #: How many refused cells and remarks a report names.
 _MAX_NAMED = 12
 _QUOTED = re.compile("“[^”]*”")
-#: The most files of a folder.
-MAX_FILES = 1_000
-_BEGINNING_BYTES = 65_536
 
 R = TypeVar("R", PublishedTableRow, PublishedLineRow, PublishedFigureRow)
 
 
-def import_tables(path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None) -> ImportReport:
-    """Reads the tables of a file, or of every file of a folder whose name ends as a table's does, and adds them to
-    `db`. A file of a folder that holds none is named. Raises UsageError where no file holds a table, and for a mapping
-    that does not fit; then nothing was added."""
-    meant = load_mapping(mapping) if mapping else TableMapping()
-    if path.is_dir():
-        reports = _add_folder(path, db=db, mapping=meant)
-    else:
-        reports = [_add(path, db=db, mapping=meant, label=label)]
-    while ingest(db, patience_s=INGEST_SECONDS):
-        pass
-    lines = tuple(line for report in reports for line in report.lines)
-    return ImportReport(lines=lines, is_whole=all(report.is_whole for report in reports))
-
-
-def _add_folder(folder: Path, *, db: Path, mapping: TableMapping) -> list[ImportReport]:
-    known = (*ENDINGS, *OTHERS)
-    files = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in known and path.is_file()]
-    if len(files) > MAX_FILES:
-        got = f"{folder} holds {len(files):,} files."
-        raise UsageError(got, expected=f"at most {MAX_FILES:,}", do="Name a smaller one.")
-    reports, refused = [], []
-    for path in (path for path in files if path.name != PROVENANCE):
-        try:
-            if is_stats(path, read_content(path)[:_BEGINNING_BYTES]):
-                got = "is what nsys stats wrote, which is imported by itself."
-                raise UsageError(f"{path} {got}", do="Name this file alone.")
-            reports.append(_add(path, db=db, mapping=mapping, is_alone=False))
-        except UsageError as error:
-            got = error.got.removeprefix(str(path)).strip()
-            refused.append(path)
-            reports.append(ImportReport(lines=(f"{path.name}: left out: {got}",), is_whole=False))
-    if len(refused) == len(reports):
-        raise UsageError(
-            f"{folder} holds no file with tables.",
-            expected=f"files that end in {', '.join(ENDINGS)}",
-            do="Name one file to see why it cannot be read.",
-        )
-    return reports
-
-
-def _add(
-    path: Path, *, db: Path, mapping: TableMapping, label: str | None = None, is_alone: bool = True
+def import_tables(
+    path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None, is_alone: bool = True
 ) -> ImportReport:
-    """Adds the tables of a file that are not in `db` yet. Of one alone it is reported how each column was read."""
-    file = read_file(path, mapping=mapping)
+    """Writes the tables of the file to the spool of `db`, unless it has them. Of a file alone it is reported how each
+    column was read. Raises UsageError for a file without tables, and for a mapping that does not fit."""
+    meant = load_mapping(mapping) if mapping else TableMapping()
+    file = read_file(path, mapping=meant)
     tables = tuple(file.tables)
     digest = content_digest(read_content(path))
-    hashed = int.from_bytes(hashlib.sha256(f"{digest}:{mapping.digest}".encode()).digest()[:10])
+    hashed = int.from_bytes(hashlib.sha256(f"{digest}:{meant.digest}".encode()).digest()[:10])
     # A UUIDv8 whose first 48 bits, the time in other ids, are 0: published runs come before every measured one.
     run_id = UUID(int=0x8 << 76 | 0b10 << 62 | (hashed >> 62 & 0xFFF) << 64 | hashed & (1 << 62) - 1)
     machines = {table.machine for table in tables}

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from runner.importers.files import import_snapshot
+from runner.importers.files import import_file
 from runner.schema import RunRow, new_id
 from runner.store.database import ingest
 from runner.store.spool import Spool
@@ -68,7 +68,7 @@ def run(events: int = EVENTS) -> list[Result]:
         Spool(db).write({"runs": [RunRow(run_id=new_id(), sweep_key="before")]}, "before")
         ingest(db)
         before, began = db.stat().st_size, time.perf_counter()
-        import_snapshot(path, db=db)
+        import_file(path, db=db)
         seconds, stored, pickled = time.perf_counter() - began, db.stat().st_size - before, path.stat().st_size
     return [
         Result(

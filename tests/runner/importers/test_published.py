@@ -7,19 +7,15 @@ import pytest
 
 from runner.errors import UsageError
 from runner.importers.files import import_file
-from runner.importers.published import import_tables
 from runner.published.reading import load_mapping, read_file
-from runner.schema import RunRow
 from runner.store.database import open_reader
 from runner.store.merging import merge
 from runner.store.read.published import load_published
 from runner.store.read.runs import load_contents, load_runs
-from runner.store.read.selection import fetch_rows
 from tests.synthetic import rows
 from tests.synthetic.nsys_statistics import KERN_SUM
 
 FOLDER = Path(__file__).parents[3] / "data/reference"
-THEIRS = "size,F (ms)\nsmall,26. 4\nsmall,12.5 ± 0.5\nlarge,CUDA OOM\n"
 
 
 def write(path: Path, text: str) -> Path:
@@ -76,38 +72,8 @@ def test_published_tables_are_neither_a_machine_nor_a_measured_run(reference: Pa
     assert (contents.shapes, contents.choices) == (before.shapes, before.choices)
     assert {run.source for run in contents.published} == {"published"}
     assert len(contents.published) == 31
+    assert ("End to End Benchmarks (MBAir)", "MBAir") in {(run.label, run.device_name) for run in contents.published}
     assert load_runs(db)[0].run_id == of.run_id, "the latest run is one that measured"
-
-
-def test_a_run_says_that_it_is_published(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
-    import_file(FOLDER / "001_e2e_mbair.csv", db=db)
-    with open_reader(db) as reader:
-        (run,) = fetch_rows(reader, RunRow, "runs")
-    assert (run.source, run.device_name, run.device) == ("published", "MBAir", None)
-    assert run.label == "End to End Benchmarks (MBAir)"
-
-
-def test_the_import_reports_what_was_understood_and_refused(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
-    with pytest.raises(UsageError, match=r"no heading says what it measures .“F .ms.”.: not known"):
-        import_file(write(tmp_path / "theirs.csv", THEIRS), db=db)
-    mapping = write(tmp_path / "m.toml", '[columns]\n"F (ms)" = { quantity = "forward", unit = "ms" }\n')
-    report = import_file(tmp_path / "theirs.csv", db=db, mapping=mapping)
-    assert report.lines == (
-        "theirs.csv: 1 table, 3 rows, 4 figures; 1 cell was refused.",
-        "theirs: 3 rows of steps, 2 figures with a value.",
-        "  size: setting name",
-        "  F (ms): forward in ms",
-        "  Line 2, F (ms): Refused: “26. 4” is no number.",
-    )
-    (table,) = load_published(db)
-    assert [row.status for row in table.rows] == ["ok", "ok", "oom"]
-    assert [(row.mean("forward"), row.mean("forward", of=["std"])) for row in table.rows] == [
-        (None, None),
-        (12.5, 0.5),
-        (None, None),
-    ]
 
 
 def test_another_mapping_is_another_import_and_the_latest_counts(tmp_path: Path) -> None:
@@ -119,26 +85,29 @@ def test_another_mapping_is_another_import_and_the_latest_counts(tmp_path: Path)
         import_file(path, db=db, mapping=write(tmp_path / f"{unit}.toml", text))
         (table,) = load_published(db)
         assert table.rows[0].mean("forward") == milliseconds
-    again = import_tables(path, db=db, mapping=tmp_path / "s.toml")
+    again = import_file(path, db=db, mapping=tmp_path / "s.toml")
     assert "A later import of it with another mapping counts." in again.lines[0]
 
 
 def test_the_import_of_a_folder_names_the_files_it_leaves_out(tmp_path: Path) -> None:
-    folder = tmp_path / "theirs"
+    folder, db = tmp_path / "theirs", tmp_path / "results.duckdb"
     folder.mkdir()
     write(folder / "a.csv", "size,forward (ms)\nsmall,2\n")
     write(folder / "b.csv", "words,more\nwithout,figures\n")
-    write(folder / "c.bin", "not looked at")
+    write(folder / "c.bin", "of another kind")
     write(folder / "d.csv", KERN_SUM)
-    report = import_file(folder, db=tmp_path / "results.duckdb")
-    assert report.lines[0] == "a.csv: 1 table, 1 row, 1 figure."
-    assert report.lines[1].startswith("b.csv: left out: holds no table that can be imported")
-    assert report.lines[2] == "d.csv: left out: is what nsys stats wrote, which is imported by itself."
-    assert len(report.lines) == 3
-    (folder / "a.csv").unlink()
-    assert len(load_published(tmp_path / "results.duckdb")) == 1
-    with pytest.raises(UsageError, match="holds no file with tables"):
-        import_file(folder, db=tmp_path / "results.duckdb")
+    report = import_file(folder, db=db)
+    table, words, other, kernels = report.lines
+    assert table == "a.csv: 1 table, 1 row, 1 figure."
+    assert words.startswith("b.csv: left out: holds no table that can be imported")
+    assert other.startswith("c.bin: left out: is no file that can be imported")
+    assert kernels.startswith("d.csv: 2 different kernels")
+    assert not report.is_whole
+    assert len(load_published(db)) == 1
+    for name in "ad":
+        (folder / f"{name}.csv").unlink()
+    with pytest.raises(UsageError, match="holds no file that can be imported"):
+        import_file(folder, db=db)
 
 
 def test_tables_changed_by_another_program_are_read_as_far_as_possible(tmp_path: Path) -> None:

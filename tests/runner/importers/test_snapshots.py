@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from runner.importers.files import import_file, import_snapshot
+from runner.importers.files import import_file
 from tests.bench.snapshot import synthetic
 from tests.command import rows, run
 from tests.synthetic.snapshots import DOCUMENTED, HTML, event, write
@@ -10,7 +10,7 @@ from tests.synthetic.snapshots import DOCUMENTED, HTML, event, write
 
 def test_a_documented_snapshot_becomes_rows_computed_by_hand(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
-    import_snapshot(write(tmp_path, DOCUMENTED), db=db, label="theirs")
+    import_file(write(tmp_path, DOCUMENTED), db=db, label="theirs")
     assert rows(db, "SELECT source, label, device, device_name FROM runs JOIN timelines USING (run_id)") == [
         {"source": "imported", "label": "theirs", "device": "cuda", "device_name": None}
     ]
@@ -57,7 +57,7 @@ def test_categories_of_a_snapshot_are_kept_and_times_may_be_missing(tmp_path: Pa
     blocks = [{"size": 8, "state": "active_allocated"}, {"size": 24, "state": "active_allocated"}]
     db = tmp_path / "results.duckdb"
     path = write(tmp_path, {"segments": [{"address": 64, "blocks": blocks}], "device_traces": [trace]})
-    import_snapshot(path, db=db)
+    import_file(path, db=db)
     found = rows(db, "SELECT address, allocated_bytes, born_us, died_us, category FROM allocations ORDER BY allocation")
     assert [tuple(row.values()) for row in found] == [
         (72, 24, 0, None, "unknown"),
@@ -70,7 +70,7 @@ def test_categories_of_a_snapshot_are_kept_and_times_may_be_missing(tmp_path: Pa
 def test_every_device_has_its_own_timeline(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     traces = [[event("alloc", 5, 64, 8)], [], [event("alloc", 6, 64, 16)]]
-    import_snapshot(write(tmp_path, {"segments": [], "device_traces": traces}), db=db)
+    import_file(write(tmp_path, {"segments": [], "device_traces": traces}), db=db)
     assert rows(db, "SELECT title, peak_bytes FROM timelines ORDER BY title") == [
         {"title": "their.pickle · cuda:0", "peak_bytes": 8},
         {"title": "their.pickle · cuda:2", "peak_bytes": 16},

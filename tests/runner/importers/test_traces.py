@@ -128,9 +128,11 @@ def test_ranks_of_one_folder_are_traces_of_one_run(tmp_path: Path) -> None:
     for rank in (0, 1):
         write(folder / f"rank{rank}.json.gz", a_step(1, 0.0))
     assert len(import_file(folder, db=db).lines) == 2
+    (folder / "a.csv").write_text("size,forward (ms)\nsmall,2\n")
     (folder / "notes.md").write_text("Two ranks.")
     report = import_file(folder, db=tmp_path / "other.duckdb")
-    assert (report.lines[2:], report.is_whole) == (("notes.md: left out: it is no trace.",), False)
+    assert [line.partition(": ")[0] for line in report.lines] == ["rank0.json.gz", "rank1.json.gz", "a.csv", "notes.md"]
+    assert ("left out" in report.lines[-1], report.is_whole) == (True, False)
     assert read(db, "SELECT title FROM traces ORDER BY ALL") == [("rank0.json.gz",), ("rank1.json.gz",)]
     assert read(db, "SELECT label FROM runs") == [("ranks",)]
 

@@ -12,7 +12,7 @@ from runner.analysis.audit.timeline_rules import (
     RecordedTimeline,
     judge_timeline,
 )
-from runner.importers.files import import_snapshot
+from runner.importers.files import import_file
 from runner.store.read.findings import load_timeline_findings
 from runner.store.read.memory import load_timelines
 from tests.command import run
@@ -92,9 +92,7 @@ def their_snapshot(folder: Path, file: str, name: str) -> Path:
         event("alloc", 1_000_080, 8192, 2000, frames=frames),
     ]
     db = folder / "results.duckdb"
-    import_snapshot(
-        write(folder, {"segments": [segment(4096, *held)], "device_traces": [trace]}), db=db, label="theirs"
-    )
+    import_file(write(folder, {"segments": [segment(4096, *held)], "device_traces": [trace]}), db=db, label="theirs")
     return db
 
 
