@@ -7,7 +7,7 @@ from typing import Any, get_args
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.words import lacks
 from runner.formats import format_count, format_number
-from runner.results.published import PublishedRow, PublishedTable
+from runner.results.published import PublishedTable
 from runner.results.rows import Rows
 from runner.schema import AttentionCell, Mode, Phase, PublishedSetting, StepCell
 from runner.schema.choices import Precision
@@ -22,13 +22,12 @@ RATIO = Field("ratio", "Published over own", unit="×", role="note")
 STATUS = Field.of("published_rows", "status", "status")
 MACHINE = Field("machine", "Own machine", role="note")
 PHASES: tuple[Phase, ...] = ("forward", "backward", "forward_backward", "optimizer", "step")
-#: The modes in the order in which an own row is preferred.
-_MODES: tuple[Mode, ...] = ("backward", "train", "forward", "inference")
 _NAMES = {"s": "small", "m": "medium", "l": "large"}
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
-    tables = {f"{table.title} ({table.file})": table for table in rows.published if table.subject in _CELLS}
+    judged = [table for table in rows.published if table.subject in ("steps", "attention")]
+    tables = {f"{table.title} ({table.file})": table for table in judged}
     if not tables:
         return Answer(
             missing=lacks("no published table of steps or attention: `python -m runner import FILE` adds one")
@@ -73,8 +72,8 @@ def _list_rows(table: PublishedTable, rows: Rows) -> list[Row]:
         found: list[tuple[tuple[str, Any], ...]] = [tuple(variant.items()) for variant in stated]
         for variant in dict.fromkeys(found):
             setting = replace(row.setting, **dict(variant))
-            cell = _CELLS[table.subject](setting)
-            says = ", ".join(dict.fromkeys((*_name_settings(row, table), *(str(value) for _, value in variant))))
+            cell = _make_cell(setting, table.subject)
+            says = ", ".join(dict.fromkeys((*table.tell(row), *(str(value) for _, value in variant))))
             for phase in PHASES:
                 theirs = row.mean(phase, **dict(variant))
                 if theirs is not None and theirs > 0:
@@ -91,43 +90,23 @@ def _list_rows(table: PublishedTable, rows: Rows) -> list[Row]:
     return lines
 
 
-def _name_settings(row: PublishedRow, table: PublishedTable) -> list[str]:
-    return [
-        text for name, text in row.stated.items() if table.meanings.get(name, "").startswith(("setting", "not known"))
-    ]
-
-
-def _step_cell(setting: PublishedSetting) -> StepCell | None:
-    """Returns the step that a row says it measured; None where a number of it is not stated."""
-    s, length = setting, setting.context or setting.seq_len
-    name = _NAMES.get((s.name or "").lower(), (s.name or "").lower())
-    numbers: dict[str, Any] = dict(SIZES[name].numbers) if name in SIZES else {}
+def _make_cell(s: PublishedSetting, subject: str) -> StepCell | AttentionCell | None:
+    """Returns the cell that a row says it measured; None where a number of it is not stated, or it is never measured
+    here."""
+    length, width, name = s.context or s.seq_len, s.d_head or s.d_model, (s.name or "").lower()
+    shared: dict[str, Any] = {"precision": s.precision or "fp32", "backend": s.backend or "eager", "batch": s.batch}
+    is_known = shared["precision"] in get_args(Precision) and shared["backend"] in ("eager", "compiled")
+    if not length or not s.batch or not is_known:
+        return None
+    if subject == "attention":
+        return AttentionCell(implementation="naive", seq_len=length, d_head=width, **shared) if width else None
+    size = SIZES.get(_NAMES.get(name, name))
+    numbers: dict[str, Any] = dict(size.numbers) if size else {}
     if s.d_model and s.d_ff and s.layers and s.heads:
-        stated = {"d_model": s.d_model, "d_ff": s.d_ff, "layers": s.layers, "heads": s.heads}
-        numbers = {**stated, **({"vocabulary": s.vocabulary} if s.vocabulary else {})}
-    shared = _find_shared(s)
-    if not numbers or not length or not s.batch or shared is None:
-        return None
-    mode: Mode = next((mode for mode in _MODES if mode == s.mode), "backward")
-    return StepCell(**numbers, batch=s.batch, context=length, mode=mode, **shared)
-
-
-def _attention_cell(setting: PublishedSetting) -> AttentionCell | None:
-    s, length, width = setting, setting.seq_len or setting.context, setting.d_head or setting.d_model
-    shared = _find_shared(s)
-    if not length or not width or not s.batch or shared is None:
-        return None
-    return AttentionCell(implementation="naive", batch=s.batch, seq_len=length, d_head=width, **shared)
-
-
-def _find_shared(setting: PublishedSetting) -> dict[str, Any] | None:
-    """Returns precision and backend; None for one that is never measured here."""
-    precision, backend = setting.precision or "fp32", setting.backend or "eager"
-    known = precision in get_args(Precision) and backend in ("eager", "compiled")
-    return {"precision": precision, "backend": backend} if known else None
-
-
-_CELLS: dict[str, Any] = {"steps": _step_cell, "attention": _attention_cell}
+        numbers |= {"d_model": s.d_model, "d_ff": s.d_ff, "layers": s.layers, "heads": s.heads}
+        numbers |= {"vocabulary": s.vocabulary} if s.vocabulary else {}
+    mode: Mode = next((mode for mode in get_args(Mode) if mode == s.mode), "backward")
+    return StepCell(**numbers, context=length, mode=mode, **shared) if numbers else None
 
 
 def _find_own(cell: StepCell | AttentionCell, phase: Phase, rows: Rows) -> Any:

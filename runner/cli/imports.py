@@ -13,7 +13,7 @@ from pathlib import Path
 from runner.cli.terminal import Terminal, errors
 from runner.errors import UsageError
 from runner.importers.files import describe_added, import_file
-from runner.importers.published import propose_tables
+from runner.published.reading import propose_mapping
 from runner.store.database import check_writable
 from runner.store.fleet import list_files
 from runner.store.merging import merge_files
@@ -25,7 +25,7 @@ def import_into(
     """Adds the file's rows and prints what became of them; with `propose` prints the draft and adds nothing. Returns
     the exit code: 1 where something that was wanted is not stored."""
     if propose:
-        print(propose_tables(file), end="")
+        print(propose_mapping(file), end="")
         return 0
     check_writable(db)
     report = import_file(file, db=db, label=label, mapping=mapping)

@@ -28,7 +28,7 @@ from runner.importers.recordings import (
     phase_of,
 )
 from runner.published.headings import parse_setting
-from runner.published.reading import parse_content, read_content
+from runner.published.reading import parse_file
 from runner.published.tables import TextTable
 from runner.published.values import parse_cell
 
@@ -66,7 +66,7 @@ def load_stats(path: Path) -> TracedProcess:
 
     Raises UsageError for a file without such a table, or with a row that lacks a value."""
     rows: dict[str, list[_LaunchRow]] = {}
-    tables = parse_content(read_content(path), path, ending=".csv")
+    tables, _ = parse_file(path, ending=".csv")
     for table in tables:
         kind = next((kind for kind, needed in _KINDS.items() if {*needed} <= {*table.headings}), None)
         total = next(filter(None, map(_TOTAL.fullmatch, table.headings)), None)

@@ -15,22 +15,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from runner.formats import format_count
 from runner.importers.recordings import ImportReport, new_run, write_run
-from runner.published.reading import (
-    OUT_OF_MEMORY,
-    REFUSED,
-    TableMapping,
-    content_digest,
-    load_mapping,
-    parse_content,
-    propose_mapping,
-    read_content,
-    read_file,
-)
+from runner.published.reading import OUT_OF_MEMORY, REFUSED, TableMapping, load_mapping, read_file
 from runner.results.published import PublishedTable
 from runner.schema import PublishedFigureRow, PublishedLineRow, PublishedTableRow
 from runner.store.read.published import is_counted
@@ -38,8 +28,6 @@ from runner.store.read.published import is_counted
 #: How many refused cells and remarks a report names.
 _MAX_NAMED = 12
 _QUOTED = re.compile("“[^”]*”")
-
-R = TypeVar("R", PublishedTableRow, PublishedLineRow, PublishedFigureRow)
 
 
 def import_tables(
@@ -50,15 +38,14 @@ def import_tables(
     meant = load_mapping(mapping) if mapping else TableMapping()
     file = read_file(path, mapping=meant)
     tables = tuple(file.tables)
-    digest = content_digest(read_content(path))
-    hashed = int.from_bytes(hashlib.sha256(f"{digest}:{meant.digest}".encode()).digest()[:10])
+    hashed = int.from_bytes(hashlib.sha256(f"{file.digest}:{meant.digest}".encode()).digest()[:10])
     # A UUIDv8 whose first 48 bits, the time in other ids, are 0: published runs come before every measured one.
     run_id = UUID(int=0x8 << 76 | 0b10 << 62 | (hashed >> 62 & 0xFFF) << 64 | hashed & (1 << 62) - 1)
     machines = {table.machine for table in tables}
     run = replace(
         new_run(path, label or (tables[0].title if len(tables) == 1 else None)),
         run_id=run_id,
-        sweep_key=hashlib.sha256(digest.encode()).hexdigest()[:16],
+        sweep_key=hashlib.sha256(file.digest.encode()).hexdigest()[:16],
         source="published",
         device=None,
         device_name=machines.pop() if len(machines) == 1 else None,
@@ -70,11 +57,6 @@ def import_tables(
     write_run({"runs": [run], **_make_rows(run.run_id, tables)}, run=run, db=db, where=path)
     details = (line for table in tables for line in describe_table(table)) if is_alone else ()
     return ImportReport(lines=(_summarize(path, tables), *details, *file.lost, *file.remarks), is_whole=not file.lost)
-
-
-def propose_tables(path: Path) -> str:
-    """Returns the first draft of a mapping for the file, as TOML. Raises UsageError for a file without tables."""
-    return propose_mapping(path.name, parse_content(read_content(path), path))
 
 
 def describe_table(table: PublishedTable) -> list[str]:
@@ -134,7 +116,7 @@ def _make_rows(run_id: UUID, tables: Sequence[PublishedTable]) -> Mapping[str, S
     }
 
 
-def _make_row(kind: type[R], item: object, **more: Any) -> R:
+def _make_row(kind: type, item: object, **more: Any) -> object:
     """Returns a stored row with the values of the fields that it shares with `item`, collections as JSON."""
     shared = {name: getattr(item, name) for field in fields(kind) if (name := field.name) not in more}
     for name, value in shared.items():

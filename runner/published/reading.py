@@ -174,10 +174,11 @@ def _check(name: str, text: str, known: Collection[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadFile:
-    """What a file holds: its tables; the tables that are none of figures, with the reason; and the rows and tables that
-    were wanted and could not be read."""
+    """What a file holds: its tables, the tables that are none of figures, with the reason, and the rows and tables that
+    were wanted and could not be read. `digest` names the reading."""
 
     tables: Sequence[PublishedTable]
+    digest: str
     remarks: Sequence[str] = ()
     lost: Sequence[str] = ()
 
@@ -186,8 +187,7 @@ def read_file(path: Path, *, mapping: TableMapping | None = None) -> ReadFile:
     """Returns what the file holds. Raises UsageError for a file without any figure, one that is too large, and a
     mapping that names a column which no table has."""
     mapping = mapping or TableMapping()
-    content = read_content(path)
-    texts = parse_content(content, path)
+    texts, digest = parse_file(path)
     known = [heading for table in texts for heading in table.headings]
     missing = [name for name in mapping.columns if name not in known]
     if missing:
@@ -206,7 +206,7 @@ def read_file(path: Path, *, mapping: TableMapping | None = None) -> ReadFile:
             continue
         lost += [f"{text.name}: {said}" for said in text.lost if REFUSED in said]
         columns = understand_columns(text, mapping)
-        table_id = uuid5(_NAMESPACE, f"{content_digest(content)}:{mapping.digest}:{number}")
+        table_id = uuid5(_NAMESPACE, f"{digest}:{mapping.digest}:{number}")
         table = _build_table(text, columns, mapping, path, table_id)
         figures = [(row, figure) for row in table.rows for figure in row.figures]
         if any(row.status == "oom" or one.value is not None or one.quantity == "dtype" for row, one in figures):
@@ -220,7 +220,7 @@ def read_file(path: Path, *, mapping: TableMapping | None = None) -> ReadFile:
             expected="headings such as “forward (ms)” or “peak memory (MiB)”, or a mapping",
             do=f"Write a first draft of one with `python -m runner import {path.name} --propose`.",
         )
-    return ReadFile(tables=tables, remarks=remarks, lost=lost)
+    return ReadFile(tables=tables, digest=digest, remarks=remarks, lost=lost)
 
 
 def _say_why_not(columns: "TableColumns", table: PublishedTable) -> str:
@@ -233,22 +233,18 @@ def _say_why_not(columns: "TableColumns", table: PublishedTable) -> str:
     return f"no heading says what it measures ({names})" + (": not known" if unknown else "")
 
 
-def parse_content(content: bytes, path: Path, *, ending: str | None = None) -> list[TextTable]:
-    """Returns the tables of the bytes of a file, before anything is understood of them; `ending` says of which format
-    it is where its name does not. Raises UsageError."""
-    text = content.decode("utf-16" if content.startswith(_WIDE) else "utf-8-sig", errors="replace")
-    try:
-        return parse_tables(text.replace("\r\n", "\n").replace("\r", "\n"), ending=ending or path.suffix.lower())
-    except TableRefused as error:
-        raise UsageError(f"{path}{error.got.removeprefix('The file')}", expected=error.expected, do=error.do) from None
-
-
-def read_content(path: Path) -> bytes:
-    """Returns the bytes of the file. Raises UsageError for one that cannot be read or is too large."""
+def parse_file(path: Path, *, ending: str | None = None) -> tuple[list[TextTable], str]:
+    """Returns the tables of a file before anything is understood of them, and the name of the reading; `ending` says of
+    which format it is where its name does not. Raises UsageError."""
     content = _read_bytes(path, most=FILE_BYTES, do="Name a file with tables, or import it in pieces.")
     if b"\0" in content and not content.startswith(_WIDE):
         raise UsageError(f"{path} holds bytes that are no text.", expected=FORMATS, do="Name a file with tables.")
-    return content
+    text = content.decode("utf-16" if content.startswith(_WIDE) else "utf-8-sig", errors="replace")
+    try:
+        tables = parse_tables(text.replace("\r\n", "\n").replace("\r", "\n"), ending=ending or path.suffix.lower())
+    except TableRefused as error:
+        raise UsageError(f"{path}{error.got.removeprefix('The file')}", expected=error.expected, do=error.do) from None
+    return tables, f"{READER}:{hashlib.sha256(content).hexdigest()}"
 
 
 def _read_bytes(path: Path, *, most: int, do: str) -> bytes:
@@ -263,18 +259,13 @@ def _read_bytes(path: Path, *, most: int, do: str) -> bytes:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", do=do) from None
 
 
-def content_digest(content: bytes) -> str:
-    """Returns the name of a reading: the reader's version and a hash of the bytes."""
-    return f"{READER}:{hashlib.sha256(content).hexdigest()}"
-
-
 def _read_provenance(path: Path) -> Mapping[str, str]:
     """Returns what `provenance.csv` says of the file's report, by its headings."""
     beside, report = path.parent / PROVENANCE, path.stem.split("_")[0]
     if path.name == PROVENANCE or not beside.is_file():
         return {}
     with contextlib.suppress(UsageError):
-        for table in parse_content(read_content(beside), beside):
+        for table in parse_file(beside)[0]:
             for row in table.rows:
                 said = {heading: cell for heading, cell in zip(table.headings, row.cells, strict=True) if cell}
                 if said.get("report") == report:
@@ -499,12 +490,13 @@ def _build_figures(heading: str, text: str, meaning: Meaning, commas: Commas) ->
     ]
 
 
-def propose_mapping(name: str, tables: Sequence[TextTable]) -> str:
+def propose_mapping(path: Path) -> str:
     """Returns a first draft of a mapping for all tables of a file, as TOML, for a person to correct. Reading the file
-    with the draft gives the same rows as reading it without."""
+    with the draft gives the same rows as reading it without. Raises UsageError for a file without tables."""
+    tables, name = parse_file(path)[0], visible(path.name)
     lines = [
-        f"# What the columns of {visible(name)} mean. Correct what is wrong, then:",
-        f"#   python -m runner import {visible(name)} --mapping THIS_FILE",
+        f"# What the columns of {name} mean. Correct what is wrong, then:",
+        f"#   python -m runner import {name} --mapping THIS_FILE",
         "",
         "[table]  # of every row that does not say otherwise: title, machine, or a setting such as batch = 4",
         '# decimal = ","  # if 12,5 is twelve and a half',

@@ -223,8 +223,8 @@ def _parse_markdown(text: str) -> list[TextTable]:
             tables.append(_read_markdown_table(lines, begin, (token.map or [0, 0])[1], above or heading))
             above = None
         elif token.type == "html_block" and "<table" in token.content.lower():
-            found = parse_html(token.content, first_line=begin + 1)
-            tables += [replace(one, title=one.title or above or heading) for one in found]
+            found = parse_html(token.content)
+            tables += [_shift(replace(one, title=one.title or above or heading), begin) for one in found]
         elif token.type in ("fence", "code_block"):
             content = token.content.rstrip("\n")
             if "|" in content and any(_SEPARATOR.fullmatch(line) for line in content.split("\n")):
@@ -236,6 +236,7 @@ def _parse_markdown(text: str) -> list[TextTable]:
 
 
 def _shift(table: TextTable, lines: int) -> TextTable:
+    """Returns a table of a part of the text that begins after so many lines."""
     rows = tuple(replace(row, line=row.line + lines) for row in table.rows)
     return replace(table, line=table.line + lines, rows=rows)
 
@@ -273,7 +274,7 @@ def _read_markdown_table(lines: Sequence[str], begin: int, end: int, title: str 
     return _make_table(rows, headings=head, title=title, line=begin + 1)
 
 
-def parse_html(text: str, *, first_line: int = 1) -> list[TextTable]:
+def parse_html(text: str) -> list[TextTable]:
     """Returns the tables of HTML by the headings or captions above them. Cells that span rows or columns stand in each
     of them; a table in which cells overlap or do not fill their rows is refused."""
     try:
@@ -296,12 +297,12 @@ def parse_html(text: str, *, first_line: int = 1) -> list[TextTable]:
         if element.tag in _HTML_HEADINGS:
             heading = _join_text(element)
         elif next(element.iterancestors("table"), None) is None:
-            tables.append(_read_html_table(element, heading, first_line - 1))
+            tables.append(_read_html_table(element, heading))
     return tables
 
 
-def _read_html_table(table: Any, heading: str, lines_before: int) -> TextTable:
-    line, rows = table.sourceline + lines_before, list(table.iter("tr"))
+def _read_html_table(table: Any, heading: str) -> TextTable:
+    line, rows = table.sourceline, list(table.iter("tr"))
     title = " ".join(map(_join_text, table.iterchildren("caption"))) or heading or None
     cells = [list(row.iterchildren("td", "th")) for row in rows]
     are_heads = [
@@ -322,7 +323,7 @@ def _read_html_table(table: Any, heading: str, lines_before: int) -> TextTable:
         return TextTable(line=line, title=title, refused=why)
     names = tuple(" ".join(dict.fromkeys(filter(None, column))) for column in zip(*grid[:heads], strict=True))
     placed = [
-        TextRow(line=row.sourceline + lines_before, cells=tuple(map(strip_markup, texts)))
+        TextRow(line=row.sourceline, cells=tuple(map(strip_markup, texts)))
         for row, texts in zip(rows[heads:], grid[heads:], strict=True)
     ]
     return _make_table(placed, headings=TextRow(line=line, cells=names), title=title, line=line)

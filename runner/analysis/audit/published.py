@@ -102,9 +102,8 @@ class PublishedCell:
     @property
     def words(self) -> str:
         """The cell in a few words: its settings and what is not known of it."""
-        meanings = self.table.meanings
-        own = [text for name, text in self.key.items() if meanings.get(name, "").startswith(("setting", "not known"))]
-        return ", ".join([*own, *(str(value) for _, value in self.variant)]) or f"line {self.row.line}"
+        variant = (str(value) for _, value in self.variant)
+        return ", ".join([*self.table.tell(self.row), *variant]) or f"line {self.row.line}"
 
     @property
     def length(self) -> int | None:

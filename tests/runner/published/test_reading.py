@@ -8,7 +8,7 @@ import pytest
 from runner.analysis.audit.published import audit_published
 from runner.errors import UsageError
 from runner.published.headings import parse_heading, read_title
-from runner.published.reading import load_mapping, parse_content, propose_mapping, read_file
+from runner.published.reading import load_mapping, propose_mapping, read_file
 from tests.runner.published.test_reference import FILES
 
 CSV = "size,context,forward (ms),peak memory (MiB)\nsmall,128,12.3,512\nlarge,128,OOM,OOM\n"
@@ -146,7 +146,7 @@ def test_titles() -> None:
 
 def test_a_proposal_gives_what_is_read_without_it(tmp_path: Path) -> None:
     for path in (*FILES, write(tmp_path / "a.md", MARKDOWN), write(tmp_path / "a.csv", CSV)):
-        draft = propose_mapping(path.name, parse_content(path.read_bytes(), path))
+        draft = propose_mapping(path)
         plain, mapped = (
             read_file(path).tables,
             read_file(path, mapping=load_mapping(write(tmp_path / "m.toml", draft))).tables,
@@ -154,7 +154,7 @@ def test_a_proposal_gives_what_is_read_without_it(tmp_path: Path) -> None:
         assert [[(r.setting, r.figures, r.status) for r in t.rows] for t in plain] == [
             [(r.setting, r.figures, r.status) for r in t.rows] for t in mapped
         ]
-    draft = propose_mapping("a.csv", parse_content(b"size,F\nsmall,1.5\n", Path("a.csv")))
+    draft = propose_mapping(write(tmp_path / "a.csv", "size,F\nsmall,1.5\n"))
     assert "# Table 1, line 1: 1 rows." in draft
     assert '# "F" = { quantity = "forward", statistic = "mean", unit = "ms" }' in draft
 
