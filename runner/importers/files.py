@@ -40,8 +40,7 @@ from runner.importers.recordings import (
     read_gpu,
     write_run,
 )
-from runner.places import explain_place
-from runner.published.reading import PROVENANCE
+from runner.published.reading import PROVENANCE, read_bytes
 from runner.published.tables import ENDINGS, OTHERS
 from runner.schema import TABLES, AllocationRow, KernelRow, RunRow, TimelineRow, TraceOrigin, TraceRow, new_id
 from runner.store.database import ingest
@@ -76,7 +75,7 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
 
 
 def _import(path: Path, *, db: Path, label: str | None, mapping: Path | None, is_alone: bool = True) -> ImportReport:
-    start = _read_beginning(path)
+    start = read_bytes(path, first=_BEGINNING_BYTES)
     is_table = path.suffix.lower() in (*ENDINGS, *OTHERS) and not is_stats(path, start)
     if mapping and not is_table:
         raise UsageError(f"--mapping got {str(mapping)!r}.", expected="none: only published tables have a mapping")
@@ -119,7 +118,7 @@ def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path |
     ranks: list[Path] = []
     for path in files:
         with suppress(UsageError):
-            ranks += [path] if is_trace(path, _read_beginning(path)) else []
+            ranks += [path] if is_trace(path, read_bytes(path, first=_BEGINNING_BYTES)) else []
     lines = [*_import_traces(ranks, db=db, label=label).lines] if ranks else []
     is_whole, refused = True, 0
     for path in (path for path in files if path not in ranks):
@@ -133,17 +132,6 @@ def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path |
         what = "Name one file to see why it cannot be read."
         raise UsageError(f"{folder} holds no file that can be imported.", expected="at least one", do=what)
     return ImportReport(lines=tuple(lines), is_whole=is_whole and not refused)
-
-
-def _read_beginning(path: Path) -> bytes:
-    try:
-        # A file of the system such as /proc/kmsg says that it is empty, and is waited for.
-        if why := explain_place(path) or ("" if path.stat().st_size else "it is empty"):
-            raise UsageError(f"{path} cannot be read: {why}.", do="Name a file to import.")
-        with path.open("rb") as file:
-            return file.read(_BEGINNING_BYTES)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.", do="Name a file to import.") from None
 
 
 def _merge(path: Path, *, db: Path, label: str | None) -> ImportReport:

@@ -55,8 +55,13 @@ def import_tables(
         again = "" if known else " A later import of it with another mapping counts."
         return ImportReport(lines=(f"{path.name}: nothing new: {db} has it already.{again}",))
     write_run({"runs": [run], **_make_rows(run.run_id, tables)}, run=run, db=db, where=path)
+    figures = [figure for table in tables for row in table.rows for figure in row.figures]
+    counts = ((len(tables), "table"), (sum(len(table.rows) for table in tables), "row"), (len(figures), "figure"))
+    refused = sum((figure.remark or "").startswith(("Refused", "What")) for figure in figures)
+    said = f"; {format_count(refused, 'cell')} {'was' if refused == 1 else 'were'} refused" if refused else ""
+    added = f"{path.name}: {', '.join(format_count(*one) for one in counts)}{said}."
     details = (line for table in tables for line in describe_table(table)) if is_alone else ()
-    return ImportReport(lines=(_summarize(path, tables), *details, *file.lost, *file.remarks), is_whole=not file.lost)
+    return ImportReport(lines=(added, *details, *file.lost, *file.remarks), is_whole=not file.lost)
 
 
 def describe_table(table: PublishedTable) -> list[str]:
@@ -83,16 +88,6 @@ def _collect_remarks(table: PublishedTable) -> list[str]:
             if remark != OUT_OF_MEMORY:
                 alike.setdefault((where, _QUOTED.sub("", remark)), []).append(f"Line {row.line}{where}: {remark}")
     return [same[0] + (f" And {len(same) - 1:,} more like it." if len(same) > 1 else "") for same in alike.values()]
-
-
-def _summarize(path: Path, tables: Sequence[PublishedTable]) -> str:
-    """Returns one line of what a file added."""
-    rows = [row for table in tables for row in table.rows]
-    figures = [figure for row in rows for figure in row.figures]
-    refused = sum((figure.remark or "").startswith(("Refused", "What")) for figure in figures)
-    said = f"; {format_count(refused, 'cell')} {'was' if refused == 1 else 'were'} refused" if refused else ""
-    counts = ((len(tables), "table"), (len(rows), "row"), (len(figures), "figure"))
-    return f"{path.name}: {', '.join(format_count(*one) for one in counts)}{said}."
 
 
 def _make_rows(run_id: UUID, tables: Sequence[PublishedTable]) -> Mapping[str, Sequence[object]]:

@@ -108,7 +108,7 @@ class TableMapping:
 
 def load_mapping(path: Path) -> TableMapping:
     """Returns what the mapping file says. Raises UsageError for a file that is no mapping."""
-    content = _read_bytes(path, most=_MAPPING_BYTES, do=_DO)
+    content = read_bytes(path, most=_MAPPING_BYTES, do=_DO)
     try:
         document = tomllib.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -205,15 +205,15 @@ def read_file(path: Path, *, mapping: TableMapping | None = None) -> ReadFile:
             lost.append(f"{text.name} {REFUSED}: {text.refused}.")
             continue
         lost += [f"{text.name}: {said}" for said in text.lost if REFUSED in said]
-        columns = understand_columns(text, mapping)
+        meanings = understand_columns(text, mapping)
         table_id = uuid5(_NAMESPACE, f"{digest}:{mapping.digest}:{number}")
-        table = _build_table(text, columns, mapping, path, table_id)
+        table = _build_table(text, meanings, mapping, path, table_id)
         figures = [(row, figure) for row in table.rows for figure in row.figures]
         if any(row.status == "oom" or one.value is not None or one.quantity == "dtype" for row, one in figures):
             machine = table.machine or provenance.get("machine")
             tables.append(replace(table, report=provenance.get("report"), machine=machine, provenance=provenance))
         else:
-            remarks.append(f"{text.name} is not stored: {_say_why_not(columns, table)}.")
+            remarks.append(f"{text.name} is not stored: {_say_why_not(meanings, table)}.")
     if not tables:
         raise UsageError(
             f"{path} holds no table that can be imported: {' '.join([*lost, *remarks])}",
@@ -223,20 +223,20 @@ def read_file(path: Path, *, mapping: TableMapping | None = None) -> ReadFile:
     return ReadFile(tables=tables, digest=digest, remarks=remarks, lost=lost)
 
 
-def _say_why_not(columns: "TableColumns", table: PublishedTable) -> str:
+def _say_why_not(meanings: Mapping[str, Meaning], table: PublishedTable) -> str:
     """Returns why a table has no figure: no cell that can be read, or no heading that says what it measures."""
     for figure in (figure for row in table.rows for figure in row.figures):
         why = (figure.remark or "").removesuffix(".")
         return f"no figure can be read, such as “{figure.text[:40]}” below “{figure.heading[:40]}”: {why}"
-    unknown = [heading for heading, meaning in columns.meanings.items() if not meaning.understood]
-    names = ", ".join(f"“{name[:40]}”" for name in [*(unknown or columns.meanings)][:8])
+    unknown = [heading for heading, meaning in meanings.items() if not meaning.understood]
+    names = ", ".join(f"“{name[:40]}”" for name in [*(unknown or meanings)][:8])
     return f"no heading says what it measures ({names})" + (": not known" if unknown else "")
 
 
 def parse_file(path: Path, *, ending: str | None = None) -> tuple[list[TextTable], str]:
     """Returns the tables of a file before anything is understood of them, and the name of the reading; `ending` says of
     which format it is where its name does not. Raises UsageError."""
-    content = _read_bytes(path, most=FILE_BYTES, do="Name a file with tables, or import it in pieces.")
+    content = read_bytes(path, most=FILE_BYTES, do="Name a file with tables, or import it in pieces.")
     if b"\0" in content and not content.startswith(_WIDE):
         raise UsageError(f"{path} holds bytes that are no text.", expected=FORMATS, do="Name a file with tables.")
     text = content.decode("utf-16" if content.startswith(_WIDE) else "utf-8-sig", errors="replace")
@@ -247,14 +247,17 @@ def parse_file(path: Path, *, ending: str | None = None) -> tuple[list[TextTable
     return tables, f"{READER}:{hashlib.sha256(content).hexdigest()}"
 
 
-def _read_bytes(path: Path, *, most: int, do: str) -> bytes:
+def read_bytes(path: Path, *, most: int | None = None, first: int = -1, do: str = "Name a file to import.") -> bytes:
+    """Returns the bytes of a file, or the first of them. Raises UsageError for one that cannot be read, is empty or
+    holds more than `most`."""
     try:
-        if why := explain_place(path):
+        # A file of the system such as /proc/kmsg says that it is empty, and is waited for.
+        if why := explain_place(path) or ("" if path.stat().st_size else "it is empty"):
             raise UsageError(f"{path} cannot be read: {why}.", do=do)
-        size = path.stat().st_size
-        if size > most:
-            raise UsageError(f"{path} holds {size:,} bytes.", expected=f"at most {most:,}", do=do)
-        return path.read_bytes()
+        if most and path.stat().st_size > most:
+            raise UsageError(f"{path} holds {path.stat().st_size:,} bytes.", expected=f"at most {most:,}", do=do)
+        with path.open("rb") as file:
+            return file.read(first)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", do=do) from None
 
@@ -273,34 +276,14 @@ def _read_provenance(path: Path) -> Mapping[str, str]:
     return {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableColumns:
-    """The meaning of each column by its heading, what was assumed, and the meaning of commas in numbers."""
-
-    meanings: Mapping[str, Meaning]
-    remarks: tuple[str, ...]
-    commas: Commas
-
-    @property
-    def settings(self) -> set[str]:
-        """The names of the settings that cells or headings state."""
-        of_cells = {meaning.setting for meaning in self.meanings.values() if meaning.role == "setting"}
-        return of_cells.union(*(meaning.variant.keys() - {"part", "mode"} for meaning in self.meanings.values()))
-
-
-def understand_columns(table: TextTable, mapping: TableMapping) -> TableColumns:
-    """Returns the meaning of each column, by the mapping or else by its heading and its cells."""
+def understand_columns(table: TextTable, mapping: TableMapping) -> dict[str, Meaning]:
+    """Returns the meaning of each column by its heading, by the mapping or else by its heading and its cells."""
     own = {
         heading: mapping.columns.get(heading) or _understand(heading, [cell for cell in table.column(place) if cell])
         for place, heading in enumerate(table.headings)
     }
     _settle(table, own, {*mapping.columns}, mapping.title or table.title or "")
-    doubtful = mapping.decimal != "," and any(is_decimal_comma(cell) for row in table.rows for cell in row.cells)
-    remarks = [f"“{heading}”: {meaning.assumed}" for heading, meaning in own.items() if meaning.assumed]
-    if doubtful:
-        remarks.append("Some numbers have a comma for a decimal point; none with a comma was read.")
-    commas: Commas = "doubtful" if doubtful else "decimal" if mapping.decimal == "," else "thousands"
-    return TableColumns(meanings=own, remarks=tuple(remarks), commas=commas)
+    return own
 
 
 def _understand(heading: str, cells: Sequence[str]) -> Meaning:
@@ -361,19 +344,27 @@ def _borrow_unit(meanings: Mapping[str, Meaning], meaning: Meaning, title: str) 
 
 
 def _build_table(
-    text: TextTable, columns: TableColumns, mapping: TableMapping, path: Path, table_id: UUID
+    text: TextTable, meanings: Mapping[str, Meaning], mapping: TableMapping, path: Path, table_id: UUID
 ) -> PublishedTable:
     def origins(name: str) -> list[str]:
-        places = [place for place, heading in enumerate(text.headings) if columns.meanings[heading].setting == name]
+        places = [place for place, heading in enumerate(text.headings) if meanings[heading].setting == name]
         return [*dict.fromkeys(cell for place in places for cell in text.column(place) if cell)]
 
     title = visible(mapping.title or "; ".join(origins("title")) or text.title or path.stem)
+    remarks = [f"“{heading}”: {meaning.assumed}" for heading, meaning in meanings.items() if meaning.assumed]
+    commas: Commas = "decimal" if mapping.decimal == "," else "thousands"
+    if commas != "decimal" and any(is_decimal_comma(cell) for row in text.rows for cell in row.cells):
+        commas = "doubtful"
+        remarks.append("Some numbers have a comma for a decimal point; none with a comma was read.")
+    # The settings that cells or headings state.
+    stated = {meaning.setting for meaning in meanings.values() if meaning.role == "setting"}
+    stated = stated.union(*(meaning.variant.keys() - {"part", "mode"} for meaning in meanings.values()))
     seen: Counter[int] = Counter()
     rows = []
     for row in text.rows:
         name = f"{row.line}.{seen[row.line]}" if seen[row.line] else str(row.line)
         seen[row.line] += 1
-        rows.append(_build_row(row, columns, mapping.settings, title, uuid5(table_id, name)))
+        rows.append(_build_row(row, uuid5(table_id, name), meanings, mapping.settings, title, stated, commas))
     shared = [said for said in rows[0].remarks if all(said in row.remarks for row in rows)] if rows else []
     return PublishedTable(
         table_id=table_id,
@@ -383,25 +374,32 @@ def _build_table(
             f"{title} {path.stem}",
             headings=text.headings,
             quantities={str(figure.quantity) for row in rows for figure in row.figures},
-            settings=columns.settings,
+            settings=stated,
         ),
         rows=tuple(rows),
         machine="; ".join(origins("machine")) or mapping.machine,
-        meanings={heading: meaning.describe() for heading, meaning in columns.meanings.items()},
-        remarks=(*columns.remarks, *text.lost, *shared),
+        meanings={heading: meaning.describe() for heading, meaning in meanings.items()},
+        remarks=(*remarks, *text.lost, *shared),
     )
 
 
 def _build_row(
-    text: TextRow, columns: TableColumns, given: Mapping[str, Any], title: str, row_id: UUID
+    text: TextRow,
+    row_id: UUID,
+    meanings: Mapping[str, Meaning],
+    given: Mapping[str, Any],
+    title: str,
+    by_column: set[str],
+    commas: Commas,
 ) -> PublishedRow:
-    found = zip(columns.meanings.items(), text.cells, strict=True)
+    """Returns a row; a title counts for settings that are not `by_column`."""
+    found = zip(meanings.items(), text.cells, strict=True)
     cells = [(heading, meaning, cell) for (heading, meaning), cell in found if cell]
     origins = {meaning.setting: cell for _, meaning, cell in cells if meaning.role == "origin"}
     title = origins.get("title", title)
     settings, remarks = _read_settings(cells, given)
     for name, value in read_title(title).items():
-        if name not in columns.settings | settings.keys():
+        if name not in by_column | settings.keys():
             settings[name] = value
             remarks.append(f"{name} {str(value).lower()} was taken from the title.")
     passes = [cell for _, meaning, cell in cells if meaning.setting == "mode"]
@@ -416,7 +414,7 @@ def _build_row(
             own = parse_heading(names[0]) if meaning.role == "value" and names else meaning
             if own.role in ("figure", "value"):
                 own = replace(own, quantity=timed if own.quantity == TIME else own.quantity)
-                figures += _build_figures(heading, cell, own, columns.commas)
+                figures += _build_figures(heading, cell, own, commas)
             continue
         stated[heading] = cell
         if meaning.role == "status":
@@ -509,7 +507,7 @@ def propose_mapping(path: Path) -> str:
         lines += ["", f"# Table {number}{title}, line {table.line}: {len(table.rows):,} rows."]
         lines += [f"# It cannot be read: {table.refused}."] if table.refused else []
         lines += [f"# {remark}" for remark in table.lost]
-        for place, (heading, meaning) in enumerate(understand_columns(table, TableMapping()).meanings.items()):
+        for place, (heading, meaning) in enumerate(understand_columns(table, TableMapping()).items()):
             if heading not in written:
                 written.add(heading)
                 lines += _propose_column(heading, meaning, table.column(place))

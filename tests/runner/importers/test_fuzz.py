@@ -122,19 +122,10 @@ KINDS = {
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", KINDS)
-def test_broken_files_are_imported_or_refused(tmp_path: Path, name: str) -> None:
-    ends = fuzz(KINDS[name], examples=25, folder=tmp_path)
-    assert ends["refused"]
-    assert ends["imported"]
-    assert not ends["ended"]
-
-
-@pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", KINDS)
 def test_thousands_of_broken_files(tmp_path: Path, name: str) -> None:
     ends = fuzz(KINDS[name], examples=SOAK_EXAMPLES, folder=tmp_path)
     print(f"\n{name}: {dict(ends)}")
+    assert ends.keys() == {"refused", "imported"}
     assert ends.total() == SOAK_EXAMPLES
-    assert not ends["ended"]

@@ -31,14 +31,12 @@ class Calls:
         return os.system, (f"touch {self.path}",)
 
 
+#: A tuple of two tuples of two tuples, 40 deep, in 88 bytes, as a key: hashing it takes 2⁴⁰ steps.
+BOMB = b"\x80\x04})" + b"2\x86" * 40 + b"K\x01s."
+
+
 def deep(depth: int) -> bytes:
     return pickle.PROTO + b"\x04" + pickle.EMPTY_LIST * depth + pickle.APPEND * (depth - 1) + pickle.STOP
-
-
-def nested_tuple_key(depth: int) -> bytes:
-    """Returns a dictionary whose key is tuples within tuples, each twice in the next: 2^depth of them are hashed."""
-    doubled = pickle.DUP + pickle.TUPLE2
-    return b"\x80\x04" + pickle.EMPTY_DICT + pickle.EMPTY_TUPLE + doubled * depth + pickle.NONE + pickle.SETITEM + b"."
 
 
 def claims(opcode: bytes, size: int) -> bytes:
@@ -108,7 +106,7 @@ def test_a_call_in_a_pickle_is_not_executed(tmp_path: Path) -> None:
 def test_reading_a_pickle_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "READING_SECONDS", 0.5)
     with pytest.raises(UsageError, match=r"more than 0\.5 s"):
-        import_file(write(tmp_path, nested_tuple_key(100)), db=tmp_path / "results.duckdb")
+        import_file(write(tmp_path, BOMB), db=tmp_path / "results.duckdb")
 
 
 def test_a_pickle_that_crashes_its_reader_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,12 +158,9 @@ def test_references_to_one_event_are_refused_quickly_and_with_little_memory(tmp_
 
 
 def test_a_key_that_hashes_for_minutes_is_refused_at_once(tmp_path: Path) -> None:
-    """A tuple of two tuples of two tuples, 40 deep, in 88 bytes: hashing it takes 2⁴⁰ steps."""
-    path = tmp_path / "bomb.pickle"
-    path.write_bytes(b"\x80\x04})" + b"2\x86" * 40 + b"K\x01s.")
     began = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     with pytest.raises(UsageError, match="computes longer than a snapshot of its size"):
-        import_file(path, db=tmp_path / "results.duckdb")
+        import_file(write(tmp_path, BOMB), db=tmp_path / "results.duckdb")
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - began < 5
 
 
