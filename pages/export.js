@@ -7,7 +7,7 @@ for (const [place] of charts) place.replaceChildren()
 function template() {
   const style = getComputedStyle(document.documentElement), read = name => style.getPropertyValue(name).trim()
   const [page, text, soft, line, grid, family] = ["--page", "--text", "--soft", "--line", "--grid", "--sans"].map(read)
-  const axis = {gridcolor: grid, zerolinecolor: grid, tickcolor: grid, automargin: true, tickfont: {color: soft, size: 11.5}, title: {font: {color: soft, size: 13}}}
+  const axis = {gridcolor: grid, zerolinecolor: grid, tickcolor: grid, tickfont: {color: soft, size: 11.5}, title: {font: {color: soft, size: 13}}}
   return {layout: {
     colorway: JSON.parse(document.body.dataset.palette), font: {family, color: soft, size: 11.5}, paper_bgcolor: page, plot_bgcolor: page,
     margin: {pad: 7}, legend: {font: {color: text, size: 11.5}}, hoverlabel: {bgcolor: page, bordercolor: line, font: {color: text, family, size: 12}},

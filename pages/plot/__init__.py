@@ -15,7 +15,7 @@ from plotly.basedatatypes import BaseFigure
 
 from pages.plot.lines import draw_lines, draw_strip
 from pages.plot.matrix import draw_matrix
-from pages.plot.parts import Figure
+from pages.plot.parts import BASE_MARGIN, Figure, write_margins, write_notes
 from pages.plot.rows import draw_bars, draw_dots, draw_waterfall
 from runner.answers.answer import View
 
@@ -33,7 +33,7 @@ BASE: Figure = {
     "dragmode": False,
     "clickmode": "event+select",
     "hovermode": "closest",
-    "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+    "margin": BASE_MARGIN,
     "hoverlabel": {"align": "left"},
     "barmode": "stack",
     "bargap": 0.25,
@@ -58,4 +58,6 @@ def figure(view: View, *, narrow: bool = False) -> Figure:
         if len({*view.column(across)}) > max(4, len({*view.column(down)})):
             view = replace(view, draw=replace(view.draw, across=down, down=(across,)))
     data, layout = _KINDS[view.draw.kind](view, narrow=narrow)
-    return {"data": data, "layout": {**BASE, "uirevision": view.name, **layout}}
+    texts, notes = write_notes(layout.get("annotations", ()), layout)
+    layout |= {"annotations": notes, "margin": write_margins(layout), "uirevision": view.name}
+    return {"data": [*data, *texts], "layout": {**BASE, **layout}}

@@ -122,6 +122,7 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
                     yanchor=anchor,
                     shift=4,
                     color=color,
+                    **({"yshift": -2} if guide.is_limit else {}),
                 )
             )
         elif guide.power and not guide.series:
@@ -137,7 +138,7 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     above, top = legend(named if narrow and draw.series else [], narrow=narrow)
     layout = {
         "height": 300 + top if narrow else 400,
-        "margin": {"l": 8, "r": 14 + 7 * width, "t": 14 + top, "b": 8},
+        "margin": {"r": 14 + 7 * width, "t": 14 + top},
         "xaxis": {
             **AXIS,
             "type": "log" if "x" in draw.log else "linear",
@@ -270,6 +271,7 @@ def draw_strip(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         "xaxis": {**AXIS, "title": {"text": view.field(draw.across).title}},
         "yaxis": {
             **AXIS,
+            **ticks(low, high, log=False),
             "title": {"text": title_of(view, draw.value)},
             "range": [low - 0.15 * (high - low), high + 0.3 * (high - low)],
         },

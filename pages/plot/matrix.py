@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from pages.plot.colors import FAINT, QUIET, RED, STRONG, tint
+from pages.plot.colors import FAINT, RED, STRONG, tint
 from pages.plot.parts import (
     AXIS,
-    INSIDE,
     Figure,
     bars,
     break_label,
@@ -13,6 +12,7 @@ from pages.plot.parts import (
     escape,
     join_keys,
     marks,
+    note,
     tone_of,
     write_key,
 )
@@ -39,28 +39,22 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     taken = {(join_keys(view, row, draw.down), view.get(row, draw.across)) for row in view.rows}
     empty = [(x, y) for y, down in enumerate(downs) for x, across in enumerate(acrosses) if (down, across) not in taken]
     colors = [_NONE if row.wanted else tint(RED, opacity=0.10) if view.ended(row) else tone(row) for row in view.rows]
-    filled = {
-        **_cells(
-            [
-                (acrosses.index(view.get(row, draw.across)), downs.index(join_keys(view, row, draw.down)))
-                for row in view.rows
-            ],
-            color=colors,
-            edge=[FAINT if row.wanted else _NONE for row in view.rows],
-        ),
-        "text": texts,
-        **INSIDE,
-        "insidetextfont": {
-            "color": [QUIET if row.wanted else RED if view.ended(row) else STRONG for row in view.rows],
-            "size": 13 if narrow else 14,
-        },
-        **marks(view, view.rows),
-    }
+    places = [
+        (acrosses.index(view.get(row, draw.across)), downs.index(join_keys(view, row, draw.down))) for row in view.rows
+    ]
+    filled = _cells(places, color=colors, edge=[FAINT if row.wanted else _NONE for row in view.rows])
+    filled |= marks(view, view.rows)
+    inks = [RED if view.ended(row) else STRONG for row in view.rows]
+    notes = [
+        note(text, x=x, y=y, color=ink, size=13 if narrow else 14)
+        for text, (x, y), ink in zip(texts, places, inks, strict=True)
+        if text
+    ]
     hollow = {**_cells(empty, color=_NONE, edge=FAINT), "hoverinfo": "skip"}
     columns = [write_key(view, draw.across, one) for one in acrosses]
     is_slanted = narrow and numbers and sum(map(len, columns)) > NARROW_LETTERS - 10
     layout = {
-        **({"margin": {"l": 8, "r": 30, "t": 24, "b": 8}} if is_slanted else {}),
+        **({"margin": {"r": 30}} if is_slanted else {}),
         "height": 62 + (36 if is_tight else 42) * len(downs),
         "bargap": 0,
         "barmode": "overlay",
@@ -83,6 +77,7 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             "range": [len(downs) - 0.5, -0.5],
             "showgrid": False,
         },
+        "annotations": notes,
     }
     return [filled, *([hollow] if empty else [])], layout
 

@@ -8,7 +8,6 @@ from typing import Any
 from pages.plot.colors import BLUE, GREEN, ORANGE, PURPLE, QUIET, RED, STRONG, tint
 from pages.plot.parts import (
     AXIS,
-    INSIDE,
     Figure,
     bars,
     break_label,
@@ -92,7 +91,7 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         "height": 60
         + max(_LINE, 17 * max((1 + text.count("<br>") for text in axis["ticktext"]), default=1))
         * (max(places.values(), default=0) + 1),
-        "margin": {"l": 8, "r": 52 if narrow else min(128 + 7 * max(beside, default=0), 300), "t": 24, "b": 8},
+        "margin": {"r": 52 if narrow else min(128 + 7 * max(beside, default=0), 300), "t": 24},
         "xaxis": {
             **AXIS,
             **ticks(low, high, log=is_log, most=5 if narrow else 9),
@@ -125,11 +124,17 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             ends[key] = row
     limits = [guide.at / scale.factor for guide in draw.guides if guide.at]
     most = max([*sums.values(), *limits], default=1) or 1
-    data = []
+    data, notes = [], [*heads]
+    reached: dict[Key, float] = {}
     for one in among:
         rows = [row for row in view.rows if not draw.series or view.get(row, draw.series) == one]
         sizes = [(view.get(row, draw.value) or 0) / scale.factor for row in rows]
-        least = 0.16 if narrow else 0.07
+        for row, size in zip(rows, sizes, strict=True):
+            key = _key(view, row)
+            if draw.series and size > (0.16 if narrow else 0.07) * most:
+                number = scale.write(view.get(row, draw.value))
+                notes.append(note(number, x=reached.get(key, 0) + size / 2, y=places[key], color="#FFFFFF"))
+            reached[key] = reached.get(key, 0) + size
         data.append(
             bars(
                 x=sizes,
@@ -139,17 +144,10 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             )
             | {
                 "name": "" if one is None else write_key(view, draw.series, one),
-                "text": [
-                    scale.write(view.get(row, draw.value)) if draw.series and size > least * most else ""
-                    for row, size in zip(rows, sizes, strict=True)
-                ],
-                **INSIDE,
-                "insidetextfont": {"size": 12, "color": "#FFFFFF"},
                 **marks(view, rows),
             }
         )
     lost = {_key(view, row): view.ended(row) for row in view.rows if view.ended(row)}
-    notes = [*heads]
     for key, total in sums.items():
         y = places[key] + (0.2 if draw.caption else 0)
         if key in lost:
@@ -181,10 +179,9 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     line_px = _CAPTIONED + 18 * is_long if draw.caption else _LINE
     layout = {
         "height": top + (26 if draw.beside else 46) + line_px * lines,
-        "margin": {"l": 8, "r": min(16 + 7 * room, 190), "t": top, "b": 26 if draw.beside else 8},
+        "margin": {"r": min(16 + 7 * room, 190), "t": top},
         "xaxis": {
             **AXIS,
-            "automargin": not draw.beside,
             "range": [0, most * 1.01],
             "title": {"text": "" if draw.beside else title_of(view, draw.value)},
             "nticks": 5,
@@ -225,11 +222,10 @@ def draw_waterfall(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     layout = {
         "height": 32 + _CAPTIONED * len(values),
         "barmode": "overlay",
-        "margin": {"l": 8, "r": 118, "t": 6, "b": 26},
-        "xaxis": {**AXIS, "automargin": False, "range": [0, max(values) * 1.01], "nticks": 5},
+        "margin": {"r": 118, "t": 6},
+        "xaxis": {**AXIS, "range": [0, max(values) * 1.01], "nticks": 5},
         "yaxis": {
             **AXIS,
-            "automargin": False,
             "showticklabels": False,
             "range": [len(values) - 0.4, -0.6],
             "showgrid": False,
@@ -278,7 +274,7 @@ def _lines(view: View, *, narrow: bool) -> tuple[Mapping[Key, int], Figure, list
             gap = "<br>" if two and len(parts) == 1 else "  "  # the caption of a name in two lines ends the second
             words = f"<b>{'<br>'.join(parts)}</b>{gap}{escape(str(captions[key] or ''))}"
             notes.append(note(words, x=0, xref="paper", y=at - (0.31 if two else 0.22), xanchor="left"))
-        return places, {**axis, "showticklabels": False, "automargin": False}, notes
+        return places, {**axis, "showticklabels": False}, notes
     axis["ticktext"] = [f"{break_label(labels[key]) if narrow else labels[key]} " for key in places]
     return (
         places,
