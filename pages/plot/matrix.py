@@ -1,5 +1,6 @@
 """A matrix: numbers in colored cells, with how a cell ended where it has none, hollow where nothing was measured."""
 
+from dataclasses import replace
 from typing import Any
 
 from pages.plot.colors import FAINT, RED, STRONG, tint
@@ -34,7 +35,7 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     acrosses = sorted(acrosses, key=lambda one: (one is None, one)) if numbers else acrosses
     texts = [_write(view, row) for row in view.rows]
     if is_tight := narrow and len(acrosses) * max(map(count_letters, texts), default=0) > NARROW_LETTERS:
-        texts = [text.partition("<br>")[0] for text in texts]
+        texts = [_write(view, row, digits=2 if len(acrosses) > 5 else 3).partition("<br>")[0] for row in view.rows]
     # An empty place of the product of both sides, for which the answer has no row, is hollow and says nothing.
     taken = {(join_keys(view, row, draw.down), view.get(row, draw.across)) for row in view.rows}
     empty = [(x, y) for y, down in enumerate(downs) for x, across in enumerate(acrosses) if (down, across) not in taken]
@@ -46,7 +47,7 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     filled |= marks(view, view.rows)
     inks = [RED if view.ended(row) else STRONG for row in view.rows]
     notes = [
-        note(text, x=x, y=y, color=ink, size=13 if narrow else 14)
+        note(text, x=x, y=y, color=ink, size=12 if is_tight else 13 if narrow else 14)
         for text, (x, y), ink in zip(texts, places, inks, strict=True)
         if text
     ]
@@ -54,7 +55,7 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     columns = [write_key(view, draw.across, one) for one in acrosses]
     is_slanted = narrow and numbers and sum(map(len, columns)) > NARROW_LETTERS - 10
     layout = {
-        **({"margin": {"r": 30}} if is_slanted else {}),
+        **({"margin": {"r": 20}} if is_slanted else {}),
         "height": 62 + (36 if is_tight else 42) * len(downs),
         "bargap": 0,
         "barmode": "overlay",
@@ -88,11 +89,12 @@ def _cells(places: list[tuple[int, int]], *, color: Any, edge: Any) -> Figure:
     return {**drawn, "base": [x - 0.48 for x, _ in places]}
 
 
-def _write(view: View, row: Row) -> str:
-    """Returns the number of a cell with its interval, or how it ended, short enough for the cell."""
+def _write(view: View, row: Row, *, digits: int = 3) -> str:
+    """Returns the number of a cell, of so many digits at most, with its interval, or how it ended in short."""
     if row.wanted:
         return ""
     scale = scale_of(view, view.draw.value)
+    scale = replace(scale, digits=min(scale.digits, digits))
     if why := view.ended(row):
         words, _, needs = why.partition(": ")
         first, _, where = words.replace("out of memory", "OOM").partition(" in ")

@@ -55,7 +55,7 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         x = [view.get(row, draw.value) / scale.factor for row in rows]
         trace = scatter(view, rows, x=x, y=[places[_key(view, row)] for row in rows], color=colors)
         data.append(
-            trace | {"error_x": error_bars(view, rows, QUIET), "opacity": 0.45 if unsure else 1}
+            trace | {"error_x": error_bars(view, rows, QUIET), "opacity": 0.6 if unsure else 1}
             if rows
             else {"type": "scatter"}
         )
