@@ -4,7 +4,7 @@ python -m runner show --findings
 python -m runner show "their run" --findings --json
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -129,17 +129,19 @@ def _audit_rows(db: Path, run: RunSummary) -> _Audited:
 
 
 def _audit_published(db: Path, run: RunSummary) -> _Audited:
-    tables = load_published(db, run=run.run_id)
+    tables, grades = load_published(db, run=run.run_id), defaultdict[str, Counter[Grade | None]](Counter)
     findings = sorted(audit_published(tables), key=lambda one: (one.table.file, one.lines))
-    clean = f"Nothing was found by {len(PUBLISHED_RULES)} rules, which does not say that the rows are right."
+    for table in tables:
+        grades[table.title].update(count_published_grades(table, findings))
+    rules = len(PUBLISHED_RULES)
     return _Audited(
         of="table",
-        grades={table.title: count_published_grades(table, findings) for table in tables},
+        grades=grades,
         found=[((one.place, frozenset(row.row_id for row in one.rows)), one.finding) for one in findings],
         remedies=PUBLISHED_REMEDIES,
         noun="row",
-        clean=clean,
-        notes=["Published by others, not measured here."],
+        clean=f"Nothing was found by {rules} rules, which does not say that the rows are right.",
+        notes=[f"Published by others, not measured here: an A says that {rules} rules found nothing."],
     )
 
 

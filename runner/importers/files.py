@@ -182,9 +182,12 @@ def _import_snapshot(path: Path, *, db: Path, label: str | None) -> ImportReport
         for table, table_rows in timeline_rows(columns, about).items():
             rows.setdefault(table, []).extend(table_rows)
     write_run(rows, run=run, db=db, where=path)
-    stored = Counter(row.cell_id for row in rows.get("allocations", ()) if isinstance(row, AllocationRow))
+    kept = [row for row in rows.get("allocations", ()) if isinstance(row, AllocationRow)]
+    stored = Counter(row.cell_id for row in kept)
+    changing = {row.cell_id for row in kept if row.born_us or row.died_us is not None}
     added = [row for row in rows["timelines"] if isinstance(row, TimelineRow)]
-    return ImportReport(lines=tuple(_describe_timeline(row, stored[row.cell_id]) for row in added))
+    lines = (_describe_timeline(row, stored[row.cell_id], has_peak=row.cell_id in changing) for row in added)
+    return ImportReport(lines=tuple(lines))
 
 
 def run_reader(path: Path) -> "subprocess.CompletedProcess[bytes]":
@@ -202,14 +205,13 @@ def _refuse_snapshot(path: Path, got: str, *, expected: str = "a snapshot") -> U
     )
 
 
-def _describe_timeline(row: TimelineRow, stored: int) -> str:
+def _describe_timeline(row: TimelineRow, stored: int, *, has_peak: bool) -> str:
     early = ""
     if row.baseline_allocations:
         size = format_bytes(row.baseline_bytes)
         early = f", {row.baseline_allocations:,} of them older than the recording ({size})"
-    peak = f"peak {format_bytes(row.peak_bytes)} asked for"
-    if not row.duration_us and row.baseline_bytes == row.peak_bytes:
-        peak = f"no history: {format_bytes(row.peak_bytes)} are what was held, and no peak"
+    size = format_bytes(row.peak_bytes)
+    peak = f"peak {size} asked for" if has_peak else f"no history: {size} are what was held, and no peak"
     left = row.allocations - stored
     less = f" {left:,} smaller allocations that were not alive at the peak are left out." if left else ""
     return f"{row.title}: {row.allocations:,} allocations{early}; {peak}.{less}"

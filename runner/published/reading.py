@@ -411,10 +411,10 @@ def _build_row(
     ran_out = False
     for heading, meaning, cell in cells:
         if meaning.role in ("figure", "value"):
-            own = parse_heading(names[0]) if meaning.role == "value" and names else meaning
-            if own.role in ("figure", "value"):
-                own = replace(own, quantity=timed if own.quantity == TIME else own.quantity)
-                figures += _build_figures(heading, cell, own, commas)
+            named = parse_heading(names[0]) if meaning.role == "value" and names else meaning
+            own = named if named.role == "figure" else meaning
+            own = replace(own, quantity=timed if own.quantity == TIME else own.quantity)
+            figures += _build_figures(heading, cell, own, commas)
             continue
         stated[heading] = cell
         if meaning.role == "status":

@@ -5,7 +5,7 @@ from pathlib import Path
 from runner.importers.files import import_file
 from tests.bench.snapshot import synthetic
 from tests.command import rows, run
-from tests.synthetic.snapshots import DOCUMENTED, HTML, event, write
+from tests.synthetic.snapshots import DOCUMENTED, HTML, block, event, segment, write
 
 
 def test_a_documented_snapshot_becomes_rows_computed_by_hand(tmp_path: Path) -> None:
@@ -42,6 +42,12 @@ def test_the_import_says_what_is_older_and_the_peak(tmp_path: Path) -> None:
     assert report.lines == (
         "their.pickle: 5 allocations, 2 of them older than the recording (800 bytes); peak 2.46 KiB asked for.",
     )
+
+
+def test_memory_that_ran_out_is_no_history(tmp_path: Path) -> None:
+    held = {"segments": [segment(0, block(0, 512, "active_allocated", 500))], "device_traces": [[event("oom", 5)]]}
+    (line,) = import_file(write(tmp_path, held), db=tmp_path / "results.duckdb").lines
+    assert "no history: 500 bytes are what was held, and no peak." in line
 
 
 def test_categories_of_a_snapshot_are_kept_and_times_may_be_missing(tmp_path: Path) -> None:

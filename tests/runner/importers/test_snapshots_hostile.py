@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from runner.analysis.timeline import snapshot
-from runner.analysis.timeline.snapshot import BadSnapshot, recordings
+from runner.analysis.timeline.snapshot import BadSnapshot
 from runner.errors import UsageError
 from runner.importers import files, snapshots
 from runner.importers.files import import_file
@@ -114,15 +113,6 @@ def test_a_pickle_that_crashes_its_reader_is_refused(tmp_path: Path, monkeypatch
     deep_key = b"\x80\x04" + pickle.EMPTY_DICT + pickle.EMPTY_TUPLE + pickle.TUPLE1 * 1_000_000 + b"Ns."
     with pytest.raises(UsageError, match="snapshot"):
         import_file(write(tmp_path, deep_key), db=tmp_path / "results.duckdb")
-
-
-def test_the_total_number_of_events_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All devices share one list of events: the pickle is small, and has devices times events to read."""
-    many = {"segments": [], "device_traces": [TRACE * 1000] * 200}
-    assert len(recordings(many)) == 200
-    monkeypatch.setattr(snapshot, "MAX_ITEMS", 100_000)
-    with pytest.raises(BadSnapshot, match="more events"):
-        recordings(many)
 
 
 #: Imports its first argument into its second. Prints the peak memory in bytes and the processor seconds that it and its
