@@ -50,7 +50,7 @@ from runner.results.published import PublishedFigure, PublishedRow, PublishedTab
 from runner.schema import PublishedSetting, Status
 
 #: Rises when the same file would be read differently, so that an import adds it again.
-READER = 4
+READER = 5
 PROVENANCE = "provenance.csv"
 OUT_OF_MEMORY = "Out of memory."
 #: Begins the remark of what was wanted and is not stored.

@@ -378,9 +378,11 @@ def _parse_json(text: str) -> list[TextTable]:
     if are_flat and len({*map(len, columns.values())}) == 1:
         rows = zip(*columns.values(), strict=True)
         return _tables_of(None, enumerate((dict(zip(columns, row, strict=True)) for row in rows), start=1))
-    named = [(name, value) for name, value in loaded.items() if isinstance(value, list)]
-    found = [table for name, value in named for table in _tables_of(name, enumerate(value, start=1))]
-    return found or _tables_of(None, [(1, loaded)])
+    lists = {name: value for name, value in loaded.items() if isinstance(value, list)}
+    found = {name: table for name in lists for table in _tables_of(name, enumerate(lists[name], start=1))}
+    beside = ", ".join(f"“{name[:40]}”" for name in loaded if name not in found)
+    said = (f"Beside its tables, the file holds {beside}, which were not read.",) if beside else ()
+    return [replace(table, lost=(*said, *table.lost)) for table in found.values()] or _tables_of(None, [(1, loaded)])
 
 
 def _load(text: str) -> Any:

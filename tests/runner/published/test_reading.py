@@ -80,6 +80,11 @@ def test_markdown(tmp_path: Path) -> None:
     ]
 
 
+def test_what_stands_beside_the_tables_of_a_document_is_named(tmp_path: Path) -> None:
+    (table,) = read_file(write(tmp_path / "a.json", json.dumps({"gpu": "H100", "steps": RECORDS}))).tables
+    assert table.remarks[0] == "Beside its tables, the file holds “gpu”, which were not read."
+
+
 def test_spans_and_groups_of_html(tmp_path: Path) -> None:
     (table,) = read_file(write(tmp_path / "a.html", HTML)).tables
     assert [(row.setting.precision, row.mean("forward"), row.mean("backward")) for row in table.rows] == [
