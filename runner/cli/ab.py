@@ -197,7 +197,7 @@ def _check_out(a: str, b: str, spec: OwnSpec) -> Iterator[tuple[Path, tuple[str,
     path = Path(spec.where).resolve()
     if not path.is_relative_to(top.resolve()):
         raise UsageError(f"{spec.where} is not in the repository {top}.", expected="a Python file of the repository")
-    inside, rest = path.relative_to(top.resolve()).as_posix(), spec.text[len(spec.where) :]
+    inside, rest = path.relative_to(top.resolve()).as_posix(), spec.text.partition(spec.where)[2]
     commits = {ref: _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}") for ref in (a, b)}
     if commits[a] == commits[b]:
         raise UsageError(f"{a} and {b} are both commit {commits[a][:12]}.", expected="two commits")

@@ -3,7 +3,8 @@
     >>> parse_spec("examples/nano.py:build,width=256").options
     {'width': 256}
 
-`FILE.py:FUNCTION`, `package.module:FUNCTION` or `hf:CONFIG`, each with options behind commas.
+`FILE.py:FUNCTION`, `package.module:FUNCTION` or `hf:CONFIG`, each with options behind commas and, if wanted, a name
+before it: `wide=examples/nano.py:build,width=256`. Paths are relative to the working directory.
 
 An own part of a step, its attention, loss or optimizer, is a function in a file. Rows hold it with a hash of its
 source, so that two of one name are told apart, and so that a changed one is another:
@@ -28,7 +29,7 @@ from runner.errors import BadModel, UsageError
 
 #: The function that builds a model where none is named.
 DEFAULT_FUNCTION = "build"
-_EXPECTED = "FILE.py:FUNCTION, package.module:FUNCTION or hf:CONFIG, each with ,name=value as wanted"
+_EXPECTED = "FILE.py:FUNCTION, package.module:FUNCTION or hf:CONFIG, with NAME= before and ,option=value behind"
 #: The values of axes that an own model does not read: samples without a length, attention of its own.
 UNREAD: Mapping[str, int | str] = {"context": 0, "attention": "own"}
 #: The most letters of a name in titles and beside axes.
@@ -38,9 +39,11 @@ Option = str | int | float | bool | None
 
 @dataclass(frozen=True, kw_only=True)
 class OwnSpec:
-    """Where an own model comes from: a Python file, an importable module, or a configuration of `transformers`."""
+    """Where an own model comes from: a Python file, an importable module, or a configuration of `transformers`.
+    `given` is the name that the user gave it."""
 
     text: str
+    given: str
     kind: Literal["file", "module", "hf"]
     where: str
     function: str
@@ -48,8 +51,10 @@ class OwnSpec:
 
     @property
     def name(self) -> str:
-        """The short name: `examples/nano` for `code/examples/nano.py:build`, `llama` for `hf:llama/config.json`. A
-        function that is not called `build` and options are part of it."""
+        """The given name, or a short one: `examples/nano` for `code/examples/nano.py:build`, `llama` for
+        `hf:llama/config.json`. A function that is not called `build` and options are part of that."""
+        if self.given:
+            return self.given
         parts = [part for part in re.split(r"[/\\]", self.where) if part]
         last = parts[-1].removesuffix(".json").removesuffix(".py")
         folder = next((part for part in parts[-2:-1] if part not in (".", "..")), "")
@@ -61,25 +66,42 @@ class OwnSpec:
 
 def parse_spec(text: str) -> OwnSpec:
     """Parses what `--model` names. Raises UsageError."""
-    where, *pairs = (part.strip() for part in text.split(","))
+    given, where = _split_name(text)
+    where, *pairs = (part.strip() for part in where.split(","))
     options = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name.isidentifier():
             raise UsageError(f"The option {pair!r} of --model {text} cannot be read.", expected="name=value")
         options[name] = _parse_option(value)
-    if where.startswith("hf:") and where != "hf:":
-        return OwnSpec(text=text, kind="hf", where=where[3:], function=DEFAULT_FUNCTION, options=options)
+    kind: Literal["file", "module", "hf"] | None = None
     path, _, function = where.rpartition(":")
-    if not (":" in where and function.isidentifier()):
+    if where.startswith("hf:") and where != "hf:":
+        kind, path, function = "hf", where[3:], DEFAULT_FUNCTION
+    elif not (":" in where and function.isidentifier()):
         path, function = where, DEFAULT_FUNCTION
     if path.endswith(".py"):
-        return OwnSpec(text=text, kind="file", where=path, function=function, options=options)
-    if path and all(part.isidentifier() for part in path.split(".")):
-        return OwnSpec(text=text, kind="module", where=path, function=function, options=options)
+        kind = kind or "file"
+    elif path and all(part.isidentifier() for part in path.split(".")):
+        kind = kind or "module"
+    if kind:
+        near = _relative(path) if os.path.isabs(path) else path
+        return OwnSpec(
+            text=text.replace(path, near, 1), given=given, kind=kind, where=near, function=function, options=options
+        )
     raise UsageError(
         f"--model got {text!r}.", expected=_EXPECTED, do="For example --model train.py:build or --model hf:config.json."
     )
+
+
+def _split_name(text: str) -> tuple[str, str]:
+    """Returns the name before a spec, if there is one, and the spec."""
+    name, equals, rest = text.partition("=")
+    return (name, rest) if equals and re.fullmatch(r"[\w .-]+", name) else ("", text)
+
+
+def _relative(path: str) -> str:
+    return Path(os.path.relpath(path)).as_posix()
 
 
 #: The digits of the hash of an own part's source, and how rows hold one, without control characters.
@@ -93,16 +115,17 @@ def is_own_part(value: object) -> bool:
 
 
 def find_part(text: str) -> str:
-    """Returns an own part as rows hold it: `FILE.py:FUNCTION@KEY`, the file relative to the working directory. The key
+    """Returns an own part as rows hold it: `FILE.py:FUNCTION@KEY`, behind its name and `=` if it was given one. The key
     hashes the function's name, the file, and the files beside it that it imports.
 
     Raises BadModel where there is no such function, and where `text` has a key and the source has another by now."""
     named, _, expected = text.partition("@")
-    path, _, function = named.rpartition(":")
+    given, rest = _split_name(named)
+    path, _, function = rest.rpartition(":")
     file = Path(path)
     if not file.is_file() or file.suffix != ".py":
         raise BadModel(
-            f"{named} names no Python file.", expected="FILE.py:FUNCTION", do=f"Looked for {path} in {Path.cwd()}."
+            f"{rest} names no Python file.", expected="FILE.py:FUNCTION", do=f"Looked for {path} in {Path.cwd()}."
         )
     try:
         sources = _list_sources(file, {})
@@ -121,7 +144,7 @@ def find_part(text: str) -> str:
             f"{named} has changed: its key is {key}, and {expected} was asked for.",
             do="Bring back that version of the source, or leave the key out to measure the new one.",
         )
-    return f"{Path(os.path.relpath(file)).as_posix()}:{function}@{key}"
+    return f"{given}{'=' if given else ''}{_relative(path)}:{function}@{key}"
 
 
 def part_title(value: Any) -> Any:

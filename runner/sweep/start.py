@@ -143,7 +143,8 @@ class _Shared:
             return
         self.begun = True
         hosts = Counter(f"{one.machine['device_name']} of {one.machine['host']}" for one in prepared)
-        self.watcher.began(prepared[0], total=total, left_s=longest)
+        everything = replace(prepared[0], cells=tuple(item for one in prepared for item in one.cells))
+        self.watcher.began(everything, total=total, left_s=longest)
         listed = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in hosts.items())
         self.watcher.waiting(f"{len(prepared)} places: {listed}.")
 

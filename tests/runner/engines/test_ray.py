@@ -145,6 +145,7 @@ def test_sixty_cells_on_two_nodes_where_every_process_dies_once(db: Path, cluste
     cluster.remove(1)
     output = ended(process)
     assert process.returncode == 0, output
+    assert f"{CELLS} cells" in said, "those of both places"
     assert "has left the cluster" in output
     assert "shared out anew" in output
     found = outcomes(db)

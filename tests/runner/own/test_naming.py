@@ -25,11 +25,15 @@ LINEAR = "def build(want):\n    return nn.Linear(4, 4), torch.ones(want.batch, 4
         ("my.models.gpt:build", "module", "my.models.gpt", "my.models.gpt"),
         ("hf:llama/config.json", "hf", "llama/config.json", "llama"),
         ("hf:llama,tie=true", "hf", "llama", "llama,tie=true"),
+        ("wide one=a/nano.py:build,width=8", "file", "a/nano.py", "wide one"),
+        ("small=hf:llama/config.json", "hf", "llama/config.json", "small"),
+        (f"{Path.cwd()}/a/nano.py:large", "file", "a/nano.py", "a/nano:large"),
     ],
 )
 def test_a_value_says_where_a_model_comes_from(text: str, kind: str, where: str, name: str) -> None:
     spec = parse_spec(text)
     assert (spec.kind, spec.where, spec.name) == (kind, where, name)
+    assert spec.text == text.replace(f"{Path.cwd()}/", ""), "no path of a machine gets into the rows"
 
 
 @pytest.mark.parametrize(

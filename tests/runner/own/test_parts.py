@@ -12,9 +12,10 @@ from runner.job import Wrong
 from runner.measure.correctness import check_attention, check_parts
 from runner.measure.device import Device
 from runner.models.attention import naive
+from runner.models.source import load_part
 from runner.plan.planning import PRESETS
 from runner.schema import AttentionCell
-from runner.schema.own import find_part
+from runner.schema.own import find_part, part_title
 from runner.store.read import read
 from runner.store.read.selection import Selection
 from tests.command import rows, run
@@ -87,6 +88,9 @@ def test_a_part_is_named_by_its_file_its_function_and_its_source(
     assert one.startswith("a/flash.py:attend@")
     assert one.rpartition("@")[2] == other.rpartition("@")[2]
     assert find_part(str(tmp_path / one)) == one
+    named = find_part(f"fast one={one}")
+    assert (named, part_title(named)) == (f"fast one={one}", f"fast one@{one.rpartition('@')[2][:4]}")
+    assert load_part(named).__name__ == "attend"
     Path("b/beside.py").write_text("number = 2\n")
     changed = find_part("b/flash.py:attend")
     assert changed != other
