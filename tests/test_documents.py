@@ -84,7 +84,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "sweep.toml").write_text('sizes = ["small"]')
     (tmp_path / "data").symlink_to(ROOT / "data")
     (tmp_path / "theirs.md").write_text("| size | forward (ms) |\n|---|---|\n| small | 3 |\n")
-    (tmp_path / "theirs.toml").write_text("")
     (tmp_path / "results").mkdir()
     shutil.copy(tmp_path / "other.duckdb", tmp_path / "results/node1.duckdb")
     for name in ("train.py", "nano.py"):
@@ -94,6 +93,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(ROOT / "tests/own/llama.json", tmp_path / "llama/config.json")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STEPSCOPE_DB", str(db))
+    Path("theirs.toml").write_text(run_line("import", "theirs.md", "--propose").stdout)
     return tmp_path
 
 
