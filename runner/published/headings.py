@@ -236,8 +236,6 @@ def parse_figure(heading: str) -> Meaning | None:
     named = [name for name in parts if name != "plus" and not (name == "total" and quantity == "share")]
     named = [*components, *(named if quantity is not None else [])]
     variant |= {"part": " + ".join(named)} if named else {}
-    if meant == "step" and variant.get("mode") == "train":
-        del variant["mode"]
     return Meaning(
         role="figure",
         quantity=meant,
@@ -326,8 +324,6 @@ def read_title(title: str) -> Mapping[str, str | int | bool]:
     }
     for steps in [one or other for one, other in _WARMUP.findall(title[:500])][:1]:
         settings["warmup_steps"] = int(steps) if steps.isdigit() else 0
-    if "nsys" in words or "nvtx" in words or "profiled" in words:
-        settings["is_profiled"] = True
     precisions = {PRECISIONS[word] for word in words if word in PRECISIONS and word[-1].isdigit()}
     return settings | ({"precision": precisions.pop()} if len(precisions) == 1 else {})
 

@@ -248,11 +248,11 @@ def parse_file(path: Path, *, ending: str | None = None) -> tuple[list[TextTable
 
 
 def read_bytes(path: Path, *, most: int | None = None, first: int = -1, do: str = "Name a file to import.") -> bytes:
-    """Returns the bytes of a file, or the first of them. Raises UsageError for one that cannot be read, is empty or
-    holds more than `most`."""
+    """Returns the bytes of a file, or the first of them. Raises UsageError for one that cannot be read, holds more than
+    `most`, or has no first bytes because it is empty."""
     try:
         # A file of the system such as /proc/kmsg says that it is empty, and is waited for.
-        if why := explain_place(path) or ("" if path.stat().st_size else "it is empty"):
+        if why := explain_place(path) or ("it is empty" if first > 0 and not path.stat().st_size else ""):
             raise UsageError(f"{path} cannot be read: {why}.", do=do)
         if most and path.stat().st_size > most:
             raise UsageError(f"{path} holds {path.stat().st_size:,} bytes.", expected=f"at most {most:,}", do=do)
@@ -454,9 +454,6 @@ def _read_settings(
             remarks += [f"{heading}: {remark}"] if remark else []
         elif meaning.role == "group":
             settings = {**read_title(cell), **settings}
-        elif meaning.role == "kept" and "nsys profile" in cell:
-            settings.setdefault("is_profiled", True)
-            remarks.append("It was taken to be profiled, because its command runs under nsys.")
     return {**given, **settings}, remarks
 
 

@@ -92,10 +92,8 @@ def parse_tables(text: str, *, ending: str) -> list[TextTable]:
     if language:
         raise TableRefused(f"{language}, which is not read", do="Export the table as CSV, or copy it into Markdown.")
     has_bars = any(_SEPARATOR.fullmatch(line) and "|" in line for line in text.split("\n"))
-    if ending in (".csv", ".tsv"):
+    if ending in (".csv", ".tsv") or (ending == ".txt" and not has_bars):
         tables = _parse_delimited(text, "\t" if ending == ".tsv" else None)
-    elif ending == ".txt" and not has_bars:
-        tables = [one for one in _parse_delimited(text, None) if len(one.headings) > 1]
     else:
         parsers: dict[str, Callable[[str], list[TextTable]]] = {".json": _parse_json, ".html": parse_html}
         parsers |= {".htm": parse_html, ".jsonl": _parse_json_lines, ".ndjson": _parse_json_lines}
@@ -161,19 +159,19 @@ def _is_data(cells: Sequence[str]) -> bool:
 
 def _parse_delimited(text: str, delimiter: str | None) -> list[TextTable]:
     """Returns the tables of CSV. One ends at an empty line or at one with a single cell, the title of the next."""
+    lines = text.split("\n")
     if delimiter is None:
-        first = next((line for line in text.split("\n") if any(mark in line for mark in _DELIMITERS)), "")
+        first = next((line for line in lines if any(mark in line for mark in _DELIMITERS)), "")
         delimiter = max(_DELIMITERS, key=first.count)
     tables: list[TextTable] = []
     title: str | None = None
     rows: list[TextRow] = []
     records = [*_read_records(text, delimiter), TextRow(line=0, cells=())]
-    is_narrow = all(len(row.cells) < 2 for row in records)
     for row, below in zip(records, [*records[1:], records[-1]], strict=True):
         is_comment = not rows and row.cells[:1] and row.cells[0].startswith("#") and len(below.cells) != len(row.cells)
         if is_comment:
-            title = delimiter.join(row.cells)
-        elif len(row.cells) > 1 or (is_narrow and row.cells):
+            title = lines[row.line - 1]
+        elif len(row.cells) > 1:
             rows.append(row)
         else:
             if rows and _is_data(rows[0].cells):
@@ -230,7 +228,7 @@ def _parse_markdown(text: str) -> list[TextTable]:
             if "|" in content and any(_SEPARATOR.fullmatch(line) for line in content.split("\n")):
                 fences += [_shift(one, begin + 1) for one in _parse_markdown(content)]
             elif token.info.strip() in ("", "text", "txt", "csv", "tsv"):
-                parsed = [one for one in _parse_delimited(content, None) if len(one.headings) > 1 and not one.lost]
+                parsed = [one for one in _parse_delimited(content, None) if not one.refused and not one.lost]
                 fences += [_shift(replace(one, title=one.title or above or heading), begin + 1) for one in parsed]
     return tables or fences
 

@@ -106,7 +106,6 @@ def test_settings_from_a_title_or_a_row_alone() -> None:
     assert [row.mean("forward") for row in logs[:2]] == [106.39, None]
     assert (logs[1].mean("forward_backward"), logs[-1].mean("step")) == (352.83, 867.7)
     assert logs[-2].mean("forward_backward") == 709.57, "“foward + backward”"
-    assert [bool(row.setting.is_profiled) for row in logs] == [False] * 14 + [True] * 3
     prose = read_one("004_prose_numbers.csv").rows
     assert [row.mean("backward") for row in prose] == [None, None, 52.73, 36592.0, None]
     assert (prose[4].mean("forward", of=["std"]), prose[4].setting.warmup_steps) == (75.3, 0)
