@@ -2,6 +2,7 @@
 
 import csv
 import io
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,7 +17,7 @@ from pages.frame import Frame
 from pages.markdown import literal, mark, restrict
 from pages.panel import COLORS, open_row
 from pages.plot import Spec, figure
-from pages.plot.parts import raise_powers
+from pages.plot.parts import Figure, raise_powers
 from runner.answers import QUESTIONS
 from runner.answers.answer import Answer, Choice, View
 from runner.formats import format_count
@@ -32,6 +33,8 @@ from runner.store.read.selection import Selection
 CONFIG = {"displayModeBar": False, "scrollZoom": False}
 #: The most views that are drawn at once.
 AT_ONCE = 3
+#: How long the other views wait for the first: a browser draws all charts that it has before it shows any.
+FIRST_S = 0.1
 #: How high the cards of a page are together, at most, and a chart before it scrolls inside its card.
 MAX_PX, MAX_CHART_PX = 2_250, 1_200
 #: Cells that are named where a finding is about many.
@@ -89,15 +92,17 @@ def _draw_rest(frame: Frame, answer: Answer, views: Sequence[View], *, is_small:
     first, because theirs are a third of a page's scripts."""
     used = 0
     for place, view in enumerate(views):
-        drawn = 420 if view.draw.kind == "table" else int(figure(view)["layout"].get("height", 450))
-        used += 110 + min(drawn, MAX_CHART_PX)
-        if not place or (place < AT_ONCE and used <= MAX_PX and view.draw.kind != "table"):
-            _draw_view(frame, answer, view, is_small=is_small)
+        spec = None if view.draw.kind == "table" else figure(view, narrow=is_small or is_narrow())
+        used += 110 + min(int(spec["layout"].get("height", 450)) if spec else 420, MAX_CHART_PX)
+        if not place or (place < AT_ONCE and used <= MAX_PX and spec):
+            _draw_view(frame, answer, view, spec)
+            if view is answer.views[0] and len(answer.views) > 1:
+                time.sleep(FIRST_S)
             continue
         fold = st.expander(restrict(literal(view.title)), key=f"{view.name}-fold", on_change="rerun")
         if fold.open:
             with fold:
-                _draw_view(frame, answer, view, is_small=is_small)
+                _draw_view(frame, answer, view, spec)
 
 
 def draw_choices(choices: Sequence[Choice], *, key: str = "filters") -> None:
@@ -129,7 +134,7 @@ def draw_choices(choices: Sequence[Choice], *, key: str = "filters") -> None:
         )
 
 
-def _draw_view(frame: Frame, answer: Answer, view: View, *, is_small: bool) -> None:
+def _draw_view(frame: Frame, answer: Answer, view: View, spec: Figure | None) -> None:
     with st.container(border=True, key=f"card-{view.name}", gap="xxsmall"):
         with st.container(horizontal=True, wrap=False, vertical_alignment="center", horizontal_alignment="distribute"):
             unit = scale_of(view, view.draw.value).unit if view.draw.kind == "matrix" else ""
@@ -139,13 +144,13 @@ def _draw_view(frame: Frame, answer: Answer, view: View, *, is_small: bool) -> N
                 width="stretch",
                 help=restrict(literal(view.note)) or None,
             )
-            is_table = view.draw.kind == "table" or _draw_switch(view)
-            _draw_share(frame, answer, view, is_table=is_table)
+            spec = spec if spec and not _draw_switch(view) else None
+            _draw_share(frame, answer, view, is_table=spec is None)
         st.caption(restrict(literal(view.about)))
-        if is_table:
-            _draw_table(frame, answer, view)
+        if spec:
+            _draw_chart(frame, answer, view, spec)
         else:
-            _draw_chart(frame, answer, view, is_small=is_small)
+            _draw_table(frame, answer, view)
 
 
 def _draw_switch(view: View) -> bool:
@@ -241,11 +246,10 @@ def write_report(frame: Frame, form: Form) -> str:
     return write_document(Document(title=f"Stepscope report: {machine}", facts=facts, answers=tuple(answers)), form)
 
 
-def _draw_chart(frame: Frame, answer: Answer, view: View, *, is_small: bool) -> None:
+def _draw_chart(frame: Frame, answer: Answer, view: View, spec: Figure) -> None:
     """A chart keeps its selection after the panel is closed, and another click on the mark would only take it back. So
     each opened panel gives the chart another key when it is closed, and with it a new start."""
     key = f"{view.name}-chart-{st.session_state.get(f'{view.name}-opened', 0)}"
-    spec = figure(view, narrow=is_small or is_narrow())
     is_high = int(spec["layout"].get("height", 450)) > MAX_CHART_PX
     with st.container(height=MAX_CHART_PX, border=False) if is_high else nullcontext():
         chart = st.plotly_chart(
