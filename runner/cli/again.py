@@ -13,7 +13,7 @@ from pathlib import Path
 import typer
 
 from runner.analysis.statistics import next_process_interval
-from runner.cli.progress import PlainLines, list_medians, make_json
+from runner.cli.progress import PlainLines, make_json
 from runner.cli.terminal import Terminal, errors
 from runner.errors import UsageError
 from runner.formats import format_count, format_ms, format_number, visible
@@ -72,9 +72,10 @@ def measure_again(
     if code := sweep(Request(cells=(wanted,)), settings, watcher=watcher):
         return code
     new, timings = watcher.rows[0]
-    medians = list_medians(timings)
+    found = make_json(new, timings)
+    medians = found["medians_ms"]
     if as_json:
-        console.dump(make_json(new, medians))
+        console.dump(found)
     place = "one more round of that run" if new.run_id == row.run_id else "in a run of its own"
     progress.say(f"The new row is {new.cell_id}, {place}.")
     phase = next((name for name in (table_of(row).whole, *_WHOLE) if medians.get(name) and name in times), None)

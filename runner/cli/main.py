@@ -191,10 +191,10 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, as_json: bool | 
         check_writable(asked[1].db)
         rows = explore(*asked, say=progress.say)
         if as_json:
-            console.dump([make_json(row, {}) for row in rows])
+            console.dump([make_json(row) for row in rows])
         raise typer.Exit(1 if {row.status for row in rows} - DONE else 0)
     request, settings = parse_request(given, config=config)
-    from runner.cli.progress import PlainLines, TerminalBar, list_medians, make_json, print_plan
+    from runner.cli.progress import PlainLines, TerminalBar, make_json, print_plan
     from runner.sweep.start import sweep
 
     if dry_run:
@@ -207,7 +207,7 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, as_json: bool | 
     with closing(lines(progress, db=settings.db, fresh=settings.fresh)) as watcher:
         code = sweep(request, settings, watcher=watcher)
     if as_json:
-        console.dump([make_json(row, list_medians(timings)) for row, timings in watcher.rows])
+        console.dump([make_json(row, timings) for row, timings in watcher.rows])
     raise typer.Exit(code)
 
 

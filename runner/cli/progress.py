@@ -14,7 +14,7 @@ from runner.cli.terminal import Terminal, new_grid
 from runner.experiments import kind_of
 from runner.formats import format_bytes, format_duration, format_quantity
 from runner.plan.planning import QUESTIONS, USUAL
-from runner.schema import DONE, Phase, Row, TimingRow
+from runner.schema import DONE, Row, TimingRow
 from runner.schema.sizes import title
 from runner.sweep.loop import Spent
 from runner.sweep.prepare import Expected, Prepared
@@ -61,7 +61,7 @@ class PlainLines:
         self.rows.append((row, timings))
         start = f"[{self.number:>{len(str(self.total))}}/{self.total}] {title(row)}  "
         left = f" · {format_duration(left_s)} left" if self.number < self.total else ""
-        status, result = (row.status, STATUS_STYLES[row.status]), f"  {_format_result(row, timings)}"
+        status, result = (row.status, STATUS_STYLES[row.status]), f"  {format_result(row, timings)}"
         self._say(Text.assemble(start, status, result, (left, "dim")))
 
     def ended(self, *, statuses: Mapping[str, int], out_of_budget: int, spent: Spent) -> None:
@@ -120,23 +120,20 @@ class TerminalBar(PlainLines):
         self.bar.stop()
 
 
-def _format_result(row: Row, timings: list[TimingRow]) -> str:
+def format_result(row: Row, timings: Iterable[TimingRow]) -> str:
     """Returns a cell's result in a few words: its median and interval, or its peak, or why it has none."""
     kind = kind_of(row)
     if row.status != "ok":
-        return kind.explain(row) or " ".join((row.message or "").split())[:160]
+        doing = f"during {row.failed_phase}: " if row.failed_phase else ""
+        return kind.explain(row) or f"{doing}{' '.join((row.message or '').split())[:160]}"
     return kind.summarize(row, {timing.phase: timing for timing in timings})
 
 
-def make_json(row: Row, medians_ms: Mapping[Any, float]) -> dict[str, Any]:
-    """Returns what is known of a row, with its title and its medians (ms)."""
+def make_json(row: Row, timings: Iterable[TimingRow] = ()) -> dict[str, Any]:
+    """Returns what is known of a row, with its title and its medians by phase (ms)."""
     known = {name: value for name, value in vars(row).items() if value is not None}
-    return {"title": title(row), **known, "medians_ms": medians_ms}
-
-
-def list_medians(timings: Iterable[TimingRow]) -> dict[Phase, float]:
-    """Returns the medians (ms) by phase."""
-    return {timing.phase: timing.median_ms for timing in timings if timing.median_ms is not None}
+    medians = {timing.phase: timing.median_ms for timing in timings if timing.median_ms is not None}
+    return {"title": title(row), **known, "medians_ms": medians}
 
 
 def print_plan(console: Terminal, prepared: Prepared, *, as_json: bool) -> None:

@@ -1,46 +1,42 @@
-"""An answer, the rows of a run, or the names there are, in the terminal, in as many columns as it has, or as JSON.
+"""An answer, the rows of a run, or the names there are, in the terminal or as JSON.
 
 python -m runner show precision --clock latency
 python -m runner show
 python -m runner show sizes
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from rich.measure import Measurement
 from rich.text import Text
 
 from runner.analysis.costs import steps
 from runner.answers import check_chosen
 from runner.cli.findings import print_left_out, print_title
-from runner.cli.progress import STATUS_STYLES, make_json
+from runner.cli.progress import STATUS_STYLES, format_result, make_json
 from runner.cli.report import answer_for
 from runner.cli.terminal import Terminal, new_grid
 from runner.errors import UsageError
 from runner.experiments import KINDS
-from runner.experiments.experiment import Kind, Shown
-from runner.formats import format_count
 from runner.plan.planning import PRESETS
 from runner.plan.planning import QUESTIONS as EXPERIMENTS
 from runner.render.json import as_json as answer_json
 from runner.render.text import print_answer
-from runner.schema import TABLES, CeilingRow, FrontierRow, Row, StepCell
+from runner.results.findings import Finding, grade
+from runner.results.published import PublishedTable
+from runner.schema import TABLES, CeilingRow, FrontierRow, Row, StepCell, Table, TimingRow
 from runner.schema.sizes import SIZES, title
 from runner.store.read import load_ceilings
-from runner.store.read.findings import load_findings
+from runner.store.read.findings import AUDITED, load_findings
 from runner.store.read.published import load_published
 from runner.store.read.runs import find_run, load_contents
 from runner.store.read.selection import Selection, load_run_rows
-from runner.store.read.tables import load_settled_ids
 from runner.sweep import frontier
 from runner.sweep.request import FRONTIER_QUESTION
-
-#: The least width of the column that names a cell; a longer name is broken.
-_CELL_WIDTH = 30
 
 
 def print_question(console: Terminal, name: str, words: Sequence[str], *, db: Path, as_json: bool) -> None:
@@ -75,107 +71,76 @@ def parse_choices(words: Sequence[str]) -> dict[str, str]:
 
 
 def print_run(console: Terminal, run: str, *, db: Path, as_json: bool) -> None:
-    """Prints the rows of one run, found as `find_run` does."""
+    """Prints the rows of one run, found as `find_run` does: of each what its sweep printed, its grade and findings."""
     found = find_run(db, run)
-    kinds = sorted((kind for kind in KINDS if kind.listed), key=lambda kind: not kind.shown.explained)
-    listed = {kind: _load_listed(db, found.run_id, kind) for kind in kinds}
+    tables = dict.fromkeys(kind.table for kind in KINDS)
+    listed: dict[Table, list[tuple[Row, list[TimingRow]]]] = {
+        table: load_run_rows(db, found.run_id, table.row) for table in tables
+    }
+    said: dict[UUID, list[Finding]] = {}
+    for table, rows in listed.items():
+        if table.name in AUDITED:
+            said |= load_findings(db, tuple(row.cell_id for row, _ in rows), table.name)
     ceilings = load_ceilings(db, Selection(run=found.run_id))
     largest = [row for row, _ in load_run_rows(db, found.run_id, FrontierRow)]
     published = load_published(db, run=found.run_id) if found.source == "published" else []
     if as_json:
-        rows = {kind.table.name: list(map(_make_json, shown)) for kind, shown in listed.items() if shown}
+        known = {
+            table.name: [
+                {**make_json(row, timings), "findings": list(map(vars, said.get(row.cell_id, ())))}
+                for row, timings in rows
+            ]
+            for table, rows in listed.items()
+            if rows
+        }
         named: dict[str, Sequence[Any]] = {"ceilings": ceilings, "frontier": largest, "published": published}
         others = {name: list(map(asdict, of)) for name, of in named.items() if of}
-        console.dump({"run": asdict(found), **rows, **others})
+        console.dump({"run": asdict(found), **known, **others})
         return
     print_title(console, found)
     print_left_out(console, db)
-    for table in published:
-        console.say(f"{table.title}, {table.file}")
-        headings = [*dict.fromkeys(figure.heading for row in table.rows for figure in row.figures)]
-        grid = new_grid("line", "cell", "status", *headings)
-        for line in table.rows:
-            texts = {figure.heading: figure.text for figure in line.figures}
-            setting = (f"{name} {value}" for name, value in vars(line.setting).items() if value is not None)
-            grid.add_row(
-                str(line.line), ", ".join(setting), _status(line.status), *(texts.get(name, "") for name in headings)
-            )
-        console.print(grid, "")
-    for kind, shown in listed.items():
-        if shown:
-            _print_rows(console, kind, shown)
+    for one in published:
+        _print_published(console, one)
+    for table, rows in listed.items():
+        if rows:
+            _print_rows(console, table.name, rows, said)
     _print_ceilings(console, ceilings)
     for row in largest:
         console.say(f"{frontier.title(row)}: {frontier.answer(row)}")
-    _explain(console, listed)
 
 
-def _make_json(shown: Shown) -> dict[str, Any]:
-    """Returns a row with its title, medians, grade and findings."""
-    return {**make_json(shown.row, shown.medians_ms), "findings": list(map(vars, shown.findings))}
+def _print_published(console: Terminal, table: PublishedTable) -> None:
+    console.say(f"{table.title}, {table.file}")
+    headings = [*dict.fromkeys(figure.heading for row in table.rows for figure in row.figures)]
+    grid = new_grid("line", "cell", "status", *headings)
+    for line in table.rows:
+        texts = {figure.heading: figure.text for figure in line.figures}
+        setting = (f"{name} {value}" for name, value in vars(line.setting).items() if value is not None)
+        grid.add_row(
+            str(line.line), ", ".join(setting), _status(line.status), *(texts.get(name, "") for name in headings)
+        )
+    console.print(grid, "")
 
 
-def _explain(console: Terminal, listed: dict[Kind, list[Shown]]) -> None:
-    """Prints what was found against the rows, once a code, and why rows have no result."""
-    every = [(kind, shown) for kind, rows in listed.items() for shown in rows]
-    said = [finding for _, shown in every for finding in shown.findings]
-    for code in sorted({finding.code for finding in said}):
-        sentences = [finding.sentence for finding in said if finding.code == code]
-        console.say(f"{code}, {format_count(len(sentences), 'cell')}. For one: {sentences[0]}", style="dim")
-    for kind, shown in every:
-        row = shown.row
-        if row.status != "ok" and kind.shown.explained:
-            doing = f" during {row.failed_phase}" if row.failed_phase else ""
-            console.say(f"{title(row)}: {row.status}{doing}. {row.message or ''}", style="dim")
-
-
-def _load_listed(db: Path, run: UUID, kind: Kind) -> list[Shown]:
-    """Returns the rows of one kind as they are listed; timed rows of a model with their findings."""
-    lines, name = kind.shown, kind.table.name
-    rows: list[tuple[Row, dict[str, float]]] = load_run_rows(db, run, kind.table.row)
-    if lines.settled:
-        counted = load_settled_ids(db, name, Selection(run=run))
-        rows = [(row, medians) for row, medians in rows if row.cell_id in counted]
-    said = load_findings(db, tuple(row.cell_id for row, _ in rows), name) if lines.audited else {}
-    found = [Shown(row=row, medians_ms=medians, findings=said.get(row.cell_id, ())) for row, medians in rows]
-    return sorted(found, key=lambda shown: lines.order(shown.row))
-
-
-def _print_rows(console: Terminal, kind: Kind, rows: list[Shown]) -> None:
-    """Prints one line a cell, below a heading that says what all of them share. Where the terminal has no room for all
-    columns, the spared ones and then the last ones are left out, and a line says so."""
-    lines, titles = kind.shown, [title(shown.row).split(" · ") for shown in rows]
+def _print_rows(
+    console: Terminal, name: str, rows: Sequence[tuple[Row, list[TimingRow]]], said: Mapping[UUID, Sequence[Finding]]
+) -> None:
+    """Prints a line a cell, the smallest first, below a heading that says what all of them share."""
+    order = {row.cell_id: re.sub(r"\d+", lambda number: number[0].zfill(12), title(row)) for row, _ in rows}
+    rows = sorted(rows, key=lambda one: (getattr(one[0], "order", ()), order[one[0].cell_id], one[0].cell_id))
+    titles = [title(row).split(" · ") for row, _ in rows]
     shared = [word for word in titles[0] if all(word in words for words in titles)] if len(rows) > 1 else []
-    statuses = [shown.row.status for shown in rows]
-    columns = dict(zip(lines.headings, zip(*(lines.line(shown) for shown in rows), strict=True), strict=True))
-    if len({tuple(words) for words in titles}) < len(rows):
-        columns = {"round": tuple(str(getattr(shown.row, "round", "")) for shown in rows), **columns}
-    columns = {name: texts for name, texts in columns.items() if any(texts)}
-    same = {name: texts[0] for name, texts in columns.items() if len(rows) > 1 and len({*texts}) == 1}
-    columns = {name: texts for name, texts in columns.items() if name not in same}
-    heading = [f"{len(rows):,} {kind.table.name} rows", *shared, *(f"{name} {text}" for name, text in same.items())]
-    console.print(" · ".join(heading), style="bold")
-    left_out: list[str] = []
-    while True:
-        grid = new_grid("cell", *(["status"] if {*statuses} != {"ok"} else []), *columns)
-        grid.columns[0].min_width = min(_CELL_WIDTH, max(len(" · ".join(words)) for words in titles))
-        for column in grid.columns[1:]:
-            column.min_width = max(map(len, (str(column.header), *columns.get(str(column.header), ()))))
-        for place, (words, status) in enumerate(zip(titles, statuses, strict=True)):
-            state = [_status(status)] if {*statuses} != {"ok"} else []
-            cell = " · ".join(word for word in words if word not in shared) or " · ".join(words)
-            grid.add_row(cell, *state, *(texts[place] for texts in columns.values()))
-        if not columns or Measurement.get(console, console.options.update(width=10_000), grid).minimum <= console.width:
-            break
-        spare = next((name for name in lines.spared if name in columns), [*columns][-1])
-        left_out.append(spare)
-        del columns[spare]
-    console.print(grid)
-    without = f"Without {', '.join(reversed(left_out))}, for which {console.width} columns have no room."
-    for line in (lines.caption, without if left_out else ""):
-        if line:
-            console.print(line, style="dim")
-    console.print("")
+    console.print(" · ".join([f"{len(rows):,} {name} rows", *shared]), style="bold")
+    has_failed = any(row.status != "ok" for row, _ in rows)
+    judged = name in AUDITED
+    grid = new_grid("cell", *["status"][:has_failed], "result", *["grade", "findings"][: 2 * judged])
+    for (row, timings), words in zip(rows, titles, strict=True):
+        cell = " · ".join(word for word in words if word not in shared) or " · ".join(words)
+        findings = said.get(row.cell_id, ())
+        verdict = [grade(findings) if row.status == "ok" else "", ", ".join(one.code for one in findings)]
+        state = [_status(row.status)][:has_failed]
+        grid.add_row(cell, *state, format_result(row, timings), *verdict[: 2 * judged])
+    console.print(grid, "")
 
 
 def _print_ceilings(console: Terminal, rows: Sequence[CeilingRow]) -> None:

@@ -67,7 +67,20 @@ def as_started(text: str) -> str:
 errors = Terminal(stderr=True)
 
 #: Headings of columns of words, which are aligned left; the others hold numbers.
-_WORDS = {"", "cell", "ceiling", "status", "preset", "what it measures", "experiment", "question", "size", "table"}
+_WORDS = {
+    "",
+    "cell",
+    "ceiling",
+    "status",
+    "preset",
+    "what it measures",
+    "experiment",
+    "question",
+    "size",
+    "table",
+    "result",
+    "findings",
+}
 
 
 def new_grid(*names: str, rows: Iterable[Sequence[str]] = ()) -> Table:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from runner.analysis.costs import attention
 from runner.errors import UsageError
-from runner.experiments.experiment import START_SECONDS, Experiment, Grid, Kind, Lines, On, Prediction, Shown, Variants
+from runner.experiments.experiment import START_SECONDS, Experiment, Grid, Kind, On, Prediction, Variants
 from runner.experiments.models import COMPILE_SECONDS, EDITIONS, check_limits
-from runner.formats import format_bytes, format_quantity
+from runner.formats import format_bytes
 from runner.schema import AttentionCell, AttentionRow, TimingRow
 from runner.schema.own import is_own_part
 
@@ -81,20 +81,6 @@ def _explain(row: AttentionRow) -> str:
     return f"{row.failed_phase} asked for {format_bytes(row.asked_bytes)} more than the {in_use} in use"
 
 
-def _format_line(shown: Shown) -> list[str]:
-    """Returns times, rate, measured and predicted memory, and errors against float64."""
-    row, medians = shown.row, shown.medians_ms
-    worst = None if row.output_error is None else max(row.output_error, row.gradient_error or 0)
-    numbers = (row.before_backward_bytes, row.peak_allocated_bytes, row.predicted_peak_bytes)
-    return [
-        *(f"{medians[phase]:,.3f}" if phase in medians else "" for phase in _PASSES),
-        "" if row.steps is None else str(row.steps),
-        "" if row.forward_flops_per_s is None else format_quantity(row.forward_flops_per_s, "FLOP/s"),
-        *("" if number is None else format_bytes(number) for number in numbers),
-        "" if worst is None else f"{worst:.0e}",
-    ]
-
-
 ATTENTION = Kind(
     cell=AttentionCell,
     measure="runner.measure.attention:measure_attention",
@@ -103,21 +89,6 @@ ATTENTION = Kind(
     summarize=_summarize,
     explain=_explain,
     repeat_group=lambda cell: "attention" if (cell.backend, cell.implementation) == ("eager", "naive") else "",
-    lines=Lines(
-        headings=(*_PASSES, "n", "rate", "before backward", "peak", "predicted", "error"),
-        line=_format_line,
-        order=lambda row: (
-            row.d_head,
-            row.seq_len,
-            row.precision,
-            row.implementation,
-            row.backend,
-            row.causal,
-            row.cell_id,
-        ),
-        caption="Medians in ms; rate and error are of the forward pass and of the worst of output and gradients.",
-        spared=("n", "error", "predicted", "before backward", "rate"),
-    ),
 )
 
 #: The tokens of a pass times its head width: that of 2,048 channels at 16,384 tokens, as in FlashAttention's papers.

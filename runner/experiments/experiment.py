@@ -14,14 +14,13 @@ Standard library only.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from runner.analysis.costs.activations import Device
 from runner.errors import UsageError
 from runner.formats import format_bytes, format_quantity
-from runner.results.findings import Finding
 from runner.schema import Cell, Column, Model, Row, Table, TimingRow, table_of
 from runner.schema.columns import columns_of
 from runner.schema.own import OwnModel, is_own_part
@@ -176,31 +175,6 @@ class Prediction:
     seconds: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shown:
-    """A row for `show`, with the medians of its phases (ms) and its findings."""
-
-    row: Any
-    medians_ms: Mapping[str, float]
-    findings: Sequence[Finding] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lines:
-    """The table of `show`: its headings after cell and status, the texts of a line, and the order of the lines.
-    `spared` are the columns that a narrow terminal leaves out first, by default the last ones. `settled` lists only
-    rows that count, `audited` looks for findings, and `explained` explains failures below the tables."""
-
-    headings: tuple[str, ...]
-    line: Callable[[Shown], Sequence[str]]
-    order: Callable[[Any], tuple[object, ...]]
-    caption: str = ""
-    spared: tuple[str, ...] = ()
-    settled: bool = False
-    audited: bool = False
-    explained: bool = True
-
-
 def _format_value(row: Row, name: str) -> str:
     """Returns a value of a row with its unit, an empty text for an unknown value."""
     value, unit = getattr(row, name), table_of(row).column(name).unit
@@ -223,9 +197,8 @@ class Kind:
 
     `check` raises UsageError for a cell that makes no sense on any machine. `summarize` describes a row that is ok in a
     few words, from its timings by phase; `explain` describes what a failed row still knows. `fits` says whether the
-    shape of a cell fits into the bytes of a device; presets leave out cells that do not fit. `lines` is the table that
-    `show` prints, by default the row's numbers; `listed` is False where it prints none. Of each `repeat_group` a sweep
-    measures the cheapest cell in several processes, to learn the machine's noise."""
+    shape of a cell fits into the bytes of a device; presets leave out cells that do not fit. Of each `repeat_group` a
+    sweep measures the cheapest cell in several processes, to learn the machine's noise."""
 
     cell: type[Cell]
     measure: str
@@ -234,23 +207,11 @@ class Kind:
     summarize: Callable[[Any, Mapping[str, TimingRow]], str] = summarize_numbers
     explain: Callable[[Any], str] = lambda row: ""
     fits: Callable[[Any, int], bool] = lambda cell, memory_bytes: True
-    lines: Lines | None = None
-    listed: bool = True
     repeat_group: Callable[[Any], str] = lambda cell: ""
 
     @property
     def table(self) -> Table:
         return table_of(self.cell)
-
-    @property
-    def shown(self) -> Lines:
-        """The table that `show` prints."""
-        table = self.table
-        return self.lines or Lines(
-            headings=tuple(table.column(name).label.lower() for name in table.told),
-            line=lambda shown: [_format_value(shown.row, name) for name in table.told],
-            order=lambda row: (row.cell_id,),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,9 @@ time.
 
 from collections.abc import Mapping
 
-from runner.experiments.experiment import Experiment, Grid, Kind, Lines, On, Prediction, Shown
+from runner.experiments.experiment import Experiment, Grid, Kind, On, Prediction
 from runner.experiments.models import EDITIONS, SIZES, check_model, compile_seconds, fits_trained, predict_model
-from runner.schema import PHASES, ProfileCell, ProfileRow, TimingRow
+from runner.schema import ProfileCell, ProfileRow, TimingRow
 
 #: The number of steps that a cell runs without and with the profiler, and the time to read the events (s).
 STEPS_RUN = 12
@@ -32,20 +32,6 @@ def _summarize(row: ProfileRow, timings: Mapping[str, TimingRow]) -> str:
     return f"{row.unprofiled_step_ms or 0:,.2f} ms, {cost}, {row.kernel_calls} {what} {row.kernel_ms or 0:,.2f} ms"
 
 
-def _format_line(shown: Shown) -> list[str]:
-    """Returns the step's time, the profiler's overhead and the shares of the step in which the device worked."""
-    row: ProfileRow = shown.row
-    step, kernels = (f"{ms:,.2f}" if ms is not None else "" for ms in (row.unprofiled_step_ms, row.kernel_ms))
-    shares = (row.overhead_share, row.busy_share, row.attributed_share)
-    overhead, busy, known = (f"{share:.0%}" if share is not None else "" for share in shares)
-    return [step, overhead, str(row.kernel_calls or ""), kernels, busy, known]
-
-
-def _order_rows(row: ProfileRow) -> tuple[object, ...]:
-    usual = (row.precision != "fp32", row.precision, row.backend != "eager", row.backend)
-    return row.order, row.context, *usual, row.attention != "naive", row.attention, [*PHASES].index(row.mode)
-
-
 PROFILES = Kind(
     cell=ProfileCell,
     measure="runner.measure.kernels:measure_kernels",
@@ -53,13 +39,6 @@ PROFILES = Kind(
     predict=_predict,
     summarize=_summarize,
     fits=fits_trained,
-    lines=Lines(
-        headings=("step", "overhead", "kernels", "kernel time", "busy", "attributed"),
-        line=_format_line,
-        order=_order_rows,
-        settled=True,
-        explained=False,
-    ),
 )
 
 EXPERIMENT = Experiment(

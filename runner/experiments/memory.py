@@ -51,7 +51,6 @@ MEMORY = Kind(
     predict=lambda cell, on: predict_model(cell, on, steps_run=STEPS_RUN, more_seconds=EXTRA_SECONDS),
     summarize=lambda row, timings: f"peak {format_bytes(row.peak_allocated_bytes or 0)} in {row.peak_phase}",
     fits=fits_trained,
-    listed=False,
 )
 
 EXPERIMENT = Experiment(

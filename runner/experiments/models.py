@@ -115,8 +115,3 @@ def compile_seconds(backend: str, layers: int | None, *, device: Device) -> floa
     blocks = {"eager": 0, "cuda-graphs": 0, "compiled-block": 1}.get(backend, layers)
     once, per_block, most = COMPILE_SECONDS[device]
     return once + per_block * min(blocks, most) if blocks else 0.0
-
-
-def order_by_size(row: Any) -> tuple[object, ...]:
-    """Returns a sort key that puts smaller models first, then shorter sequences."""
-    return row.order, row.context

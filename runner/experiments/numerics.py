@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import get_args
 
-from runner.experiments.experiment import START_SECONDS, Experiment, Grid, Kind, Lines, On, Prediction, Shown
-from runner.experiments.models import EDITIONS, check_model, order_by_size, predict_model
-from runner.schema import AccumulationCell, AccumulationRow, NumericsCell, NumericsRow, Precision, TimingRow
+from runner.experiments.experiment import START_SECONDS, Experiment, Grid, Kind, On, Prediction
+from runner.experiments.models import EDITIONS, check_model, predict_model
+from runner.schema import AccumulationCell, NumericsCell, NumericsRow, Precision, TimingRow
 
 #: The cost of a pass in float64 as a multiple of one in the cell's precision, and the time for the rest of a cell (s).
 REFERENCE_COST = 8
@@ -34,32 +34,11 @@ def _summarize(row: NumericsRow, timings: Mapping[str, TimingRow]) -> str:
     return f"loss {row.loss or float('nan'):.6g}{error} ({row.reference})"
 
 
-def _format_line(shown: Shown) -> list[str]:
-    """Returns the reference, the loss, and the relative errors against the reference."""
-    row: NumericsRow = shown.row
-    errors = (row.loss_error, row.logits_error, row.gradient_error, row.worst_gradient_error)
-    loss = "" if row.loss is None else f"{row.loss:.6f}"
-    return [row.reference or "", loss, *("" if error is None else f"{error:.1e}" for error in errors)]
-
-
-def _format_sum(shown: Shown) -> list[str]:
-    """Returns a sum and the numbers that explain it."""
-    row: AccumulationRow = shown.row
-    numbers = (row.total, row.error, row.rounded_value, row.spacing, row.last_increment, row.slips_at)
-    return ["" if number is None else f"{number:.9g}" for number in numbers]
-
-
 SUMS = Kind(
     cell=AccumulationCell,
     measure="runner.measure.numerics:measure_accumulation",
     predict=lambda cell, on: Prediction(step_flops=0, peak_bytes=0, seconds=START_SECONDS[on.device]),
     summarize=lambda row, timings: f"{row.total or float('nan'):.9g} for {row.exact or float('nan'):g}",
-    lines=Lines(
-        headings=("sum", "error", "addend as held", "spacing there", "last increment", "slips at"),
-        line=_format_sum,
-        order=lambda row: (_WIDE_FIRST.index(row.accumulator), _WIDE_FIRST.index(row.addend), row.upcast),
-        settled=True,
-    ),
 )
 NUMERICS = Kind(
     cell=NumericsCell,
@@ -67,19 +46,6 @@ NUMERICS = Kind(
     check=lambda cell: check_model(cell.step()),
     predict=_predict,
     summarize=_summarize,
-    lines=Lines(
-        headings=("reference", "loss", "loss error", "logits", "gradients", "worst of one"),
-        line=_format_line,
-        order=lambda row: (
-            *order_by_size(row),
-            row.batch,
-            row.attention,
-            row.weights_dtype,
-            get_args(Precision).index(row.precision),
-        ),
-        caption="Errors are relative: ‖x − reference‖ / ‖reference‖.",
-        settled=True,
-    ),
 )
 
 EXPERIMENT = Experiment(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from runner.experiments.experiment import Grid, Kind, Lines, On, Prediction, Shown
+from runner.experiments.experiment import Grid, Kind, On, Prediction
 from runner.experiments.models import (
     EDITIONS,
     SIZES,
@@ -12,10 +12,8 @@ from runner.experiments.models import (
     check_model,
     compile_seconds,
     fits_trained,
-    order_by_size,
     predict_model,
 )
-from runner.results.findings import grade
 from runner.schema import StepCell, StepRow, TimingRow
 
 _PHASES = ("forward", "loss", "backward", "optimizer", "step")
@@ -60,19 +58,6 @@ def _summarize(row: StepRow, timings: Mapping[str, TimingRow]) -> str:
     return f"{step.median_ms:,.2f} ms{f' ±{share * 50:.1f}%' if share is not None else ''}, n {step.n}"
 
 
-def _format_line(shown: Shown) -> list[str]:
-    """Returns the median of each phase, the certainty of the step's, and the row's grade with its reasons."""
-    row, medians = shown.row, shown.medians_ms
-    return [
-        *(f"{medians[phase]:,.2f}" if phase in medians else "" for phase in _PHASES),
-        "" if row.interval_share is None else f"{row.interval_share * 50:.1f}%",
-        "" if row.steps is None else str(row.steps),
-        "" if row.tokens_per_s is None else f"{row.tokens_per_s:,.0f}",
-        grade(shown.findings) if row.status == "ok" else "",
-        ", ".join(finding.code for finding in shown.findings),
-    ]
-
-
 STEPS = Kind(
     cell=StepCell,
     measure="runner.measure.step:measure_step",
@@ -81,12 +66,4 @@ STEPS = Kind(
     summarize=_summarize,
     fits=fits_trained,
     repeat_group=_repeat_group,
-    lines=Lines(
-        headings=(*_PHASES, "±", "n", "tokens/s", "grade", "findings"),
-        line=_format_line,
-        order=lambda row: (*order_by_size(row), row.mode, row.backend, row.precision, row.warmup_steps, row.cell_id),
-        caption="Medians in ms; ± is half the 95% interval of the median step, n the measured steps.",
-        spared=("findings", "n", "loss", "optimizer", "backward", "forward"),
-        audited=True,
-    ),
 )

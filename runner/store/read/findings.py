@@ -28,7 +28,7 @@ from runner.store.read.selection import Selection, fetch_rows, select_chosen, wr
 from runner.store.read.timed import STEP_MS
 
 #: The audited tables, each with its row and the columns that a cell shares with the cells beside it.
-_KINDS: Mapping[str, tuple[type[Audited], tuple[str, ...]]] = {
+AUDITED: Mapping[str, tuple[type[Audited], tuple[str, ...]]] = {
     "steps": (StepRow, ("d_model", "d_ff", "layers", "heads", "vocabulary", "mode")),
     "attention": (AttentionRow, ("implementation", "d_head", "causal", "cache")),
     "memory": (MemoryRow, ("d_model", "d_ff", "layers", "heads", "vocabulary", "mode", "context")),
@@ -49,7 +49,7 @@ _BESIDE = """
 
 def load_findings(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> dict[UUID, list[Finding]]:
     """Returns the findings of each of these cells of one table, in the given order."""
-    kind, alike = _KINDS[table]
+    kind, alike = AUDITED[table]
     columns = ", ".join(("run_id", *alike))
     with open_reader(path) as reader:
         # Semi-joins, because a list of thousands would be searched once for each row of the file.
@@ -94,14 +94,14 @@ def load_audit(path: Path, of: Selection) -> list[AuditedRow]:
     """Returns the rows of a selection with their findings, the newest of each table first."""
     return [
         row
-        for table, (kind, _) in _KINDS.items()
+        for table, (kind, _) in AUDITED.items()
         for row in _load_rows(path, kind, table, _find_counted(path, table, of)[:MAX_ROWS])
     ]
 
 
 def count_not_read(path: Path, of: Selection) -> int:
     """Returns how many rows of a selection are too many to be audited."""
-    return sum(max(0, len(_find_counted(path, table, of)) - MAX_ROWS) for table in _KINDS)
+    return sum(max(0, len(_find_counted(path, table, of)) - MAX_ROWS) for table in AUDITED)
 
 
 def _find_counted(path: Path, table: str, of: Selection) -> list[tuple[UUID, str]]:

@@ -22,7 +22,7 @@ from uuid import UUID
 import duckdb
 
 from runner.results.cells import PhaseSample
-from runner.schema import DONE, TABLES, Cell, Row, config_of, table_of
+from runner.schema import DONE, TABLES, Cell, Row, TimingRow, config_of, table_of
 from runner.schema import Model as Model
 from runner.schema.axes import MODEL, SHAPE
 from runner.store.contract import is_stated
@@ -132,16 +132,19 @@ def fetch_rows(reader: duckdb.DuckDBPyConnection, kind: type[T], source: str, pa
     return fetch(reader, f"SELECT {select(kind)} FROM {source}", parameters, kind=kind)
 
 
-def load_run_rows(path: Path, run_id: UUID, kind: type[R]) -> list[tuple[R, dict[str, float]]]:
-    """Returns every row of a run in one table, each round and each try, in the order of measuring, with the medians of
-    its phases (ms)."""
+def load_run_rows(path: Path, run_id: UUID, kind: type[R]) -> list[tuple[R, list[TimingRow]]]:
+    """Returns every row of a run in one table, each round and each try, in the order of measuring, with its times."""
     table = table_of(kind)
-    medians = "SELECT cell_id, map_from_entries(list((phase, median_ms))) FROM timings WHERE run_id = ? GROUP BY 1"
     with open_reader(path) as reader:
         source = f"{table.name} WHERE run_id = ? AND {is_stated(table)} ORDER BY cell_id"
         rows = fetch_rows(reader, kind, source, [run_id])
-        known = dict(reader.execute(medians, [run_id]).fetchall())
-    return [(row, known.get(row.cell_id, {})) for row in rows]
+        timings = fetch_rows(
+            reader, TimingRow, f"timings SEMI JOIN {table.name} USING (cell_id) WHERE run_id = ?", [run_id]
+        )
+    known: dict[UUID, list[TimingRow]] = {}
+    for timing in timings:
+        known.setdefault(timing.cell_id, []).append(timing)
+    return [(row, known.get(row.cell_id, [])) for row in rows]
 
 
 def load_measured(path: Path, of: "Selection", kinds: Iterable[type[Cell]]) -> list[Cell]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 from runner.errors import UsageError
 from runner.schema import TABLES, Table
@@ -19,7 +18,6 @@ from runner.store.read.selection import (
     Selection,
     column_of,
     fetch,
-    select_chosen,
     write_conditions,
 )
 
@@ -151,10 +149,3 @@ def count_rows(path: Path) -> dict[str, int]:
     with open_reader(path, damaged="empty") as reader:
         found = dict(reader.execute(counts).fetchall())
     return {name: found[name] for name in TABLES}
-
-
-def load_settled_ids(path: Path, table: str, of: Selection) -> set[UUID]:
-    """Returns the ids of the rows that count."""
-    query, parameters = select_chosen(table, of)
-    with open_reader(path) as reader:
-        return {cell_id for (cell_id,) in reader.execute(f"SELECT cell_id FROM ({query})", parameters).fetchall()}

@@ -196,26 +196,19 @@ def test_show_has_a_line_for_each_cell_with_its_medians_or_its_error(filled: Pat
     lines = [line for line in text.splitlines() if line.startswith("toy-")]
     assert len([line for line in lines if " ok " in line]) == 2
     # In tests.synthetic.rows a toy-64 step takes 2 * 64**1.5 * 128 / 20,000 ms, all of it forward in inference.
-    inference = next(line for line in lines if "inference" in line)
-    assert inference.split().count("6.55") == 2
-    train = next(line for line in lines if "train" in line and " ok " in line)
-    assert f"{6.5536 * 0.56:.2f}" in train
-    assert f"{4 * 128 / 6.5536 * 1e3:,.0f}" in train
+    assert "6.55 ms" in next(line for line in lines if "inference" in line)
+    assert "during backward: " in text
     assert "[enforce fail at alloc.cpp:1] [/no] you tried to allocate 12 bytes" in text
-    assert "oom during backward" in text
     assert "odd [/name]" in text
 
 
 @pytest.mark.soak
 def test_the_rows_of_a_shipped_run_fit_80_columns() -> None:
-    """What has no room is named, and step, certainty and grade of steps always have it."""
     runs = [str(run_id) for (run_id,) in query("SELECT run_id FROM runs WHERE run_id IN (SELECT run_id FROM steps)")]
     for run_id in (runs[0], runs[len(runs) // 2], runs[-1]):
         found = run_apart("show", run_id, db=FOLDER, env={"COLUMNS": "80"}).stdout.splitlines()
-        tables = [line for line in found if "For one: " not in line and not re.match(r"[^ ].* · .*: (oom|error)", line)]
-        assert max(map(len, tables)) <= 80
-        heading = "\n".join(found).split(" steps rows")[1].split("\n", 4)[:4]
-        assert {"step", "±", "grade"} <= {*" ".join(heading).split()}, run_id
+        assert max(map(len, found)) <= 80
+        assert {"cell", "result", "grade"} <= {*"\n".join(found).split(" steps rows")[1].split()}, run_id
 
 
 def test_show_finds_a_run_by_label_and_by_a_prefix_of_its_id(filled: Path) -> None:
