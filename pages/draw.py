@@ -2,7 +2,6 @@
 
 import csv
 import io
-import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -33,8 +32,6 @@ from runner.store.read.selection import Selection
 CONFIG = {"displayModeBar": False, "scrollZoom": False}
 #: The most views that are drawn at once.
 AT_ONCE = 3
-#: How long the other views wait for the first: a browser draws all charts that it has before it shows any.
-FIRST_S = 0.1
 #: How high the cards of a page are together, at most, and a chart before it scrolls inside its card.
 MAX_PX, MAX_CHART_PX = 2_250, 1_200
 #: Cells that are named where a finding is about many.
@@ -96,8 +93,6 @@ def _draw_rest(frame: Frame, answer: Answer, views: Sequence[View], *, is_small:
         used += 110 + min(int(spec["layout"].get("height", 450)) if spec else 420, MAX_CHART_PX)
         if not place or (place < AT_ONCE and used <= MAX_PX and spec):
             _draw_view(frame, answer, view, spec)
-            if view is answer.views[0] and len(answer.views) > 1:
-                time.sleep(FIRST_S)
             continue
         fold = st.expander(restrict(literal(view.title)), key=f"{view.name}-fold", on_change="rerun")
         if fold.open:
