@@ -20,7 +20,6 @@ from runner.schema import (
     KernelClass,
     MemoryCell,
     NormStatistic,
-    NumericsRow,
     Phase,
     ProfileCell,
     StepCell,
@@ -158,14 +157,6 @@ class NormalizationResult:
     error: float | None
     overflowed_share: float
     underflowed_share: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrecisionResult:
-    """One precision of one model, on one machine."""
-
-    row: NumericsRow
-    machine: str
 
 
 #: Words for the classes, in the order of stacking.

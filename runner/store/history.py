@@ -15,9 +15,9 @@ from uuid import UUID
 from runner.errors import DatabaseMissing
 from runner.experiments import KINDS
 from runner.results.times import RoundTime, find_bound
-from runner.schema import DONE, TABLES, Bound, Cell, Status
+from runner.schema import DONE, Bound, Cell, Status
 from runner.store.database import open_reader
-from runner.store.read.selection import fetch, select
+from runner.store.read.selection import fetch_by, select
 from runner.store.sql import EVERY_CELL
 
 #: How many rows of each table a forecast reads.
@@ -38,18 +38,11 @@ _HERE_NAMES = ("device_name", "torch", "threads", "allocator")
 _DONE = f"""{_HERE} AND ($any_commit OR git_commit IS NOT DISTINCT FROM $git_commit) AND list_contains($done, status)"""
 
 
-def _done_parameters(machine: Mapping[str, Any], *, any_commit: bool) -> dict[str, Any]:
-    return {**_subset(machine, *_HERE_NAMES, "git_commit"), "done": sorted(DONE), "any_commit": any_commit}
-
-
 def done_cells(db: Path, machine: Mapping[str, Any], *, any_commit: bool = False) -> Done:
     """Returns the cells that need not be measured again on this machine: same device name, torch version and commit
     and, on a CPU, as many threads and the same settings of the allocator. With `any_commit` those that other commits
     measured are done, too."""
-    query = f"""
-        SELECT cell_key, round, status FROM ({EVERY_CELL}) JOIN runs USING (run_id) WHERE {_DONE} ORDER BY cell_id"""
-    rows = _query(db, query, _done_parameters(machine, any_commit=any_commit))
-    return {(key, number): status for key, number, status in rows}
+    return {cell: one.status for cell, one in measured_rounds(db, machine, any_commit=any_commit).items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +56,6 @@ class MeasuredRound:
     time: RoundTime | None = None
 
 
-_ROUNDS = " UNION ALL ".join(
-    f"SELECT run_id, cell_id, cell_key, round, status, cell_seconds FROM {table.name}"
-    for table in TABLES.values()
-    if table.key
-)
-
-
 def measured_rounds(
     db: Path, machine: Mapping[str, Any], *, any_commit: bool = False
 ) -> dict[CellRound, MeasuredRound]:
@@ -79,11 +65,11 @@ def measured_rounds(
         f"""
         SELECT c.cell_key, c.round, c.status, coalesce(c.cell_seconds, 0), t.median_ms, t.low_ms, t.high_ms, t.n,
             t.undisturbed_ms, t.device_ms
-        FROM ({_ROUNDS}) c JOIN runs USING (run_id)
+        FROM ({EVERY_CELL}) c JOIN runs USING (run_id)
         LEFT JOIN timings t ON t.cell_id = c.cell_id AND t.phase = 'step' AND c.status = 'ok'
         WHERE {_DONE} ORDER BY c.cell_id
         """,
-        _done_parameters(machine, any_commit=any_commit),
+        {**_subset(machine, *_HERE_NAMES, "git_commit"), "done": sorted(DONE), "any_commit": any_commit},
     )
     found = {}
     for key, number, status, seconds, median, low, high, n, alone, device_ms in rows:
@@ -134,21 +120,13 @@ def past_cells(db: Path, machine: Mapping[str, Any]) -> list[tuple[Cell, float]]
     cells: list[tuple[Cell, float]] = []
     for kind in KINDS:
         query = f"""
-            SELECT {select(kind.cell)}, cell_seconds FROM {kind.table.name} JOIN runs USING (run_id)
+            SELECT {select(kind.cell)}, cell_id, cell_seconds FROM {kind.table.name} JOIN runs USING (run_id)
             WHERE {_HERE} AND status = 'ok' AND cell_seconds IS NOT NULL ORDER BY cell_id DESC LIMIT {MAX_PAST}
             """
         with contextlib.suppress(DatabaseMissing), open_reader(db) as reader:
-            rows = fetch(reader, query, _subset(machine, *_HERE_NAMES), kind=_PastCell, cell=kind.cell)
-            cells += [(row.cell, row.cell_seconds) for row in rows]
+            given, by = _subset(machine, *_HERE_NAMES), ("cell_id", "cell_seconds")
+            cells += [(cell, s) for (_, s), (cell,) in fetch_by(reader, query, given, kind=kind.cell, by=by).items()]
     return cells
-
-
-@dataclass(frozen=True, kw_only=True)
-class _PastCell:
-    """A cell and how long it took (s)."""
-
-    cell: Cell
-    cell_seconds: float
 
 
 def _subset(machine: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -9,7 +9,9 @@ from runner.schema import TABLES, Column, Table, utc_now
 
 #: A query of the cells of all tables of cells, for everything that counts cells.
 EVERY_CELL = " UNION ALL ".join(
-    f"SELECT run_id, cell_id, cell_key, round, status FROM {table.name}" for table in TABLES.values() if table.key
+    f"SELECT run_id, cell_id, cell_key, round, status, cell_seconds FROM {table.name}"
+    for table in TABLES.values()
+    if table.key
 )
 
 

@@ -5,7 +5,7 @@
 DuckDB → `runner.store.read` → `runner.results.rows.Rows` → `runner.answers` → `runner.render`, `pages`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,8 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from runner.results.cells import Kernel, KernelPart, KernelTrace, StepResult
-from runner.results.published import PublishedTable
-from runner.results.rows import ImportedTrace, Rows, RunSteps, RunSummary, TimelineDetails, Traced
+from runner.results.rows import ImportedTrace, Rows, RunSteps, TimelineDetails, Traced
 from runner.schema import TABLES, CeilingRow
 from runner.store.database import open_reader
 from runner.store.read.findings import load_audit
@@ -55,15 +54,6 @@ def _load_latest(path: Path, of: Selection) -> list[RunSteps]:
 
 def _load_every_step(path: Path, of: Selection) -> list[StepResult]:
     return load_steps(path, replace(of, settled=False))
-
-
-def _load_every_run(path: Path, of: Selection) -> list[RunSummary]:
-    return load_runs(path)
-
-
-def _load_published(path: Path, of: Selection) -> Sequence[PublishedTable]:
-    """Returns every table of the file. No filter applies to what others published."""
-    return load_published(path)
 
 
 _OWN = ("unprofiled_step_ms", "overhead_share", "busy_share", "host_bound_share", "attributed_share")
@@ -141,7 +131,7 @@ LOADERS: dict[str, Callable[[Path, Selection], Iterable[Any]]] = {
     "attention": load_attention,
     "peaks": load_peaks,
     "traced": load_traced,
-    "runs": _load_every_run,
+    "runs": load_runs,
     "by_run": _load_by_run,
     "latest": _load_latest,
     "history": load_history,
@@ -157,7 +147,7 @@ LOADERS: dict[str, Callable[[Path, Selection], Iterable[Any]]] = {
     "repeated": load_repeated,
     "ceilings": load_ceilings,
     "audited": load_audit,
-    "published": _load_published,
+    "published": load_published,
 }
 
 

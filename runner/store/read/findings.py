@@ -10,11 +10,9 @@ cell, the latest run counts; where a round was tried again, the last try. A filt
 column.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from runner.analysis.audit.findings import RowContext
@@ -24,7 +22,7 @@ from runner.results.findings import Audited, AuditedRow, Finding
 from runner.schema import TABLES, AttentionRow, MemoryRow, RunRow, StepRow, TelemetryRow, TimingRow
 from runner.store.database import open_reader
 from runner.store.read.noise import load_drifts
-from runner.store.read.selection import Selection, fetch_rows, select_chosen, write_conditions
+from runner.store.read.selection import Selection, fetch_by_cell, fetch_rows, select_chosen, write_conditions
 from runner.store.read.timed import STEP_MS
 
 #: The audited tables, each with its row and the columns that a cell shares with the cells beside it.
@@ -58,9 +56,9 @@ def load_findings(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> 
         )
         reader.execute(_BESIDE.format(table=table, columns=columns))
         found = fetch_rows(reader, kind, f"{table} SEMI JOIN seen USING (cell_id)")
-        timings = _group_by_cell(fetch_rows(reader, TimingRow, "timings SEMI JOIN seen USING (cell_id)"))
+        timings = fetch_by_cell(reader, TimingRow, "timings SEMI JOIN seen USING (cell_id)")
         runs = {row.run_id: row for row in fetch_rows(reader, RunRow, "runs SEMI JOIN seen USING (run_id)")}
-        telemetry = _group_by_cell(fetch_rows(reader, TelemetryRow, "telemetry SEMI JOIN chosen USING (cell_id)"))
+        telemetry = fetch_by_cell(reader, TelemetryRow, "telemetry SEMI JOIN chosen USING (cell_id)")
         steps: dict[UUID, list[float]] = dict(reader.execute(_STEPS).fetchall())
     drifts = load_drifts(path, runs)
     known = [
@@ -77,13 +75,6 @@ def load_findings(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> 
             named = {one.code: one for one in reversed([*judge(row, seen), *both.get(row.cell_id, ())])}
             said[row.cell_id] = [*named.values()][::-1]
     return {cell: said[cell] for cell in cells if cell in said}
-
-
-def _group_by_cell(rows: list[Any]) -> dict[UUID, list[Any]]:
-    found: dict[UUID, list[Any]] = defaultdict(list)
-    for row in rows:
-        found[row.cell_id].append(row)
-    return found
 
 
 #: The most rows of a table that are audited, the newest, because every sample of theirs is read.

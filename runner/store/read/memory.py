@@ -9,9 +9,9 @@ for one in load_saved(path, Selection()):
 Errors do not vary between measurements as times do, so the first ok round of a cell counts.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 from uuid import UUID
@@ -23,13 +23,12 @@ from runner.results.cells import (
     NormalizationResult,
     Peak,
     PhasePeak,
-    PrecisionResult,
     Timeline,
 )
 from runner.results.rows import Precise, SavedCell, SavedTensor, TimelineDetails
-from runner.schema import TABLES, AttentionCell, Category, DtypeRow, MemoryCell, NumericsRow, Precision
+from runner.schema import TABLES, AttentionCell, Category, DtypeRow, MemoryCell, Precision
 from runner.store.database import open_reader
-from runner.store.read.selection import MACHINE, Selection, fetch, fetch_by, fetch_rows, select, select_chosen
+from runner.store.read.selection import MACHINE, Selection, fetch, fetch_by, fetch_by_cell, select, select_chosen
 from runner.store.read.timed import choose
 
 KEY = TABLES["memory"].key
@@ -216,26 +215,30 @@ def load_recorded(path: Path, of: Selection) -> list[TimelineDetails]:
     return recorded
 
 
+_SENSITIVE = """
+    SELECT cell_id, statistic, computed_in, scale, CASE WHEN count(n.error) = count(*) THEN max(n.error) END AS error,
+        avg(overflowed_share) AS overflowed_share, avg(underflowed_share) AS underflowed_share
+    FROM normalisation n WHERE list_contains(?, cell_id) GROUP BY ALL ORDER BY statistic, computed_in, scale"""
+
+
 def load_precise(path: Path, of: Selection) -> list[Precise]:
-    """Returns every pass that was measured beside a reference, smallest model first, with its dtypes and statistics."""
-    rows = load_precisions(path, of)
-    dtypes: dict[UUID, list[DtypeRow]] = defaultdict(list)
+    """Returns the latest row of each model and precision, which was measured beside a reference, smallest model first,
+    with its dtypes and the errors of normalization over its residual streams, by statistic, dtype and scale."""
+    found = _load_rows(path, of, table="numerics", kind=Precise)
+    asked = [[one.row.cell_id for one in found]]
     with open_reader(path) as reader:
-        source = "dtypes WHERE list_contains(?, cell_id) ORDER BY cell_id, position"
-        for one in fetch_rows(reader, DtypeRow, source, [[row.row.cell_id for row in rows]]):
-            dtypes[one.cell_id].append(one)
-    return [
-        Precise(
-            row=one.row,
-            machine=one.machine,
-            dtypes=tuple(dtypes[one.row.cell_id]),
-            normalization=tuple(load_sensitivities(path, one.row.cell_id)),
-        )
-        for one in rows
+        dtypes = fetch_by_cell(reader, DtypeRow, "dtypes WHERE list_contains(?, cell_id) ORDER BY position", asked)
+        errors = fetch_by(reader, _SENSITIVE, asked, kind=NormalizationResult, by=("cell_id",))
+    known = [
+        replace(one, dtypes=tuple(dtypes.get(cell_id, ())), normalization=tuple(errors.get(cell_id, ())))
+        for one, cell_id in zip(found, *asked, strict=True)
     ]
+    names = get_args(Precision)
+    key = attrgetter("order", "context", "batch", "attention", "weights_dtype")
+    return sorted(known, key=lambda one: (*key(one.row), names.index(one.row.precision)))
 
 
-R = TypeVar("R", AccumulationResult, PrecisionResult)
+R = TypeVar("R", AccumulationResult, Precise)
 
 
 def load_accumulations(path: Path, of: Selection) -> list[AccumulationResult]:
@@ -251,34 +254,6 @@ def load_accumulations(path: Path, of: Selection) -> list[AccumulationResult]:
         (replace(one, on_the_way=tuple(points[one.row.cell_id])) for one in found),
         key=lambda one: (order.index(one.row.accumulator), order.index(one.row.addend), one.row.upcast),
     )
-
-
-def load_precisions(path: Path, of: Selection) -> list[PrecisionResult]:
-    """Returns the latest row of each model and precision, smallest model first."""
-
-    def order(row: NumericsRow) -> tuple[object, ...]:
-        return (
-            row.order,
-            row.context,
-            row.batch,
-            row.attention,
-            row.weights_dtype,
-            get_args(Precision).index(row.precision),
-        )
-
-    return sorted(_load_rows(path, of, table="numerics", kind=PrecisionResult), key=lambda one: order(one.row))
-
-
-_SENSITIVE = """
-    SELECT statistic, computed_in, scale, CASE WHEN count(n.error) = count(*) THEN max(n.error) END AS error,
-        avg(overflowed_share) AS overflowed_share, avg(underflowed_share) AS underflowed_share
-    FROM normalisation n WHERE cell_id = ? GROUP BY ALL ORDER BY statistic, computed_in, scale"""
-
-
-def load_sensitivities(path: Path, cell_id: UUID) -> list[NormalizationResult]:
-    """Returns the errors of normalization over the residual streams of this cell, by statistic, dtype and scale."""
-    with open_reader(path) as reader:
-        return fetch(reader, _SENSITIVE, [cell_id], kind=NormalizationResult)
 
 
 def _load_rows(path: Path, of: Selection, *, table: str, kind: type[R]) -> list[R]:

@@ -9,7 +9,6 @@ Times are those of whole steps. The rounds of a cell are those of one run.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -19,7 +18,7 @@ from runner.analysis.audit.findings import Drift
 from runner.analysis.audit.time_rules import find_drifts
 from runner.results.cells import PhaseSample
 from runner.results.rows import MachineNoise, StepSpread
-from runner.results.times import RepeatedCell, Repetition, RoundTime, find_bound, pool_bounds
+from runner.results.times import RepeatedCell, Repetition, find_bound, pool_bounds
 from runner.schema import TABLES, Cell, Phase
 from runner.schema.axes import MODEL
 from runner.store.contract import is_stated
@@ -34,15 +33,9 @@ WHOLE: Phase = "step"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _RepeatedRow:
-    run_id: UUID
-    machine: str
+class _Repetition(Repetition):
     device_ms: float | None
     cell: Cell
-    cell_id: UUID
-    round: int
-    started_at: datetime | None
-    time: RoundTime
 
 
 #: Where a round was tried again, the last try counts.
@@ -91,28 +84,18 @@ def _load_repeated(reader: duckdb.DuckDBPyConnection, runs: list[UUID]) -> list[
     cells: list[RepeatedCell] = []
     for name in TIMED:
         table = TABLES[name]
-        key = ", ".join(f"m.{column}" for column in table.key)
-        stated = is_stated(table, prefix="s.")
-        sql = _ROUNDS.format(table=name, stated=stated, key=key)
-        groups: dict[tuple[UUID, Cell], list[_RepeatedRow]] = {}
-        for row in fetch(reader, sql, {"runs": runs}, kind=_RepeatedRow, cell=table.cell):
-            groups.setdefault((row.run_id, row.cell), []).append(row)
-        cells += [_gather(name, rows) for rows in groups.values() if len(rows) > 1]
+        key = ", ".join(f"m.{column}" for column in (*table.key, "cell_key"))
+        sql = _ROUNDS.format(table=name, stated=is_stated(table, prefix="s."), key=key)
+        by = ("run_id", "machine", "cell_key")
+        found = fetch_by(reader, sql, {"runs": runs}, kind=_Repetition, by=by, cell=table.cell)
+        for (run_id, machine, _), rows in found.items():
+            bound = pool_bounds(find_bound(row.time.median_ms, row.device_ms) for row in rows)
+            if len(rows) > 1:
+                one = RepeatedCell(
+                    table=name, machine=machine, run_id=run_id, cell=rows[0].cell, bound=bound, rounds=tuple(rows)
+                )
+                cells.append(one)
     return cells
-
-
-def _gather(table: str, rows: Sequence[_RepeatedRow]) -> RepeatedCell:
-    first = rows[0]
-    return RepeatedCell(
-        table=table,
-        machine=first.machine,
-        run_id=first.run_id,
-        cell=first.cell,
-        bound=pool_bounds(find_bound(row.time.median_ms, row.device_ms) for row in rows),
-        rounds=tuple(
-            Repetition(cell_id=row.cell_id, round=row.round, started_at=row.started_at, time=row.time) for row in rows
-        ),
-    )
 
 
 #: The id of a cell is that of its first ok round, as `load_steps` has it.

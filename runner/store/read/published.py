@@ -17,18 +17,17 @@ from runner.errors import DatabaseMissing
 from runner.results.published import PublishedFigure, PublishedRow, PublishedTable
 from runner.schema import PublishedFigureRow, PublishedLineRow, PublishedSetting, PublishedTableRow
 from runner.store.database import open_reader
-from runner.store.read.selection import fetch_rows
+from runner.store.read.selection import Selection, fetch_rows
 
 _COUNTED = """
     SELECT run_id FROM runs WHERE source = 'published'
     QUALIFY row_number() OVER (PARTITION BY sweep_key ORDER BY started_at DESC, run_id DESC) = 1"""
 P = TypeVar("P", PublishedTable, PublishedRow, PublishedFigure, PublishedSetting)
-_KINDS: tuple[type, ...] = (PublishedTable, PublishedRow, PublishedFigure, PublishedSetting)
-_FIELDS = {kind: tuple(item.name for item in fields(kind)) for kind in _KINDS}
 
 
-def load_published(path: Path, *, run: UUID | None = None) -> list[PublishedTable]:
-    """Returns the published tables of a file, or of one run of it, by the names of their files, as they were read."""
+def load_published(path: Path, of: Selection | None = None, *, run: UUID | None = None) -> list[PublishedTable]:
+    """Returns the published tables of a file, or of one run of it, by the names of their files, as they were read. No
+    filter applies to what others published."""
     runs = f"SELECT '{run}'::UUID AS run_id" if run else _COUNTED
     with open_reader(path) as reader:
         tables = fetch_rows(reader, PublishedTableRow, _narrow("published_tables", runs, "file, run_id, position"))
@@ -63,7 +62,7 @@ def _narrow(table: str, runs: str, order: str) -> str:
 
 def _build(kind: type[P], row: object, **more: Any) -> P:
     """Returns an object with the values of the columns that it shares with a stored row, JSON as collections."""
-    values: dict[str, Any] = {name: getattr(row, name) for name in _FIELDS[kind] if name not in more}
+    values: dict[str, Any] = {item.name: getattr(row, item.name) for item in fields(kind) if item.name not in more}
     for name in values.keys() & _COLLECTIONS.keys():
         values[name] = _load(values[name], _COLLECTIONS[name])
     return kind(**values, **more)

@@ -19,7 +19,7 @@ from runner.schema import TABLES, Model, RunRow, utc_now
 from runner.schema.axes import MODEL
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
-from runner.store.read.selection import FILTERS, MACHINE, fetch, fetch_rows
+from runner.store.read.selection import FILTERS, MACHINE, Selection, fetch, fetch_rows
 from runner.store.spool import STALE_S
 from runner.store.sql import EVERY_CELL
 
@@ -83,8 +83,8 @@ _EDITION = f"""
         (SELECT count(*) FROM runs)), 1, 8) FROM ({EVERY_CELL})"""
 
 
-def load_runs(path: Path) -> list[RunSummary]:
-    """Returns every run in the file, newest first; published ones, whose ids have no time, last."""
+def load_runs(path: Path, of: Selection | None = None) -> list[RunSummary]:
+    """Returns every run in the file, newest first; published ones, whose ids have no time, last. No filter applies."""
     notes = load_notes(path)
     with open_reader(path) as reader:
         return [_with_name(run, notes) for run in fetch(reader, _RUNS, kind=RunSummary)]

@@ -44,15 +44,22 @@ def fetch(
 
 
 def fetch_by(
-    con: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = None, *, kind: type[T], by: tuple[str, ...]
+    con: duckdb.DuckDBPyConnection,
+    sql: str,
+    parameters: Parameters = None,
+    *,
+    kind: type[T],
+    by: tuple[str, ...],
+    cell: type | None = None,
 ) -> dict[Any, list[T]]:
     """Returns the query's rows by the values of the columns `by`: the value of one column, a tuple of several."""
     answer = con.execute(sql, parameters)
     names = _list_names(answer)
     key = itemgetter(*map(names.index, by))
-    rest = [place for place, name in enumerate(names) if name not in by]
     made: type = kind
-    build = _make_builder(made, tuple(names[place] for place in rest), None)
+    own = {item.name for item in fields(made)}
+    rest = [place for place, name in enumerate(names) if name in own or name not in by]
+    build = _make_builder(made, tuple(names[place] for place in rest), cell)
     values = _make_getter(rest)
     found: dict[Any, list[T]] = {}
     for row in answer.fetchall():
@@ -132,18 +139,21 @@ def fetch_rows(reader: duckdb.DuckDBPyConnection, kind: type[T], source: str, pa
     return fetch(reader, f"SELECT {select(kind)} FROM {source}", parameters, kind=kind)
 
 
+def fetch_by_cell(
+    reader: duckdb.DuckDBPyConnection, kind: type[T], source: str, parameters: Parameters = None
+) -> dict[UUID, list[T]]:
+    """Returns what `fetch_rows` does by the ids of the cells."""
+    return fetch_by(reader, f"SELECT {select(kind)} FROM {source}", parameters, kind=kind, by=("cell_id",))
+
+
 def load_run_rows(path: Path, run_id: UUID, kind: type[R]) -> list[tuple[R, list[TimingRow]]]:
     """Returns every row of a run in one table, each round and each try, in the order of measuring, with its times."""
     table = table_of(kind)
     with open_reader(path) as reader:
         source = f"{table.name} WHERE run_id = ? AND {is_stated(table)} ORDER BY cell_id"
         rows = fetch_rows(reader, kind, source, [run_id])
-        timings = fetch_rows(
-            reader, TimingRow, f"timings SEMI JOIN {table.name} USING (cell_id) WHERE run_id = ?", [run_id]
-        )
-    known: dict[UUID, list[TimingRow]] = {}
-    for timing in timings:
-        known.setdefault(timing.cell_id, []).append(timing)
+        timings = f"timings SEMI JOIN {table.name} USING (cell_id) WHERE run_id = ?"
+        known = fetch_by_cell(reader, TimingRow, timings, [run_id])
     return [(row, known.get(row.cell_id, [])) for row in rows]
 
 
@@ -156,19 +166,6 @@ def load_measured(path: Path, of: "Selection", kinds: Iterable[type[Cell]]) -> l
             done = f"SELECT {select(kind)} FROM ({query}) WHERE list_contains({[*DONE]}, status)"
             found += fetch(reader, done, parameters, kind=kind)
     return found
-
-
-_ROUNDS = """
-    SELECT asked.cell_id, list(s.cell_id ORDER BY s.round, s.cell_id) AS rounds
-    FROM {table} asked JOIN {table} s ON s.run_id = asked.run_id AND s.cell_key = asked.cell_key
-    WHERE list_contains(?, asked.cell_id) AND s.status IN ('ok', 'oom') GROUP BY asked.cell_id"""
-
-
-def load_rounds(path: Path, table: str, cells: Sequence[UUID]) -> dict[UUID, tuple[UUID, ...]]:
-    """Returns the ids of all rounds that have a result, of each of these cells of one table."""
-    with open_reader(path) as reader:
-        found = reader.execute(_ROUNDS.format(table=table), [list(cells)]).fetchall()
-    return {cell_id: tuple(rounds) for cell_id, rounds in found}
 
 
 _SAMPLES = """
@@ -225,7 +222,12 @@ class Selection:
         """Returns whether a cell of `broad()` passes the filters. A cell passes a filter for which it has no field."""
         if self.only and config_of(cell) not in self.only:
             return False
-        return all(_get_value(cell, name) in (None, *wanted) for name in REPEATABLE if (wanted := getattr(self, name)))
+        known = {"size": Model.of(cell)} if isinstance(cell, Model) else {}
+        return all(
+            known.get(name, getattr(cell, name, None)) in (None, *wanted)
+            for name in REPEATABLE
+            if (wanted := getattr(self, name))
+        )
 
     def asked(self) -> list[Asked]:
         """Returns the filters that are set, by column."""
@@ -250,12 +252,6 @@ REPEATABLE = tuple(name for name in FILTERS if name != "mode")
 def column_of(name: str) -> str:
     """Returns the column of a filter; for the size, the first of a shape."""
     return SHAPE[0] if name == "size" else name
-
-
-def _get_value(cell: Cell, name: str) -> Any:
-    if name == "size":
-        return Model.of(cell) if isinstance(cell, Model) else None
-    return getattr(cell, name, None)
 
 
 def write_conditions(asked: Iterable[Asked], *, prefix: str = "") -> tuple[list[str], list[Any]]:

@@ -11,15 +11,7 @@ from typing import Any
 from runner.errors import UsageError
 from runner.schema import TABLES, Table
 from runner.store.database import open_reader
-from runner.store.read.selection import (
-    FILTERS,
-    MACHINE,
-    REPEATABLE,
-    Selection,
-    column_of,
-    fetch,
-    write_conditions,
-)
+from runner.store.read.selection import FILTERS, MACHINE, REPEATABLE, Selection, column_of, fetch, write_conditions
 
 #: The most rows that one query returns.
 MAX_ROWS = 100_000
@@ -50,7 +42,7 @@ def load_rows(path: Path, name: str, selection: Selection, window: Window) -> Ta
     table = TABLES[name]
     condition, parameters = _write_condition(table, selection)
     if window.statuses:
-        if not _has(table, "status"):
+        if "status" not in table.names:
             raise _filter_error(table, "status")
         condition, parameters = f"{condition} AND list_contains(?, status)", [*parameters, list(window.statuses)]
     columns = ", ".join(column.name for column in table.columns)
@@ -75,10 +67,10 @@ def load_page(path: Path, name: str, selection: Selection, window: Window) -> Ta
 
 def list_filters(table: Table) -> tuple[str, ...]:
     """Returns the filters that narrow this table, by their names in a URL."""
-    statuses = ["status"] if _has(table, "status") else []
+    statuses = ["status"] if "status" in table.names else []
     if table.published:
         return tuple(statuses)
-    narrowing = [name for name in FILTERS if _belongs_to_cells(table) or _has(table, column_of(name))]
+    narrowing = [name for name in FILTERS if _belongs_to_cells(table) or column_of(name) in table.names]
     return ("machine", "run", *narrowing, *statuses)
 
 
@@ -99,11 +91,11 @@ def _write_condition(table: Table, selection: Selection) -> tuple[str, list[Any]
         raise _filter_error(table, first)
     filters, values = write_conditions(asked)
     if not asked or not _belongs_to_cells(table):
-        missing = [column for column, _ in asked if not _has(table, column)]
+        missing = [column for column, _ in asked if column not in table.names]
         if missing:
             raise _filter_error(table, next(name for name in FILTERS if column_of(name) == missing[0]))
         return " AND ".join([*of_runs, *filters]) or "true", [*parameters, *values]
-    able = [cells for cells in _CELLS if all(_has(cells, column) for column, _ in asked)]
+    able = [cells for cells in _CELLS if all(column in cells.names for column, _ in asked)]
     of_cells = " AND ".join([*of_runs, *filters])
     queries = " UNION ALL ".join(f"SELECT cell_id FROM {cells.name} WHERE {of_cells}" for cells in able)
     return f"cell_id IN ({queries})", [*parameters, *values] * len(able)
@@ -111,11 +103,7 @@ def _write_condition(table: Table, selection: Selection) -> tuple[str, list[Any]
 
 def _belongs_to_cells(table: Table) -> bool:
     """Returns whether the table's rows belong to cells of other tables."""
-    return not table.key and _has(table, "cell_id")
-
-
-def _has(table: Table, column: str) -> bool:
-    return column in table.names
+    return not table.key and "cell_id" in table.names
 
 
 def _filter_error(table: Table, name: str) -> UsageError:

@@ -38,7 +38,7 @@ from runner.results.times import (
 from runner.schema import TABLES, AttentionRow, Bound, Phase, StepCell, StepRow
 from runner.store.database import open_reader
 from runner.store.read.runs import find_subject
-from runner.store.read.selection import DEVICE, MACHINE, Selection, fetch, fetch_rows, select_chosen
+from runner.store.read.selection import DEVICE, MACHINE, Selection, fetch, fetch_by, fetch_rows, select_chosen
 from runner.store.shared import remember, remember_runs
 from runner.store.sql import quote
 
@@ -274,8 +274,13 @@ def _compute_noise(reader: duckdb.DuckDBPyConnection, table: str, device: str) -
         by_kind.setdefault(one.kind, []).append(one)
     phases, clocks = get_args(Phase), get_args(Clock)
     order = sorted(by_kind, key=lambda k: (phases.index(k.phase), clocks.index(k.clock), k.bound or "not known"))
-    noise = {kind: _pool(by_kind[kind]) for kind in order}
-    return {kind: value for kind, value in noise.items() if value is not None}
+    noise = dict[NoiseKind, Noise]()
+    for kind in order:
+        changes = {one.run_id: (one.change_squares, one.change_dof) for one in by_kind[kind]}.values()
+        within = pool_changes(sum(squares for squares, _ in changes), dof=sum(dof for _, dof in changes))
+        if pooled := pool_noise([one.repeats for one in by_kind[kind]], within_rounds=within):
+            noise[kind] = pooled
+    return noise
 
 
 def _load_repeated(
@@ -283,26 +288,15 @@ def _load_repeated(
 ) -> Mapping[UUID, list[_Repeated]]:
     """Returns what the repeated cells of a table say, by run."""
     parameters = {"bound": DEVICE_BOUND, "device": device, "runs": runs, "least": MIN_STD**2}
-    by_run: dict[UUID, list[_Repeated]] = {run: [] for run in runs}
-    for one in fetch(reader, _REPEATED.format(table=table), parameters, kind=_Repeated):
-        by_run[one.run_id].append(one)
-    return by_run
-
-
-def _pool(found: Sequence[_Repeated]) -> Noise | None:
-    """Returns the noise of one kind."""
-    changes = {one.run_id: (one.change_squares, one.change_dof) for one in found}.values()
-    within = pool_changes(sum(squares for squares, _ in changes), dof=sum(dof for _, dof in changes))
-    return pool_noise([one.repeats for one in found], within_rounds=within)
+    by_run = fetch_by(reader, _REPEATED.format(table=table), parameters, kind=_Repeated, by=("run_id",))
+    return {run: by_run.get(run, []) for run in runs}
 
 
 @dataclass(frozen=True, kw_only=True)
 class _PhaseRounds:
     """The rounds of one phase of a cell: one value a round in each tuple."""
 
-    machine: str
     device: str
-    cell_key: str
     bound: Bound | None
     phase: Phase
     run_id: UUID
@@ -376,9 +370,7 @@ TimesByCell = dict[tuple[str, str], tuple[Bound | None, TimesByPhase]]
 def load_times(reader: duckdb.DuckDBPyConnection, table: str) -> TimesByCell:
     """Returns the bounds and the times of the cells of the temporary table `chosen`, by machine and cell key. The rows
     of a cell are those of one run."""
-    by_cell = dict[tuple[str, str], list[_PhaseRounds]]()
-    for one in fetch(reader, _TIMES.format(table=table), kind=_PhaseRounds):
-        by_cell.setdefault((one.machine, one.cell_key), []).append(one)
+    by_cell = fetch_by(reader, _TIMES.format(table=table), kind=_PhaseRounds, by=("machine", "cell_key"))
     noise = load_noise(reader, table, {rows[0].device for rows in by_cell.values()})
     return {
         cell: (rows[0].bound, TimesByPhase({one.phase: partial(one.time, noise) for one in rows}))

@@ -25,7 +25,7 @@ from runner.measure.numerics import (
 )
 from runner.models.transformer import ROPE_BASE
 from runner.schema import DtypeRow, NormalisationRow, NumericsCell
-from runner.store.read.memory import load_accumulations, load_precisions, load_sensitivities
+from runner.store.read.memory import load_accumulations, load_precise
 from runner.store.read.selection import Selection
 from tests.command import make_job, run
 from tests.command import rows as read
@@ -226,12 +226,13 @@ def test_a_sweep_and_the_output_of_show(db: Path) -> None:
     assert {key: f"{row.total:.9g}" for key, row in sums.items()} == {
         (accumulator, addend, upcast): f"{total:.9g}" for accumulator, addend, upcast, total in SUMS
     }
-    found = {one.row.precision: one.row for one in load_precisions(db, Selection())}
+    precise = load_precise(db, Selection())
+    found = {one.row.precision: one.row for one in precise}
     assert {name: row.status for name, row in found.items()} == {"fp32": "ok", "tf32": "skipped", "bf16": "ok"}
     assert (
         found["bf16"].gradient_error == measured(cell()).values["gradient_error"]
     )  # another process gives the same value
-    assert load_sensitivities(db, found["bf16"].cell_id)
+    assert next(one.normalization for one in precise if one.row is found["bf16"])
     assert read(db, "SELECT count(*) AS n FROM dtypes WHERE model = 'toy' AND part = 'parameter'")[0]["n"] == 2 * 4
     shown = run("show", db=db).stdout
     assert "9.953125" in shown
