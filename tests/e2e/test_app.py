@@ -175,7 +175,7 @@ def test_another_run_is_shown_at_once(browser: Browser, tmp_path: Path) -> None:
     file, cell = tmp_path / "results.duckdb", rows.asked("toy-64", context=64)
     for label, slower in (("first", 2.0), ("second", 1.0)):
         rows.store(file, of := rows.run(label=label), [rows.ok(of, cell, slower=slower)])
-    numbers = ".st-key-card-step-by-size svg .bartext"
+    numbers = ".st-key-card-step-by-size svg .textpoint"
     with served(file) as address, opened(browser, f"{address}/training-step") as visit:
         settled(visit.page)
         before = visit.page.locator(numbers).first.text_content()
