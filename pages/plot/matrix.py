@@ -35,7 +35,7 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     acrosses = sorted(acrosses, key=lambda one: (one is None, one)) if numbers else acrosses
     texts = [_write(view, row) for row in view.rows]
     if is_tight := narrow and len(acrosses) * max(map(count_letters, texts), default=0) > NARROW_LETTERS:
-        texts = [_write(view, row, digits=2 if len(acrosses) > 5 else 3).partition("<br>")[0] for row in view.rows]
+        texts = [_write(view, row, digits=2 if len(acrosses) > 6 else 3).partition("<br>")[0] for row in view.rows]
     # An empty place of the product of both sides, for which the answer has no row, is hollow and says nothing.
     taken = {(join_keys(view, row, draw.down), view.get(row, draw.across)) for row in view.rows}
     empty = [(x, y) for y, down in enumerate(downs) for x, across in enumerate(acrosses) if (down, across) not in taken]
