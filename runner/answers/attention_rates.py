@@ -59,9 +59,10 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         note="Causal attention counts half of the FLOPs, as in FlashAttention's papers."
         + (f" Matrix products reach {peak / 1e12:,.0f} TFLOP/s here." if peak else ""),
     )
+    wrong = dict.fromkeys(name_attention(one.cell) for one in cells if one.status == "wrong")
     return Answer(
         sentence=_say(view, phase.chosen),
-        more=_say_wrong(cells),
+        more=f"Wrong, and so without a rate: {', '.join(wrong)}." if wrong else "",
         views=(view,),
         choices=(*choices, clock, phase, shown),
         cells=cells_of(cells),
@@ -108,11 +109,6 @@ def _say(view: View, phase: str) -> str:
     text = f"The highest rate of attention ({phase}) is **{format_number(rate)} TFLOP/s**: {way}, {length:,} tokens, "
     text += f"heads {width} wide"
     return f"{text}, **{format_share(share)}** of what matrix products reach here." if share else f"{text}."
-
-
-def _say_wrong(cells: Sequence[AttentionResult]) -> str:
-    wrong = dict.fromkeys(name_attention(one.cell) for one in cells if one.status == "wrong")
-    return f"Wrong, and so without a rate: {', '.join(wrong)}." if wrong else ""
 
 
 QUESTION = Question(answer=answer, page="Attention", needs=("attention", "ceilings", "runs"))

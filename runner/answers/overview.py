@@ -58,7 +58,11 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     ladders = {sizes[model]: found for model, group in groups.items() if (found := _climb(group, by))}
     longest = max(
         ladders,
-        key=lambda name: (_reaches_best(ladders[name]), len(ladders[name].cells), _last_ms(ladders[name], by)),
+        key=lambda name: (
+            _reaches_best(ladders[name]),
+            len(ladders[name].cells),
+            _ms(ladders[name].cells[-1], by) or 0.0,
+        ),
         default="",
     )
     size = choose(asked, "size", "Size", list(ladders), default=longest)
@@ -202,10 +206,6 @@ def _draw_ladder(ladder: Ladder, size: str, by: Any, words: str) -> View:
 
 def _reaches_best(ladder: Ladder) -> bool:
     return _settings(ladder.cells[-1]) == _settings(ladder.fastest)
-
-
-def _last_ms(ladder: Ladder, by: Any) -> float:
-    return _ms(ladder.cells[-1], by) or 0.0
 
 
 def _draw_alone(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by: Any, words: str) -> View:

@@ -228,7 +228,7 @@ class Race:
         if any(a[0] <= way[0] and a[1:] == way[1:] and one.status == "oom" for a, one in self.known.items()):
             return "a smaller batch ran out of memory"
         if at["checkpoint_blocks"]:
-            kept = self._without_checkpointing(way)
+            kept = tuple(0 if name == "checkpoint_blocks" else value for name, value in at.items())
             tried = self.known.get(kept)
             if not self.is_too_large(kept) and not (tried and tried.status == "oom"):
                 return "computes activations again that fit"
@@ -241,9 +241,6 @@ class Race:
             if most < (self.known[ranked[0]].rate or 0):
                 return f"{at['precision']} products alone would take longer than the best way"
         return ""
-
-    def _without_checkpointing(self, way: Way) -> Way:
-        return tuple(0 if name == "checkpoint_blocks" else value for name, value in zip(SETTINGS, way, strict=True))
 
     def is_too_large(self, way: Way) -> bool:
         """Returns whether a way is predicted not to fit."""

@@ -162,7 +162,9 @@ class FurtherRounds:
     def seconds_left(self) -> float:
         """Estimates the seconds of the rounds that are not decided on yet: a quarter of those that a cell may get, for
         each that is host-bound or runs on a CPU, whose times differ between processes."""
-        noisy = (item for key, item in self._repeatable.items() if self._is_noisy(key))
+        on_cuda = self._prepared.machine["device"] == "cuda"
+        rounds = ((item, list(self._rounds[key].values())) for key, item in self._repeatable.items())
+        noisy = (item for item, of_item in rounds if not on_cuda or _bound(of_item) == "host")
         expected = min(self._share_seconds(), (self._goal.rounds - 1) // 4 * sum(map(self._seconds, noisy)))
         owed = (item for (key, number), item in self._added.items() if number not in self._rounds[key])
         return max(0.0, expected - self._spent_seconds() - sum(map(self._seconds, owed)))
@@ -187,10 +189,6 @@ class FurtherRounds:
 
     def _expect(self, planned: Sequence[Planned]) -> list[Expected]:
         return [replace(self._repeatable[one.cell.key], planned=one) for one in planned]
-
-    def _is_noisy(self, key: str) -> bool:
-        rounds = list(self._rounds[key].values())
-        return self._prepared.machine["device"] != "cuda" or _bound(rounds) == "host"
 
     def _share_seconds(self) -> float:
         """Returns how long all further rounds may take (s)."""

@@ -115,7 +115,7 @@ class Tuner:
 
     def _take_back(self) -> None:
         """Measures the winner with one setting at a time as in a plain step, and itself once more."""
-        scores = {way_of(one.cell): score for one in self._list_finals() if (score := self.race.score(one))}
+        scores = {way_of(_cell(one)): score for one in self.finals if (score := self._score(one))}
         if not scores:
             return
         winner = max(scores, key=lambda way: scores[way])
@@ -140,9 +140,6 @@ class Tuner:
     def _score(self, item: Expected) -> float | None:
         one = self.results.get(item.planned.cell.key)
         return self.race.score(one) if one else None
-
-    def _list_finals(self) -> list[StepResult]:
-        return [one for item in self.finals if (one := self.results.get(item.planned.cell.key))]
 
     def _least_seconds(self, item: Expected) -> float:
         """Returns how long a cell takes at least: by what the race has learned, and by the measured rate of products
