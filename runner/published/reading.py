@@ -50,7 +50,7 @@ from runner.results.published import PublishedFigure, PublishedRow, PublishedTab
 from runner.schema import PublishedSetting, Status
 
 #: Rises when the same file would be read differently, so that an import adds it again.
-READER = 5
+READER = 6
 PROVENANCE = "provenance.csv"
 OUT_OF_MEMORY = "Out of memory."
 #: Begins the remark of what was wanted and is not stored.
@@ -317,6 +317,19 @@ def _settle(table: TextTable, meanings: dict[str, Meaning], given: set[str], tit
         meaning = meanings[heading]
         if heading in given:
             continue
+        if meaning.quantity == TIME and meaning.statistics == ("std",):
+            times = [
+                one for one in table.headings if meanings[one].role == "figure" and meanings[one].dimension == "time"
+            ]
+            before = [one for one in times if table.headings.index(one) < place]
+            if before:
+                of = meanings[before[-1]]
+                said = f"the deviation of “{before[-1]}”."
+                meaning = replace(meaning, quantity=of.quantity, variant=of.variant, assumed=said)
+            elif times == [heading]:
+                said = "kept as text: a standard deviation without the time that it is of."
+                meaning = Meaning(role="kept", assumed=said, understood=False)
+            meanings[heading] = meaning
         if meaning.role == "setting" and heading.strip().lower() == "name" and "calls" not in quantities:
             meanings[heading] = replace(meaning, setting="name")
         elif meaning.role == "setting" and meaning.setting == "precision" and not has_figures:

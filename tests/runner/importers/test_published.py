@@ -89,6 +89,14 @@ def test_another_mapping_is_another_import_and_the_latest_counts(tmp_path: Path)
     assert "A later import of it with another mapping counts." in again.lines[0]
 
 
+def test_a_deviation_is_of_the_time_before_it(tmp_path: Path) -> None:
+    text = "size,forward (ms),std (ms),backward (ms),std (ms)\nsmall,12,0.2,24,0.5\n"
+    ((row,),) = (table.rows for table in read_file(write(tmp_path / "theirs.csv", text)).tables)
+    assert [row.mean(phase, of=["std"]) for phase in ("forward", "backward")] == [0.2, 0.5]
+    with pytest.raises(UsageError, match="no heading says what it measures"):
+        import_file(write(tmp_path / "alone.csv", "size,std (us)\nsmall,3\n"), db=tmp_path / "results.duckdb")
+
+
 def test_the_import_of_a_folder_names_the_files_it_leaves_out(tmp_path: Path) -> None:
     folder, db = tmp_path / "theirs", tmp_path / "results.duckdb"
     folder.mkdir()
