@@ -88,7 +88,11 @@ def attach(con: DuckDBPyConnection, path: Path, *, access: str, deadline: float)
             if time.monotonic() >= deadline:
                 raise busy_error(path)
             time.sleep(RETRY_S)
-        _check_length(con, path)
+        if not path.with_name(path.name + ".wal").exists():  # which would count blocks that were never written
+            query = "SELECT used_blocks * block_size FROM pragma_database_size() WHERE database_name = 'file'"
+            size, needed = path.stat().st_size, _HEADER_BYTES + fetch_count(con, query)
+            if size < needed:  # free blocks may rightly be missing; DuckDB would open the file and write into it
+                raise foreign_error(path, f"it was cut short, to {size} of at least {needed} bytes")
         yield
         con.execute("DETACH file")  # raises if the last write fails, which close() does not
     except BaseException:
@@ -174,7 +178,10 @@ def is_refused(error: Exception) -> bool:
     return any(os.strerror(number) in str(error) for number in _REFUSED)
 
 
-def full_error(path: Path, error: Exception) -> StoreError:
+def unusable_error(path: Path, error: Exception) -> StoreError:
+    """Returns why a file cannot be used: what the system refused, or what DuckDB says of its content."""
+    if not is_refused(error):
+        return foreign_error(path, format_reason(error))
     return StoreError(
         f"{path} cannot be used here: {format_reason(error)}.",
         expected="room on the disk, and the right to read and write there",
@@ -199,19 +206,5 @@ def try_attach(con: DuckDBPyConnection, path: Path, *, access: str, alias: str =
     except duckdb.Error as error:
         if any(words in str(error) for words in _BUSY):
             return False
-        if is_refused(error):
-            raise full_error(path, error) from error
-        raise foreign_error(path, format_reason(error)) from error
+        raise unusable_error(path, error) from error
     return True
-
-
-def _check_length(con: DuckDBPyConnection, path: Path) -> None:
-    """Raises DatabaseForeign for a file that lacks its last blocks, which DuckDB would open and write into.
-
-    Free blocks may rightly be missing; with a log to replay, blocks are counted that were never written."""
-    if path.with_name(path.name + ".wal").exists():
-        return
-    query = "SELECT used_blocks * block_size FROM pragma_database_size() WHERE database_name = 'file'"
-    size, needed = path.stat().st_size, _HEADER_BYTES + fetch_count(con, query)
-    if size < needed:
-        raise foreign_error(path, f"it was cut short, to {size} of at least {needed} bytes")

@@ -44,7 +44,7 @@ from runner.store.contract import Survey, find_problems, survey, valid
 from runner.store.database import PATIENCE_S, READER_PATIENCE_S, ingest, open_writer
 from runner.store.spool import Spool, sync_folder
 from runner.store.sql import default_value, fetch_count, quote, select_stored_rows
-from runner.store.views import UNREADABLE, check_document, is_newer, load_document
+from runner.store.views import OWNERS, UNREADABLE, check_document, is_newer, load_document
 
 #: The kinds of problems, the worst first. Of `incomplete` and `doubled` ones the rows are kept.
 Kind = Literal["damaged", "impossible", "duplicate", "orphan", "incomplete", "doubled", "spool"]
@@ -55,9 +55,6 @@ _MAX_NAMED = 3
 REPAIRING = ".stepscope-repair-"
 #: The columns of tables by name.
 Columns = Mapping[str, frozenset[str]]
-
-#: Tables of one row a cell, to which the rows of all others with a `cell_id` belong.
-OWNERS = tuple(table for table in STORED if table.unique == ("cell_id",))
 
 
 @dataclass(frozen=True)
@@ -159,37 +156,34 @@ def _find_wrong_rows(con: DuckDBPyConnection, surveyed: Survey, readable: Column
                 f"{count:,} rows of {table.name} hold what their columns cannot: {named}.",
                 repair="They are removed.",
             )
-        if count := fetch_count(con, f"SELECT count(*) FROM ({repeated(table)})"):
-            ids = ", ".join(table.unique)
-            sentence = f"{count:,} rows of {table.name} repeat the {ids} of an earlier one."
-            yield Problem("duplicate", sentence, "The first of each is kept.")
-        rows = f"FROM file.main.{table.name}"
-        if count := fetch_count(con, f"SELECT count(*) {rows} WHERE {without_cell(table, readable)}"):
-            sentence = f"{count:,} rows of {table.name} belong to no cell of the file."
-            yield Problem("orphan", sentence, "They are removed.")
-        if count := fetch_count(con, f"SELECT count(*) {rows} WHERE {without_run(table, readable)}"):
-            sentence = f"{count:,} rows of {table.name} belong to no run of the file."
-            repair = "Their run is added, with all that is unknown of it missing."
-            yield Problem("orphan", sentence, repair)
-    yield from _find_torn_cells(con, readable)
+        for kind, rows, said, repair in _list_checks(table, readable):
+            if count := fetch_count(con, f"SELECT count(*) FROM ({rows})"):
+                yield Problem(kind, f"{count:,} {said}.", repair)
 
 
-def _find_torn_cells(con: DuckDBPyConnection, readable: Columns) -> Iterator[Problem]:
-    """Yields what no sweep leaves behind: measured cells without times, and cells measured twice in one round."""
-    if not {"runs", "timings"} <= readable.keys():
+def _list_checks(table: Table, readable: Columns) -> Iterator[tuple[Kind, str, str, str]]:
+    """Yields kinds of wrong rows or cells of a table: a query of them, what is said of them, and the repair."""
+    name, ids, rows = table.name, ", ".join(table.unique), f"FROM file.main.{table.name} AS cell WHERE"
+    yield (
+        "duplicate",
+        repeated(table),
+        f"rows of {name} repeat the {ids} of an earlier one",
+        "The first of each is kept.",
+    )
+    alone = f"{rows} {without_cell(table, readable)}"
+    yield "orphan", alone, f"rows of {name} belong to no cell of the file", "They are removed."
+    repair = "Their run is added, with all that is unknown of it missing."
+    yield "orphan", f"{rows} {without_run(table, readable)}", f"rows of {name} belong to no run of the file", repair
+    if not table.key or not {"runs", "timings"} <= readable.keys():
         return
-    measured = "SELECT run_id FROM file.main.runs WHERE coalesce(source, 'measured') = 'measured'"
-    done = ", ".join(map(quote, sorted(DONE)))
-    for table in [table for table in STORED if table.key and table.name in readable]:
-        rows = f"FROM file.main.{table.name} AS cell WHERE run_id IN ({measured})"
-        if table.timed:
-            timed = "SELECT cell_id FROM file.main.timings"
-            if count := fetch_count(con, f"SELECT count(*) {rows} AND status = 'ok' AND cell_id NOT IN ({timed})"):
-                yield Problem("incomplete", f"{count:,} cells of {table.name} ended ok and have no times.")
-        again = f"SELECT 1 {rows} AND status IN ({done}) GROUP BY run_id, cell_key, round HAVING count(*) > 1"
-        if count := fetch_count(con, f"SELECT count(*) FROM ({again})"):
-            sentence = f"{count:,} cells of {table.name} were measured more than once in one round of a run."
-            yield Problem("doubled", sentence)
+    # What no sweep leaves behind.
+    rows += " run_id IN (SELECT run_id FROM file.main.runs WHERE coalesce(source, 'measured') = 'measured') AND"
+    if table.timed:
+        untimed = f"{rows} status = 'ok' AND cell_id NOT IN (SELECT cell_id FROM file.main.timings)"
+        yield "incomplete", untimed, f"cells of {name} ended ok and have no times", ""
+    done = f"SELECT 1 {rows} status IN ({', '.join(map(quote, sorted(DONE)))})"
+    again = f"{done} GROUP BY run_id, cell_key, round HAVING count(*) > 1"
+    yield "doubled", again, f"cells of {name} were measured more than once in one round of a run", ""
 
 
 def _check_spool(path: Path, spool: Spool) -> Iterator[Problem]:
@@ -269,8 +263,14 @@ def repair_file(path: Path) -> Path | None:
                 _delete(con, table, f"rowid IN ({repeated(table)})")
             for table in STORED:
                 _delete(con, table, without_cell(table, columns))
+            # Of a run that is added, nothing but its id is known.
+            values = {c.name: default_value(c) for c in TABLES["runs"].columns if c.absent is not None}
+            values |= {"sweep_key": "''"}
             for table in STORED:
-                _add_runs(con, f"FROM file.main.{table.name} WHERE {without_run(table, columns)}")
+                con.execute(
+                    f"INSERT INTO file.main.runs (run_id, {', '.join(values)}) SELECT DISTINCT run_id, "
+                    f"{', '.join(values.values())} FROM file.main.{table.name} WHERE {without_run(table, columns)}"
+                )
             con.commit()
     while ingest(path, patience_s=PATIENCE_S):
         pass
@@ -305,7 +305,12 @@ def _rebuild(path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=f"{REPAIRING}{path.name}-", dir=path.parent) as name:
         folder, new = Path(name), Path(name, "new.duckdb")
         with lock(path, "exclusive", patience_s=PATIENCE_S):
-            rescued = {table: list(_rescue(path, table, folder)) for table in _stored_columns(path)}
+            with connect(path) as con, attach(con, path, access="READ_ONLY", deadline=time.monotonic() + PATIENCE_S):
+                columns = load_columns(con, path)
+                held = con.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'file'").fetchall()
+            if unknown := sorted({name for (name,) in held} - columns.keys()):
+                raise foreign_error(path, f"it also holds {', '.join(unknown)}, which a repair would lose")
+            rescued = {table: list(_rescue(path, table, folder)) for table in columns}
             with open_writer(new, patience_s=0.0, folder=folder) as con:
                 con.begin()
                 for table, files in rescued.items():
@@ -316,15 +321,6 @@ def _rebuild(path: Path) -> None:
             path.with_name(path.name + ".wal").unlink(missing_ok=True)
             new.rename(path)
             sync_folder(path.parent)
-
-
-def _stored_columns(path: Path) -> Mapping[str, set[str]]:
-    with connect(path) as con, attach(con, path, access="READ_ONLY", deadline=time.monotonic() + PATIENCE_S):
-        columns = load_columns(con, path)
-        others = con.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'file'").fetchall()
-    if unknown := sorted({name for (name,) in others} - columns.keys()):
-        raise foreign_error(path, f"it also holds {', '.join(unknown)}, which a repair would lose")
-    return columns
 
 
 def _rescue(path: Path, table: str, folder: Path) -> Iterator[Path]:
@@ -362,13 +358,3 @@ def _copy_rows(path: Path, rows: str, file: Path) -> bool:
 
 def _delete(con: DuckDBPyConnection, table: Table, condition: str) -> None:
     con.execute(f"DELETE FROM file.main.{table.name} WHERE {condition}")
-
-
-def _add_runs(con: DuckDBPyConnection, rows: str) -> None:
-    """Adds the runs of these rows, of which nothing but their id is known."""
-    values = {c.name: default_value(c) for c in TABLES["runs"].columns if c.absent is not None}
-    values |= {"sweep_key": "''"}
-    con.execute(
-        f"INSERT INTO file.main.runs (run_id, {', '.join(values)}) "
-        f"SELECT DISTINCT run_id, {', '.join(values.values())} {rows}"
-    )

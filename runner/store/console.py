@@ -35,6 +35,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,11 @@ class RunningQuery:
             if select.select([self._opened], [], [], 0.0)[0]:
                 self._open_since = time.monotonic()
             return
-        beside = self._seconds > BESIDE_A_SWEEP_S and sweep_is_alive(self._path)
+        beats = []
+        for plan in [plan for file in list_files(self._path) for plan in Spool(file).plans()]:
+            with contextlib.suppress(FileNotFoundError):
+                beats.append(plan.stat().st_mtime)
+        beside = self._seconds > BESIDE_A_SWEEP_S and time.time() - max(beats, default=0.0) <= STALE_S
         most = BESIDE_A_SWEEP_S if beside else self._seconds
         if (taken := time.monotonic() - self._open_since) > most:
             why = " while a sweep writes into this file" if beside else ""
@@ -144,42 +149,26 @@ def run_query(
         ours, theirs = os.pipe()
         ends.callback(os.close, ours)
         try:
-            process = _start(path, query, seconds=seconds, most_rows=most_rows, opened=theirs)
+            process = subprocess.Popen(
+                [sys.executable, "-X", "utf8", "-m", "runner.store.console", str(theirs)],
+                pass_fds=[theirs],
+                cwd=_ROOT,
+                env={},  # nothing of this process's secrets
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                encoding="utf-8",
+            )
         finally:
             os.close(theirs)
         ends.callback(process.communicate)
         ends.callback(process.kill)
+        assert process.stdin is not None
+        question = {"path": str(absolute(path)), "query": query, "seconds": seconds, "most_rows": most_rows}
+        with contextlib.suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(json.dumps(question))
+        process.stdin = None
         yield RunningQuery(path, process, ours, seconds=seconds)
-
-
-def _start(path: Path, query: str, *, seconds: float, most_rows: int, opened: int) -> "subprocess.Popen[str]":
-    process = subprocess.Popen(
-        [sys.executable, "-X", "utf8", "-m", "runner.store.console", str(opened)],
-        pass_fds=[opened],
-        cwd=_ROOT,
-        env={},  # nothing of this process's secrets
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        encoding="utf-8",
-    )
-    assert process.stdin is not None
-    question = {"path": str(absolute(path)), "query": query, "seconds": seconds, "most_rows": most_rows}
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.write(json.dumps(question))
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.close()
-    process.stdin = None
-    return process
-
-
-def sweep_is_alive(path: Path) -> bool:
-    """Returns whether a sweep into this file, or one of these, has sent a heartbeat within STALE_S. Opens no file."""
-    for plan in [plan for file in list_files(path) for plan in Spool(file).plans()]:
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - plan.stat().st_mtime <= STALE_S:
-                return True
-    return False
 
 
 def answer(path: str, query: str, *, most_rows: int, seconds: float, opened: Callable[[], None]) -> dict[str, Any]:
@@ -285,31 +274,20 @@ def _refusal(error: Exception) -> UsageError:
         return UsageError(got, expected="only the tables of the results file", do="Other files cannot be read here.")
     if "pytz" in text:
         return UsageError("A time with a zone.", expected="a time without one", do="Cast it: now()::TIMESTAMP.")
-    return UsageError(f"{_first_line(text)}.", expected="a query that DuckDB understands", do=_where(text))
+    line = text.find("LINE ")  # and the caret below it
+    where = "\n" + text[line:].rstrip() if line >= 0 else ""
+    return UsageError(f"{_first_line(text)}.", expected="a query that DuckDB understands", do=where)
 
 
 def _first_line(text: str) -> str:
     return format_reason(Exception(text.partition(" Error: ")[2] or text))
 
 
-def _where(text: str) -> str:
-    """Returns the line and the caret with which DuckDB shows the place, if it does."""
-    line = text.find("LINE ")
-    return "\n" + text[line:].rstrip() if line >= 0 else ""
-
-
 def main() -> None:
-    """Reads one request and writes one answer. Closes the file descriptor that its argument names, if there is one,
-    when the results file is open."""
-    request = json.load(sys.stdin)
-    signals = [int(word) for word in sys.argv[1:]]
-
-    def opened() -> None:
-        for descriptor in signals:
-            os.close(descriptor)
-
+    """Reads one request and writes one answer. Closes the file descriptor that its argument names when the results file
+    is open."""
     try:
-        reply = answer(**request, opened=opened)
+        reply = answer(**json.load(sys.stdin), opened=partial(os.close, int(sys.argv[1])))
     except (StoreError, UsageError) as error:
         reply = {"refused": [error.got, error.expected, error.do]}
     json.dump(reply, sys.stdout)

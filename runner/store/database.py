@@ -32,7 +32,6 @@ from runner.store.attached import (
     attach,
     foreign_error,
     format_reason,
-    full_error,
     is_damage,
     is_refused,
     is_stepscope,
@@ -40,11 +39,12 @@ from runner.store.attached import (
     load_columns,
     lock,
     newer_error,
+    unusable_error,
 )
 from runner.store.contract import Survey, survey
 from runner.store.fleet import is_fleet, list_files, open_fleet, refuse_fleet, survey_fleet
-from runner.store.shared import Taken, mark_origin, mark_state, take_connection, take_turn
-from runner.store.spool import Spool, sync_folder
+from runner.store.shared import Taken, mark, take_connection, take_turn
+from runner.store.spool import SET_ASIDE, Spool, sync_folder
 from runner.store.sql import default_value, insert_rows
 from runner.store.views import (
     UNREADABLE,
@@ -210,7 +210,7 @@ def open_reader(
     DatabaseDamaged in a query of a damaged table, unless damaged ones are to be `empty`. Of several see `members`."""
     if is_fleet(Path(db_path)):
         with take_turn(), open_fleet(Path(db_path), patience_s=READER_PATIENCE_S, folder=folder, limits=limits) as con:
-            mark_state(con, fingerprint(db_path))
+            mark(con, state=fingerprint(db_path))
             yield con
         return
     spool = Spool(path := Path(db_path).absolute())
@@ -223,35 +223,31 @@ def open_reader(
         _take(path, folder=folder, limits=limits) as taken,
         lock(path, "shared", patience_s=READER_PATIENCE_S),
     ):
-        if path.exists():
-            with _show_file(taken, path, damaged=damaged):
-                yield taken.con
+        if not path.exists():
+            taken.shown = None
+            mark(taken.con, state=fingerprint(path), origin=fingerprint(path))
+            if not make_views(taken.con, [Member(path=path)], taken.views):
+                raise _missing_error(path)
+            yield taken.con
             return
-        taken.shown = None
-        mark_state(taken.con, fingerprint(path))
-        mark_origin(taken.con, fingerprint(path))
-        if not make_views(taken.con, [Member(path=path)], taken.views):
-            raise _missing_error(path)
-        yield taken.con
-
-
-@contextlib.contextmanager
-def _show_file(taken: Taken, path: Path, *, damaged: Literal["refused", "empty"]) -> Iterator[None]:
-    """Attaches the file, and makes the views of its present rows and those of the spool. Needs the spool's lock."""
-    deadline = time.monotonic() + READER_PATIENCE_S
-    surveyed = survey(path, deadline=deadline, taken=taken)
-    state = (fingerprint(path), plan_fingerprint(path), bool(surveyed.damaged) and damaged)
-    if damaged == "empty":
-        surveyed = surveyed.readable()
-    con = taken.con
-    with attach(con, path, access="READ_ONLY", deadline=deadline):
-        if taken.shown != state:
-            make_views(con, [Member(path=path, survey=surveyed)], taken.views)
-            mark_state(con, f"{state[0]} {state[2]}")
-            mark_origin(con, f"{surveyed.origin} {state[2]}")
-            taken.shown = state
-        with _explain_errors(path, surveyed):
-            yield
+        deadline = time.monotonic() + READER_PATIENCE_S
+        surveyed = survey(path, deadline=deadline, taken=taken)
+        state = (fingerprint(path), plan_fingerprint(path), bool(surveyed.damaged) and damaged)
+        if damaged == "empty":
+            surveyed = surveyed.readable()
+        with attach(taken.con, path, access="READ_ONLY", deadline=deadline):
+            if taken.shown != state:
+                make_views(taken.con, [Member(path=path, survey=surveyed)], taken.views)
+                mark(taken.con, state=f"{state[0]} {state[2]}", origin=f"{surveyed.origin} {state[2]}")
+                taken.shown = state
+            try:
+                yield taken.con
+            except (duckdb.Error, UnicodeDecodeError) as error:
+                if damage := explain_damage(error, path, surveyed):
+                    raise damage from error
+                if is_damage(error) or is_refused(error):
+                    raise unusable_error(path, error) from error
+                raise
 
 
 def _missing_error(path: Path) -> DatabaseMissing:
@@ -268,21 +264,6 @@ def _take(path: Path, *, folder: Path | None, limits: Sequence[str] = ()) -> Ite
     own = Taken(files=(path, Spool(path).half), folder=folder, limits=limits)
     with own.opened:
         yield own
-
-
-@contextlib.contextmanager
-def _explain_errors(path: Path, surveyed: Survey) -> Iterator[None]:
-    """Raises DatabaseDamaged or DatabaseForeign instead of DuckDB's error where the file is the reason."""
-    try:
-        yield
-    except (duckdb.Error, UnicodeDecodeError) as error:
-        if damage := explain_damage(error, path, surveyed):
-            raise damage from error
-        if is_refused(error):
-            raise full_error(path, error) from error
-        if is_damage(error):
-            raise foreign_error(path, format_reason(error)) from error
-        raise
 
 
 def look_through(db_path: Path | str) -> Survey:
@@ -330,7 +311,7 @@ def _move(con: DuckDBPyConnection, spool: Spool, files: Sequence[Path], *, bad: 
     except UNREADABLE as error:
         if len(files) > 1:
             return sum(_move(con, spool, [file], bad=bad) for file in files)
-        spool.set_aside(files[0])
+        files[0].rename(f"{files[0]}{SET_ASIDE}")
         bad[files[0].name] = format_reason(error)
         return 0
     for file in documents:

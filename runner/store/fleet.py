@@ -33,7 +33,7 @@ from runner.errors import DatabaseMissing, StoreError, UsageError
 from runner.places import check_place, explain_error, is_list, split
 from runner.store.attached import busy_error, connect, foreign_error, format_reason, is_damage, try_attach
 from runner.store.contract import Survey, survey
-from runner.store.shared import mark_origin, spilling
+from runner.store.shared import mark, spilling
 from runner.store.spool import Spool
 from runner.store.views import Member, choose_files, make_views
 
@@ -98,7 +98,7 @@ def open_fleet(
         if not members:
             raise broken[files[0]]
         make_views(con, choose_files(con, members), {})
-        mark_origin(con, " ".join(member.survey.origin for member in members))
+        mark(con, origin=" ".join(member.survey.origin for member in members))
         try:
             yield con
         except (duckdb.Error, UnicodeDecodeError) as error:

@@ -41,12 +41,12 @@ from runner import errors
 from runner.errors import DatabaseBusy, DatabaseForeign, RowsDiffer, RowsRefused, StepscopeError, UsageError
 from runner.places import temporary_folder
 from runner.schema import TABLES, Table
-from runner.store.attached import connect, foreign_error, format_reason
+from runner.store.attached import foreign_error, format_reason
 from runner.store.contract import check, check_unique, survey
 from runner.store.database import PATIENCE_S, open_reader, open_writer
 from runner.store.spool import Spool
 from runner.store.sql import fetch_count, insert_rows, quote, select_stored_rows
-from runner.store.views import UNREADABLE, is_newer, load_document, stage_checked
+from runner.store.views import UNREADABLE, check_document, is_newer, load_document
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +64,10 @@ def merge(source: Path | str, *, into: Path | str) -> dict[str, int]:
     Returns how many rows were added, by table, tables without any left out. Raises UsageError for a file merged into
     itself or made by a newer Stepscope, RowsRefused for rows that break the contract, DatabaseForeign for a file
     that holds no results or cannot be read, DatabaseBusy, StoreError."""
-    source, into = Path(source).absolute(), Path(into).absolute()
-    with temporary_folder("merge") as folder:
-        return _insert_all(into, folder, _extract(source, into, folder))
+    (merged,) = merge_files([Path(source)], into=Path(into))
+    if merged.refused:
+        raise merged.refused
+    return dict(merged.added)
 
 
 def merge_files(sources: Sequence[Path], *, into: Path) -> Iterator[Merged]:
@@ -88,7 +89,11 @@ def merge_files(sources: Sequence[Path], *, into: Path) -> Iterator[Merged]:
                 yield Merged(source=source, refused=error)
                 continue
             try:
-                yield Merged(source=source, added=_insert_all(into, folders[number], names))
+                with open_writer(into, patience_s=PATIENCE_S, folder=folders[number]) as con:
+                    con.begin()
+                    added = {name: _insert(con, TABLES[name], folders[number] / f"{name}.parquet") for name in names}
+                    con.commit()
+                yield Merged(source=source, added={name: count for name, count in added.items() if count})
             except RowsDiffer as error:
                 yield Merged(source=source, refused=error)
             for parquet in folders[number].iterdir():
@@ -99,14 +104,6 @@ def _extract(source: Path, into: Path, folder: Path) -> list[str]:
     if os.path.realpath(source) == os.path.realpath(into):
         raise UsageError(f"{source} is the file to merge into.", do="Name another file, or another --db.")
     return extract(source, folder)
-
-
-def _insert_all(into: Path, folder: Path, names: Sequence[str]) -> dict[str, int]:
-    with open_writer(into, patience_s=PATIENCE_S, folder=folder) as con:
-        con.begin()
-        added = {name: _insert(con, TABLES[name], folder / f"{name}.parquet") for name in names}
-        con.commit()
-    return {name: count for name, count in added.items() if count}
 
 
 def _insert(con: DuckDBPyConnection, table: Table, parquet: Path) -> int:
@@ -180,7 +177,9 @@ def answer(source: Path, folder: Path) -> dict[str, Any]:
     """Returns the reply of this process: the tables that it wrote, or why it wrote none."""
     try:
         (spool := Spool(source)).check_readable()
-        _check_spool(spool)
+        for file in spool.files():
+            with contextlib.suppress(FileNotFoundError):
+                _check_document(file)
         with open_reader(source, folder=folder, limits=(MEMORY,)) as con:
             _refuse_newer(con, source)
             if source.exists():
@@ -239,20 +238,13 @@ def _refuse_without_run(con: DuckDBPyConnection, source: Path, names: Sequence[s
             )
 
 
-def _check_spool(spool: Spool) -> None:
+def _check_document(file: Path) -> None:
     """Raises RowsRefused for a file of the spool that a reader would leave out, UsageError for a newer one."""
-    with connect() as con:
-        for file in spool.files():
-            with contextlib.suppress(FileNotFoundError):
-                _check_document(con, file)
-
-
-def _check_document(con: DuckDBPyConnection, file: Path) -> None:
     try:
         document = load_document(file)
         if is_newer(document):
             raise UsageError(f"{file} has columns that this Stepscope does not know.", do="Update Stepscope here.")
-        stage_checked(con, [document], list(TABLES.values()), present={}, where=file)
+        check_document(document, where=file)
     except RowsRefused:
         raise
     except UNREADABLE as error:

@@ -41,7 +41,7 @@ from runner.errors import DatabaseForeign, DatabaseMissing, StoreError, UsageErr
 from runner.places import SHIPPED, check_place, default_path, explain_error, split, temporary_folder
 from runner.schema import TABLES, Table
 from runner.store.attached import attach, connect, foreign_error, format_reason, is_damage, is_refused, lock
-from runner.store.contract import check, check_unique, select_runs
+from runner.store.contract import check, check_unique
 from runner.store.database import PATIENCE_S, fingerprint, ingest, open_reader, open_writer
 from runner.store.fleet import join
 from runner.store.merging import MEMORY, extract
@@ -93,17 +93,17 @@ def is_packed(path: Path) -> bool:
 def unpack(folder: Path, path: Path) -> None:
     """Makes the results file `path` of a packed folder. Raises DatabaseForeign for a file of the folder that cannot be
     read or is of no table, RowsRefused for rows that break the contract, StoreError; then the new file is of no use."""
-    files = sorted(folder.absolute().glob(f"*{ENDING}"))
+    files = sorted(folder.absolute().glob(f"*{ENDING}"), key=lambda file: (file.stem != "runs", file))
     with open_writer(path.absolute(), patience_s=PATIENCE_S, folder=folder.absolute()) as con:
-        published = select_runs(_find_published(con, files))
         con.begin()
         for file in files:
             if file.stem not in TABLES or not TABLES[file.stem].stored:
                 raise foreign_error(file, f"there is no table {file.stem}")
             try:
-                _insert(con, TABLES[file.stem], file, published=published)
+                _insert(con, TABLES[file.stem], file)
             except duckdb.Error as error:
-                raise _unreadable(file, error) from error
+                got = f"{file} cannot be read: {format_reason(error)}."
+                raise DatabaseForeign(got, expected="a packed table", do=_DO) from error
         con.commit()
 
 
@@ -118,19 +118,11 @@ def _list_before(folder: Path) -> set[str]:
     return names
 
 
-def _find_published(con: DuckDBPyConnection, files: Sequence[Path]) -> list[str]:
-    """Returns the ids of the published runs, whose cells need not state their whole key."""
-    runs = next((file for file in files if file.stem == "runs"), None)
-    if runs is None:
-        return []
-    try:
-        query = f"SELECT run_id::VARCHAR FROM read_parquet({quote(str(runs))}) WHERE source = 'published'"
-        return [run for (run,) in con.execute(query).fetchall()]
-    except duckdb.Error as error:
-        raise _unreadable(runs, error) from error
+#: The published runs, whose cells need not state their whole key.
+_PUBLISHED = "SELECT run_id FROM file.main.runs WHERE source = 'published'"
 
 
-def _insert(con: DuckDBPyConnection, table: Table, file: Path, *, published: str) -> None:
+def _insert(con: DuckDBPyConnection, table: Table, file: Path) -> None:
     source = f"read_parquet({quote(str(file))})"
     types = {name: kind for name, kind, *_ in con.execute(f"DESCRIBE FROM {source}").fetchall()}
     for column in table.columns:
@@ -140,14 +132,10 @@ def _insert(con: DuckDBPyConnection, table: Table, file: Path, *, published: str
     if missing := set(table.unique) - types.keys():
         raise foreign_error(file, f"{table.name} has no {', '.join(sorted(missing))}")
     rows = f"({select_known(table, frozenset(types), source=source)})"
-    check(con, table, rows, where=file, published=published)
+    check(con, table, rows, where=file, published=_PUBLISHED)
     check_unique(con, table, rows, where=file)
     names = ", ".join(column.name for column in table.columns)
     fetch_count(con, f"INSERT INTO file.main.{table.name} ({names}) FROM {rows}")
-
-
-def _unreadable(file: Path, error: duckdb.Error) -> DatabaseForeign:
-    return DatabaseForeign(f"{file} cannot be read: {format_reason(error)}.", expected="a packed table", do=_DO)
 
 
 def copy_file(path: Path, out: Path) -> int:
@@ -218,10 +206,10 @@ def choose_file() -> Path:
     """Returns the results file that the app reads: the one that `STEPSCOPE_DB` names, else the reader's own as soon as
     it holds a cell or a published table, else the reference rows, if there are any that can be opened."""
     own = default_path()
-    if os.environ.get("STEPSCOPE_DB") or _holds_rows(own):
+    if os.environ.get("STEPSCOPE_DB"):
         return find_file(own)
-    with contextlib.suppress(StoreError):
-        return find_stand_in() or own
+    with contextlib.suppress(StoreError):  # a file that cannot be read is explained, not replaced
+        return own if _has_rows(own.absolute(), fingerprint(own)) else find_stand_in() or own
     return own
 
 
@@ -258,14 +246,6 @@ def with_article(device: str) -> str:
     word = device.split()[0] if device.split() else ""
     vowels = "AEFHILMNORSX" if word.isupper() else "AEIOUaeiou"
     return f"{'an' if word[:1] in vowels else 'a'} {device}"
-
-
-def _holds_rows(path: Path) -> bool:
-    """Returns whether a reader has rows of their own; yes, where the file cannot be read, which is then explained."""
-    try:
-        return _has_rows(path.absolute(), fingerprint(path))
-    except StoreError:
-        return True
 
 
 @lru_cache(maxsize=4)

@@ -9,8 +9,7 @@ it, so that a sweep gets its rows in between two readers, and the next one sees 
 open. A process that was forked opens its own: DuckDB's threads are not in it. In one process AT_ONCE threads read at a
 time (`take_turn`).
 
-    mark_state(con, fingerprint(path))                     # whoever makes the views of a connection
-    mark_origin(con, survey(path).origin)
+    mark(con, state=fingerprint(path), origin=survey(path).origin)      # whoever makes the views of a connection
     noise = remember(con, "noise of steps", lambda: ...)   # a query on it
 
 What is computed from the rows of a state is remembered for that state, however many queries need it; what consists of
@@ -116,7 +115,12 @@ def take_connection(path: Path | None) -> Iterator[Taken]:
     """Yields a connection with nothing attached that can open this file; no other caller gets it meanwhile."""
     # A link that leads elsewhere by now is another file.
     files = (path, Spool(path).half, Path(os.path.realpath(path))) if path else ()
-    taken = _find(files) or Taken(files=files)
+    with _lock:
+        # The one that was used last has views of the latest rows.
+        fitting = [one for one in _idle if (one.files, one.share) == (files, _share.get())]
+        for one in fitting[-1:]:
+            _idle.remove(one)
+    taken = fitting[-1] if fitting else Taken(files=files)
     try:
         yield taken
     except BaseException:
@@ -127,15 +131,6 @@ def take_connection(path: Path | None) -> Iterator[Taken]:
         surplus = [_idle.pop(0) for _ in range(len(_idle) - KEPT)]
     for one in surplus:
         one.opened.close()
-
-
-def _find(files: tuple[Path, ...]) -> Taken | None:
-    with _lock:
-        # The one that was used last has views of the latest rows.
-        asked = (files, _share.get())
-        places = reversed(range(len(_idle)))
-        place = next((place for place in places if (_idle[place].files, _idle[place].share) == asked), None)
-        return None if place is None else _idle.pop(place)
 
 
 @atexit.register
@@ -174,14 +169,11 @@ KEPT_RESULTS = 32
 _known: dict[tuple[str, str], Any] = {}
 
 
-def mark_state(con: DuckDBPyConnection, state: str) -> None:
-    """Says which state of which rows the views of a connection show."""
-    con.execute(f"SET VARIABLE rows_state = {quote(state)}")
-
-
-def mark_origin(con: DuckDBPyConnection, state: str) -> None:
-    """Says since which earlier state rows have only been added."""
-    con.execute(f"SET VARIABLE rows_origin = {quote(state)}")
+def mark(con: DuckDBPyConnection, **states: str) -> None:
+    """Says which `state` of which rows the views of a connection show, and since which earlier one, the `origin`, rows
+    have only been added."""
+    for name, state in states.items():
+        con.execute(f"SET VARIABLE rows_{name} = {quote(state)}")
 
 
 def remember(con: DuckDBPyConnection, name: str, compute: Callable[[], T]) -> T:

@@ -36,7 +36,9 @@ LEFTOVER_AGE_S = 60.0
 #: The age of a heartbeat after which a sweep counts as interrupted (s).
 STALE_S = 15.0
 _UNREAD = "Let this user read it (chmod a+rX), or run the sweep and the dashboard as one user."
-_TEMPORARY, _PLAN, _BAD, _TURN = ".tmp", "plan-", ".bad", ".turn"
+_TEMPORARY, _PLAN, _TURN = ".tmp", "plan-", ".turn"
+#: The ending of a file that cannot be read: it blocks no other file and is not lost.
+SET_ASIDE = ".bad"
 
 
 class Spool:
@@ -99,13 +101,9 @@ class Spool:
             if not name.startswith(_PLAN):
                 raise StoreError(f"{name} beside {self.folder.stem} cannot be read: {why.removesuffix('.')}.")
 
-    def set_aside(self, path: Path) -> None:
-        """Renames a file that cannot be read to `*.bad`, so that it blocks no other file and is not lost."""
-        path.rename(path.with_name(path.name + _BAD))
-
     def set_aside_files(self) -> list[Path]:
         """Returns the files that were set aside."""
-        return sorted(self.folder.glob(f"*{_BAD}"))
+        return sorted(self.folder.glob(f"*{SET_ASIDE}"))
 
     def leftovers(self) -> list[Path]:
         """Returns half-written files of writers that were killed."""

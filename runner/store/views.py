@@ -32,12 +32,14 @@ from duckdb import DuckDBPyConnection
 
 from runner.errors import DatabaseDamaged, RowsRefused
 from runner.places import explain_place
-from runner.schema import TABLES, Table
+from runner.schema import STORED, TABLES, Table
 from runner.store.contract import NO_RUNS, Survey, check, select_runs, valid
 from runner.store.shared import take_connection
 from runner.store.spool import Spool
 from runner.store.sql import quote, select_stored_rows
 
+#: Tables of one row a cell, to which the rows of all others with a `cell_id` belong.
+OWNERS = tuple(table for table in STORED if table.unique == ("cell_id",))
 #: The content of one spool file: rows by table.
 Document = Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -197,7 +199,10 @@ def make_views(con: DuckDBPyConnection, members: Sequence[Member], made: dict[st
         if table.name in damaged:
             con.execute(f"DROP VIEW IF EXISTS memory.main.{table.name}")
             made.pop(table.name, None)
-        elif made.get(table.name) != (view := _view(table, read)):
+            continue
+        nothing = "SELECT " + ", ".join(f"NULL::{c.sql_type} AS {c.name}" for c in table.columns) + " WHERE false"
+        view = " UNION ALL ".join(part for member in read for part in _parts(table, member)) or nothing
+        if made.get(table.name) != view:
             con.execute(f"CREATE OR REPLACE VIEW memory.main.{table.name} AS {view}")
             made[table.name] = view
     return any(member.waiting is not None for member in read)
@@ -212,20 +217,13 @@ def choose_files(con: DuckDBPyConnection, members: Sequence[Member]) -> list[Mem
     read = [read_spool(con, member) for member in members]
     best: dict[str, tuple[int, str]] = {}
     for member in read:
-        for run, count in _count_cells(con, member, shared).items():
+        rows = " UNION ALL ".join(f"SELECT run_id FROM ({part})" for table in OWNERS for part in _parts(table, member))
+        known = con.execute(f"SELECT run_id::VARCHAR, count(*) FROM ({rows}) GROUP BY 1").fetchall() if rows else ()
+        for run, count in {**dict.fromkeys(member.survey.runs, 0), **dict(known)}.items():
             best[run] = max(best.get(run, (-1, "")), (count, member.alias))
     return [
         replace(member, left_to_others=tuple(run for run in shared if best[run][1] != member.alias)) for member in read
     ]
-
-
-def _count_cells(con: DuckDBPyConnection, member: Member, runs: Sequence[str]) -> Mapping[str, int]:
-    """Returns how many cells of these runs a member has, by run."""
-    tables = [table for table in TABLES.values() if table.unique == ("cell_id",)]
-    rows = " UNION ALL ".join(f"SELECT run_id FROM ({part})" for table in tables for part in _parts(table, member))
-    known = f"SELECT run_id, count(*) FROM ({rows or 'SELECT NULL AS run_id WHERE false'}) GROUP BY run_id"
-    counts = {str(run): int(count) for run, count in con.execute(known).fetchall()}
-    return {run: counts.get(run, 0) for run in runs if run in counts or run in member.survey.runs}
 
 
 def explain_damage(error: Exception, path: Path, survey: Survey) -> DatabaseDamaged | None:
@@ -270,11 +268,6 @@ def _is_readable(con: DuckDBPyConnection, document: Document) -> bool:
     except UNREADABLE:
         return False
     return True
-
-
-def _view(table: Table, members: Sequence[Member]) -> str:
-    nothing = "SELECT " + ", ".join(f"NULL::{c.sql_type} AS {c.name}" for c in table.columns)
-    return " UNION ALL ".join(part for member in members for part in _parts(table, member)) or f"{nothing} WHERE false"
 
 
 def _parts(table: Table, member: Member) -> list[str]:

@@ -22,7 +22,7 @@ from runner.results.findings import Audited, AuditedRow, Finding
 from runner.schema import TABLES, AttentionRow, MemoryRow, RunRow, StepRow, TelemetryRow, TimingRow
 from runner.store.database import open_reader
 from runner.store.read.noise import load_drifts
-from runner.store.read.selection import Selection, fetch_by_cell, fetch_rows, select_chosen, write_conditions
+from runner.store.read.selection import Selection, fetch, fetch_by_cell, fetch_rows, select_chosen, write_conditions
 from runner.store.read.timed import STEP_MS
 
 #: The audited tables, each with its row and the columns that a cell shares with the cells beside it.
@@ -120,7 +120,7 @@ def _load_rows(path: Path, kind: type[Audited], table: str, counted: list[tuple[
 
 
 _BLOCKS = """
-    SELECT allocated_bytes, born_us, died_us, category, coalesce(frames, '')
+    SELECT allocated_bytes AS size, born_us, died_us, category, coalesce(frames, '') AS frames
     FROM (SELECT * FROM allocations WHERE cell_id = $id)
     LEFT JOIN (SELECT stack, frames FROM stacks WHERE cell_id = $id) USING (stack)"""
 
@@ -134,9 +134,5 @@ def load_timeline_findings(path: Path, cell_id: UUID) -> list[Finding]:
         ).fetchone()
         if about is None:
             return []
-        rows = reader.execute(_BLOCKS, {"id": cell_id}).fetchall()
-    blocks = [
-        RecordedBlock(size=size, born_us=born, died_us=died, category=category, frames=frames)
-        for size, born, died, category, frames in rows
-    ]
+        blocks = fetch(reader, _BLOCKS, {"id": cell_id}, kind=RecordedBlock)
     return judge_timeline(RecordedTimeline(blocks=blocks, peak_bytes=about[0], peak_at_us=about[1]))

@@ -29,7 +29,6 @@ from runner.results.times import (
     Estimate,
     Noise,
     PhaseTime,
-    RoundId,
     RoundTime,
     TimesByPhase,
     find_bound,
@@ -312,31 +311,25 @@ class _PhaseRounds:
     std_ms: float | None
     n: int | None
 
-    @property
-    def ids(self) -> list[RoundId]:
-        return [(self.run_id, number) for number in self.rounds]
-
-    def by_step(self) -> list[RoundTime]:
-        """Returns the rounds by the step's clock."""
-        columns = zip(
-            self.medians, self.lows, self.highs, self.counts, self.ids, self.devices, self.undisturbed, strict=True
-        )
-        return [
-            RoundTime(median_ms=ms, low_ms=low, high_ms=high, n=n, id=id, device_ms=device_ms, undisturbed_ms=alone)
-            for ms, low, high, n, id, device_ms, alone in columns
-        ]
-
     def time(self, noise: Mapping[NoiseKind, Noise]) -> PhaseTime:
         """Returns the time over the rounds."""
+        same = [(self.run_id, number) for number in self.rounds], self.counts, self.devices
+        columns = zip(self.medians, self.lows, self.highs, self.undisturbed, *same, strict=True)
+        rounds = [
+            RoundTime(median_ms=ms, low_ms=low, high_ms=high, n=n, id=id, device_ms=device_ms, undisturbed_ms=alone)
+            for ms, low, high, alone, id, n, device_ms in columns
+        ]
+        step = estimate(rounds, noise.get(self._kind("step", self.medians)))
         others: dict[Clock, Estimate] = {}
         taken: Mapping[Clock, tuple[float | None, ...]] = {"loop": self.loops, "device": self.devices}
         for clock, values in taken.items():
-            if not any(values):
-                continue
-            columns = zip(values, self.counts, self.ids, self.devices, strict=True)
-            known = [RoundTime(median_ms=ms, n=n, id=id, device_ms=device) for ms, n, id, device in columns if ms]
-            others[clock] = estimate(known, noise.get(self._kind(clock, values)))
-        step = estimate(self.by_step(), noise.get(self._kind("step", self.medians)))
+            known = [
+                RoundTime(median_ms=ms, n=one.n, id=one.id, device_ms=one.device_ms)
+                for ms, one in zip(values, rounds, strict=True)
+                if ms
+            ]
+            if known:
+                others[clock] = estimate(known, noise.get(self._kind(clock, values)))
         return PhaseTime(step=step, mean_ms=self.mean_ms, std_ms=self.std_ms, n=self.n, others=others)
 
     def _kind(self, clock: Clock, times: Sequence[float | None]) -> NoiseKind:

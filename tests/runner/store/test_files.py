@@ -1,13 +1,12 @@
 """Files that the store cannot use are refused with a reason and left unchanged; broken spool files block no others."""
 
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from runner.errors import DatabaseForeign, DatabaseMissing, StepscopeError
+from runner.errors import DatabaseForeign, DatabaseMissing
 from runner.schema import new_id
 from runner.store import database
 from runner.store.database import ingest
@@ -42,16 +41,6 @@ SPOILED: dict[str, Callable[[Path], object]] = {
     "other runs": lambda db: foreign_table(db, "runs"),
     "newer storage": newer_storage,
 }
-
-
-def test_a_folder_without_results_can_be_neither_read_nor_added_to(db: Path) -> None:
-    """A folder is a fleet of files, which can only be read."""
-    db.mkdir()
-    with pytest.raises(DatabaseMissing, match="has no results file"):
-        read(db, "FROM steps")
-    with pytest.raises(StepscopeError, match=re.escape(str(db))):
-        ingest(db)
-    assert list(db.iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", SPOILED)

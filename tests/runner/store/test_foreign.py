@@ -101,6 +101,8 @@ BAD: dict[str, tuple[str, str]] = {
     "not a number": ("UPDATE samples SET duration_ms = 'nan'", "of samples with duration_ms 'nan'"),
     "negative": ("UPDATE timings SET median_ms = -1 WHERE phase = 'step'", "1 of timings with median_ms '-1.0'"),
     "infinite": ("UPDATE samples SET host_ms = 'inf' WHERE step = 0 AND phase = 'loss'", "with host_ms 'inf'"),
+    "almost nothing": ("UPDATE timings SET median_ms = 5e-324 WHERE phase = 'step'", "with median_ms '5e-324'"),
+    "no run": ("DELETE FROM runs", "1 rows of steps without their run: first run_id "),
     "a time": ("UPDATE runs SET started_at = 'infinity'", "1 of runs with started_at 'infinity'"),
     "a long text": ("UPDATE runs SET label = repeat('x', 2000000)", "1 of runs with label 'xxx"),
     "twice": ("INSERT INTO samples SELECT * FROM samples LIMIT 1", "2 of samples with the same cell_id"),
@@ -139,6 +141,7 @@ def test_bad_rows_of_a_file_are_left_out_and_counted(file: Path) -> None:
 
     change(file, "UPDATE steps SET status = 'banana' WHERE context = 64")
     assert (contexts(), look_through(file).left_out) == ([(128,), (256,)], {"steps": 1})
+    assert "Left out" in run("show", "runs", db=file).stdout
     change(file, "UPDATE steps SET context = -5 WHERE context = 256")
     assert (contexts(), look_through(file).left_out) == ([(128,)], {"steps": 2})
     rows.store(file, of, [rows.ok(of, rows.asked(context=512))])

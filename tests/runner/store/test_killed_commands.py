@@ -1,7 +1,8 @@
-"""`kill -9` at random moments of an ingest, a merge and an import: no row is lost, doubled or incomplete.
+"""`kill -9` at random moments of a merge and an import: no row is lost, doubled or incomplete.
 
-Together with the kills of sweeps in `tests/runner/sweep/test_kills.py` there are 300 kills if SOAK_EXAMPLES is 10,000,
-as in `make soak`. The moment of a kill is drawn from the time that the same command takes undisturbed.
+Together with the kills of an ingest in `test_processes.py` and of sweeps in `tests/runner/sweep/test_kills.py` there
+are 300 kills if SOAK_EXAMPLES is 10,000, as in `make soak`. The moment of a kill is drawn from the time that the same
+command takes undisturbed.
 """
 
 import contextlib
@@ -18,12 +19,10 @@ import pytest
 from runner.errors import DatabaseMissing
 from runner.store.checking import check_file
 from runner.store.database import ingest
-from runner.store.spool import Spool
 from tests.command import ROOT, run_apart, start
 from tests.fuzz import SOAK_EXAMPLES
-from tests.runner.store.test_processes import python, read_line
 from tests.synthetic import rows
-from tests.synthetic.stored import counts, read, write_cell
+from tests.synthetic.stored import counts, read
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3000)]
 KILLS = max(5, SOAK_EXAMPLES * 90 // 10_000)
@@ -100,24 +99,3 @@ def test_an_import(tmp_path: Path) -> None:
         assert kinds(db) == set()
         shutil.rmtree(db.parent)
     assert killed >= KILLS // 2
-
-
-def test_an_ingest(tmp_path: Path) -> None:
-    """The process does nothing else, and the file grows."""
-    db, order, killed, ids = tmp_path / "results.duckdb", random.Random(3), 0, set()
-    for _ in range(3):
-        ids.add(write_cell(db).cell_id)
-    for _ in range(KILLS):
-        ids |= {write_cell(db).cell_id for _ in range(4)}
-        victim = python("print('ready', flush=True)\nwhile True: ingest(sys.argv[1])", db)
-        assert read_line(victim) == "ready"
-        time.sleep(order.uniform(0.0, 0.3))
-        killed += victim.poll() is None
-        victim.kill()
-        victim.communicate()
-        assert counts(db) == (len(ids), len(ids), 3 * len(ids), 1)
-    assert killed == KILLS
-    while ingest(db):
-        pass
-    assert Spool(db).files() == Spool(db).set_aside_files() == []
-    assert {cell_id for (cell_id,) in read(db, "SELECT cell_id FROM file.main.steps")} == ids

@@ -10,10 +10,9 @@ import pytest
 from runner.errors import UsageError
 from runner.schema import RunRow
 from runner.store.database import open_reader
-from runner.store.fleet import list_files
 from runner.store.merging import merge
 from runner.store.spool import Spool
-from tests.command import run, start
+from tests.command import run
 from tests.synthetic import rows
 from tests.synthetic.stored import change
 
@@ -62,15 +61,6 @@ def test_a_file_that_has_grown_is_merged_again(tmp_path: Path) -> None:
     assert (added["steps"], "runs" in added) == (1, False)
     assert content(db, "steps") == content(other, "steps")
     assert len(content(db, "runs")) == 1
-
-
-@pytest.mark.soak
-def test_rows_from_before_an_axis_get_its_default(tmp_path: Path) -> None:
-    other = store(tmp_path / "there.duckdb", rows.run(), "toy-64")
-    change(other, "ALTER TABLE steps DROP COLUMN compile_cache")
-    merge(other, into=tmp_path / "here.duckdb")
-    with open_reader(tmp_path / "here.duckdb") as con:
-        assert con.execute("SELECT compile_cache FROM steps").fetchall() == [("shared",)]
 
 
 @pytest.mark.soak
@@ -165,28 +155,6 @@ def test_a_merge_that_cannot_start_is_one_error(tmp_path: Path, fleet: Path) -> 
     assert foreign.read_bytes() == before
 
 
-@pytest.mark.soak
-def test_a_killed_merge_resumes(tmp_path: Path, fleet: Path) -> None:
-    """It is killed when the first of three files is merged. The next merge adds the others, each row once."""
-    db = tmp_path / "all.duckdb"
-    process = start("import", str(fleet), db=db)
-    try:
-        assert process.stdout is not None
-        assert "node0.duckdb" in process.stdout.readline()
-    finally:
-        process.kill()
-        process.communicate()
-    kept = len(content(db, "steps"))
-    assert kept in (1, 3, 6), "only whole files are merged"
-    done = run("import", str(fleet), db=db)
-    assert done.returncode == 0, done.stdout
-    assert "node0.duckdb: nothing new." in done.stdout
-    assert sorted(content(db, "samples")) == sorted(
-        row for file in list_files(fleet) for row in content(file, "samples")
-    )
-    assert len(content(db, "steps")) == 6
-
-
 def test_the_same_ids_with_other_values_are_refused_and_named(tmp_path: Path) -> None:
     of, db = rows.run(**THERE), tmp_path / "here.duckdb"
     other = store(tmp_path / "there.duckdb", of, "toy-64", "toy-128")
@@ -208,46 +176,3 @@ def test_the_same_ids_with_other_values_are_refused_and_named(tmp_path: Path) ->
         )
         assert "nothing overwritten" in said
     assert {table: content(db, table) for table in before} == before, "not even the new cell"
-
-
-def test_rows_without_their_run_are_refused_and_named(tmp_path: Path) -> None:
-    of, db = rows.run(**THERE), store(tmp_path / "here.duckdb", rows.run(**HERE), "toy-64")
-    other = store(tmp_path / "there.duckdb", of, "toy-64")
-    change(other, "DELETE FROM runs")
-    before = content(db, "steps")
-    done = run("import", str(other), db=db)
-    assert done.returncode == 2, done.stdout
-    assert f"1 rows of steps without their run: first run_id {of.run_id}" in " ".join(done.stdout.split())
-    assert content(db, "steps") == before
-
-
-@pytest.mark.parametrize(
-    ("statement", "said"),
-    [
-        ("UPDATE runs SET label = repeat('x', 1000000)", "1 of runs with label 'xxxx"),
-        ("UPDATE timings SET median_ms = 5e-324 WHERE phase = 'step'", "1 of timings with median_ms '5e-324'"),
-    ],
-    ids=["a long label", "a time of almost nothing"],
-)
-def test_what_no_page_could_show_is_refused_left_out_and_found(tmp_path: Path, statement: str, said: str) -> None:
-    of, db = rows.run(**THERE), tmp_path / "here.duckdb"
-    other = store(tmp_path / "there.duckdb", of, "toy-64")
-    change(other, statement)
-    done = run("import", str(other), db=db)
-    assert (done.returncode, said in " ".join(done.stdout.split())) == (2, True), done.stdout
-    done = run("doctor", db=other)
-    assert (done.returncode, said.partition(" of ")[2][:20] in " ".join(done.stdout.split())) == (1, True), done.stdout
-    assert "Left out" in run("show", "runs", db=other).stdout
-
-
-def test_a_spool_file_with_wrong_values_is_something_wrong(tmp_path: Path) -> None:
-    of = rows.run()
-    path = store(tmp_path / "r.duckdb", of, "toy-64")
-    rows.spooled(path, of, rows.ok(of, rows.asked("toy-128")))
-    assert run("doctor", db=path).returncode == 0
-    (file,) = Spool(path).files()
-    file.write_text(file.read_text().replace('"status":"ok"', '"status":"fine"'))
-    done = run("doctor", db=path)
-    assert (done.returncode, f"no finished cells: {file.name}" in " ".join(done.stdout.split())) == (1, True), (
-        done.stdout
-    )

@@ -80,6 +80,7 @@ def test_no_command_opens_what_is_no_file(tmp_path: Path, stored: Path, make: Ca
     refused("import", str(path), str(path), db=stored, said=KINDS[make], code=1)
     refused("import", str(stored), str(stored), db=path, said=KINDS[make])
     refused("sweep", "--sizes", "toy-64", "--contexts", "16", db=path, said=KINDS[make])
+    refused("report", "--question", "step", "--out", str(path), db=stored, said=KINDS[make])
     assert path.is_symlink() or path.is_fifo(), "it is left as it is"
 
 
@@ -121,13 +122,6 @@ def test_what_belongs_to_a_results_file_is_read_as_carefully(
     make(tmp_path / "odd")
     refused("sweep", "--sizes", "toy-64", db=tmp_path / "spooled.duckdb", said="spooled.duckdb.spool is no folder")
     refused("sweep", "--sizes", "toy-64", db=tmp_path / "odd" / "new.duckdb", said="odd")
-
-
-@kinds
-def test_a_report_replaces_nothing_that_is_no_file(tmp_path: Path, stored: Path, make: Callable[[Path], None]) -> None:
-    make(path := tmp_path / "report.md")
-    refused("report", "--question", "step", "--out", str(path), db=stored, said=KINDS[make])
-    assert path.is_symlink() or path.is_fifo()
 
 
 @kinds

@@ -15,6 +15,7 @@ from runner.store import database, shared
 from runner.store.database import ingest, open_reader
 from runner.store.spool import Spool
 from tests.bench.store import trial
+from tests.fuzz import SOAK_EXAMPLES
 from tests.synthetic.stored import counts, made, read, write_cell
 
 
@@ -119,7 +120,8 @@ def kill_ingest(db: Path, *, after_s: float) -> None:
     victim.communicate()
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.soak)])
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("kills", [3, pytest.param(max(20, SOAK_EXAMPLES * 90 // 10_000), marks=pytest.mark.soak)])
 def test_kill_9_while_ingesting_loses_and_duplicates_nothing(db: Path, kills: int) -> None:
     ids = set()
     for kill in range(kills):

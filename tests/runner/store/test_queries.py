@@ -13,7 +13,6 @@ import pytest
 
 from runner.analysis.pair import Pair, pair_cells, partner_key
 from runner.analysis.statistics import estimate, ratio
-from runner.errors import DatabaseMissing
 from runner.results.cells import StepResult
 from runner.results.times import Estimate, Noise, RoundTime
 from runner.schema import TABLES, StepCell, utc_now
@@ -197,34 +196,20 @@ def test_speedups(laptop: Path) -> None:
     assert [found and found.ratio for found in compiled] == pytest.approx([1.2] * 4, rel=1e-3)
 
 
+OTHER_CELLS = (
+    {"batch": 8}, {"attention": "sdpa"}, {"context": 64}, {"weights_dtype": "bf16"}, {"mode": "backward"},
+    {"optimizer": "fused"}, {"checkpoint_blocks": 1},
+)  # fmt: skip
+OTHER_MACHINES = ({"host": "bench2"}, {"device_name": "Other CPU"}, {"torch": "2.14.0"})
+
+
 @pytest.mark.parametrize(
-    "other",
-    some(
-        [
-            {"batch": 8},
-            {"attention": "sdpa"},
-            {"context": 64},
-            {"weights_dtype": "bf16"},
-            {"mode": "backward"},
-            {"optimizer": "fused"},
-            {"checkpoint_blocks": 1},
-        ]
-    ),
+    ("other", "machine"), some([*((other, {}) for other in OTHER_CELLS), *(({}, one) for one in OTHER_MACHINES)])
 )
-def test_only_comparable_cells_are_compared(tmp_path: Path, other: dict[str, Any]) -> None:
-    of = rows.run()
-    path = rows.store(
-        tmp_path / "c.duckdb", of, [rows.ok(of, rows.asked()), rows.ok(of, rows.asked(precision="bf16", **other))]
-    )
-    cells = timed_cells.load_steps(path, Selection())
-    assert not compare(cells, "precision", "fp32", "bf16")
-
-
-@pytest.mark.parametrize("machine", [{"host": "bench2"}, {"device_name": "Other CPU"}, {"torch": "2.14.0"}])
-def test_machines_and_versions_are_not_mixed(tmp_path: Path, machine: dict[str, str]) -> None:
-    path = tmp_path / "m.duckdb"
-    for of, precision in ((rows.run(), "fp32"), (rows.run(**machine), "bf16")):
-        rows.store(path, of, [rows.ok(of, rows.asked(precision=precision))])
+def test_only_comparable_cells_are_compared(tmp_path: Path, other: dict[str, Any], machine: dict[str, str]) -> None:
+    path, of, elsewhere = tmp_path / "c.duckdb", rows.run(), rows.run(**machine)
+    rows.store(path, of, [rows.ok(of, rows.asked())])
+    rows.store(path, elsewhere, [rows.ok(elsewhere, rows.asked(precision="bf16", **other))])
     cells = timed_cells.load_steps(path, Selection())
     assert len(cells) == 2
     assert not compare(cells, "precision", "fp32", "bf16")
@@ -261,11 +246,6 @@ def test_progress(tmp_path: Path) -> None:
     assert not sweep.is_alive(now=utc_now() + timedelta(seconds=16))
     Spool(path).write_plan(rows.plan(of, list("ab"), done=2), of.run_id)
     assert runs.load_progress(path) == []
-
-
-def test_a_missing_file_is_an_error_of_its_own(tmp_path: Path) -> None:
-    with pytest.raises(DatabaseMissing):
-        runs.load_contents(tmp_path / "none.duckdb")
 
 
 def test_a_cell_is_read_back_as_a_cell(laptop: Path) -> None:

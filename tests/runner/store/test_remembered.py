@@ -13,7 +13,7 @@ from runner.answers import ask
 from runner.results.times import Noise
 from runner.schema import RunRow
 from runner.store import shared
-from runner.store.database import look_through, open_reader
+from runner.store.database import open_reader
 from runner.store.read import read
 from runner.store.read import timed as times
 from runner.store.read.noise import load_machine_noise
@@ -44,14 +44,6 @@ def test_new_rows_are_counted_and_old_ones_once(tmp_path: Path, monkeypatch: pyt
     assert count_cells(path) == 5, "the file has not changed"
     rows.store(path, of, [rows.ok(of, rows.asked(context=256))])
     assert count_cells(path) == 2
-
-
-def test_a_fleet_has_a_state_of_its_own(tmp_path: Path) -> None:
-    of, other = rows.run(), rows.run()
-    first = rows.store(tmp_path / "a.duckdb", of, [rows.ok(of, rows.asked())])
-    second = rows.store(tmp_path / "b.duckdb", other, [rows.ok(other, rows.asked())])
-    assert count_cells(first) == count_cells(second) == 1
-    assert count_cells(Path(f"{first}{os.pathsep}{second}")) == 2
 
 
 def test_noise_is_loaded_for_the_requested_machines(db: Path) -> None:
@@ -133,14 +125,3 @@ def test_rows_changed_in_place_are_computed_again(db: Path, monkeypatch: pytest.
         con.execute("UPDATE timings SET median_ms = 3 * median_ms WHERE cell_id = (SELECT max(cell_id) FROM timings)")
     after = find_noise(db)
     assert before != after == find_noise_anew(db, monkeypatch)
-
-
-def test_rows_that_only_grow_have_one_origin(tmp_path: Path) -> None:
-    path, run = tmp_path / "r.duckdb", rows.run()
-    store_repeated(path, run, 1.0, 1.1)
-    origin = look_through(path).origin
-    store_repeated(path, run, 1.0, 1.1, context=256)
-    assert look_through(path).origin == origin
-    with duckdb.connect(path) as con:
-        con.execute("DELETE FROM samples WHERE step = 0")
-    assert look_through(path).origin not in ("", origin)

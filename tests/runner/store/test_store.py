@@ -16,7 +16,6 @@ from uuid import UUID
 import duckdb
 import pytest
 
-from runner.places import default_path
 from runner.schema import TABLES, Column, PlanRow, Table, new_id, utc_now
 from runner.store import contract, shared
 from runner.store.attached import CONFIG, connect
@@ -214,13 +213,6 @@ def test_files_of_killed_writers_are_ignored_and_removed(db: Path) -> None:
     assert ingest(db) == 1
     assert not old.exists()
     assert fresh.exists()
-
-
-def test_the_default_file_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("STEPSCOPE_DB", raising=False)
-    assert default_path() == Path("data/results.duckdb")
-    monkeypatch.setenv("STEPSCOPE_DB", "/elsewhere/mine.duckdb")
-    assert default_path() == Path("/elsewhere/mine.duckdb")
 
 
 def test_a_text_that_is_too_long_is_cut_like_a_message(db: Path) -> None:
