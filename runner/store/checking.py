@@ -93,8 +93,10 @@ def check_file(path: Path) -> Checked:
             with connect(path) as con, attach(con, path, access="READ_ONLY", deadline=time.monotonic()):
                 readable = {name: columns for name, columns in surveyed.stored.items() if name not in damaged}
                 problems += _find_wrong_rows(con, surveyed, readable)
-        problems += _check_spool(path, spool)
-        notes += _find_notes(spool, surveyed)
+        unread = spool.find_unreadable()
+        usable = {file: _is_usable(file) for file in ([] if spool.folder.name in unread else spool.files())}
+        problems += _check_spool(path, spool, unread, usable)
+        notes += _find_notes(spool, surveyed, [file for file in usable if usable[file] and file.name not in unread])
     return Checked(rows=dict(surveyed.rows), problems=tuple(problems), notes=tuple(notes))
 
 
@@ -186,11 +188,9 @@ def _list_checks(table: Table, readable: Columns) -> Iterator[tuple[Kind, str, s
     yield "doubled", again, f"cells of {name} were measured more than once in one round of a run", ""
 
 
-def _check_spool(path: Path, spool: Spool) -> Iterator[Problem]:
+def _check_spool(path: Path, spool: Spool, unread: Mapping[str, str], usable: Mapping[Path, bool]) -> Iterator[Problem]:
     """Yields what is left over in the spool, which an ingest would set aside or has."""
-    unread = spool.find_unreadable()
-    files = [] if spool.folder.name in unread else spool.files()
-    if broken := [file.name for file in files if not _is_usable(file)]:
+    if broken := [file.name for file, is_usable in usable.items() if not is_usable]:
         sentence = f"{len(broken)} files of {spool.folder.name} are no finished cells: {_name(broken)}."
         yield Problem("spool", sentence, "They are set aside as *.bad.")
     for name, why in unread.items():
@@ -222,16 +222,14 @@ def _is_usable(file: Path) -> bool:
     return True
 
 
-def _find_notes(spool: Spool, surveyed: Survey) -> Iterator[str]:
+def _find_notes(spool: Spool, surveyed: Survey, waiting: Sequence[Path]) -> Iterator[str]:
     missing = {name: table.names - surveyed.stored[name] for name, table in TABLES.items() if name in surveyed.stored}
     columns, tables = sum(map(len, missing.values())), sum(table.name not in surveyed.stored for table in STORED)
     if surveyed.stored and (columns or tables):
         yield f"An older Stepscope made it: it gains {columns} columns and {tables} tables with the next sweep."
     if unknown := list_unknown(surveyed.stored):
         yield f"A newer Stepscope wrote it ({_name(unknown)}): nothing is added to it here. Update Stepscope."
-    unread = spool.find_unreadable()
-    files = [] if spool.folder.name in unread else spool.files()
-    if waiting := [file for file in files if file.name not in unread and _is_usable(file)]:
+    if waiting:
         newer = sum(is_newer(load_document(file)) for file in waiting)
         later = f", {newer} of them for a newer Stepscope" if newer else ""
         yield f"{len(waiting)} finished cells wait in {spool.folder.name}{later}; readers see them."

@@ -252,22 +252,18 @@ def read_spool(con: DuckDBPyConnection, member: Member) -> Member:
     try:
         staged = stage(con, documents, tables, present=present, alias=member.alias)
     except UNREADABLE:
-        documents = [document for document in documents if _is_readable(con, document)]
-        staged = stage(con, documents, tables, present=present, alias=member.alias)
+        readable = []
+        for document in documents:
+            with contextlib.suppress(*UNREADABLE):
+                stage(con, [document], tables, present={})
+                readable.append(document)
+        documents, staged = readable, stage(con, readable, tables, present=present, alias=member.alias)
     runs = select_published(documents, member.survey.published)
     for table in staged:
         con.execute(f"DELETE FROM temp.main.spool_{table.name} WHERE ({valid(table, published=runs)}) IS NOT TRUE")
         con.execute(f"DROP TABLE IF EXISTS temp.main.{member.alias}_{table.name}")
         con.execute(f"ALTER TABLE temp.main.spool_{table.name} RENAME TO {member.alias}_{table.name}")
     return replace(member, waiting=tuple(staged))
-
-
-def _is_readable(con: DuckDBPyConnection, document: Document) -> bool:
-    try:
-        stage(con, [document], list(TABLES.values()), present={})
-    except UNREADABLE:
-        return False
-    return True
 
 
 def _parts(table: Table, member: Member) -> list[str]:

@@ -143,7 +143,10 @@ _LIVE = """
     ANTI JOIN (SELECT removed_note_id AS note_id FROM notes WHERE kind = 'removal') USING (note_id)
     WHERE kind <> 'removal' ORDER BY note_id"""
 _ID = re.compile(r"[0-9a-f]{4,32}")
-_BEGINS = "starts_with(replace({}::VARCHAR, '-', ''), ?)"
+_BEGUN = f"""
+    SELECT run_id, cell_id FROM (SELECT run_id, NULL::UUID AS cell_id FROM runs UNION
+        SELECT run_id, cell_id FROM ({EVERY_CELL}))
+    WHERE starts_with(replace(coalesce(cell_id, run_id)::VARCHAR, '-', ''), $beginning)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,18 +168,11 @@ def find_subject(path: Path, words: str) -> Subject:
 
     Raises UsageError for none and for several."""
     names, beginning = load_notes(path).names, words.strip().replace("-", "").lower()
-    is_id = bool(_ID.fullmatch(beginning))
     with open_reader(path) as reader:
         labeled = reader.execute("SELECT run_id FROM runs WHERE label = ? ORDER BY run_id DESC", [words]).fetchall()
         named = [run_id for run_id, name in names.items() if name == words]
-        runs, cells = [], []
-        if is_id:
-            query = f"SELECT run_id FROM runs WHERE {_BEGINS.format('run_id')}"
-            runs = [run_id for (run_id,) in reader.execute(query, [beginning]).fetchall()]
-            query = f"SELECT DISTINCT run_id, cell_id FROM ({EVERY_CELL}) WHERE {_BEGINS.format('cell_id')}"
-            cells = reader.execute(query, [beginning]).fetchall()
-    found = [Subject(run_id=run_id) for run_id in runs] + [Subject(run_id=run, cell_id=cell) for run, cell in cells]
-    found = [Subject(run_id=run_id) for run_id in named or [run for (run,) in labeled[:1]]] or found
+        begun = fetch(reader, _BEGUN, {"beginning": beginning}, kind=Subject) if _ID.fullmatch(beginning) else []
+    found = [Subject(run_id=run_id) for run_id in named or [run for (run,) in labeled[:1]]] or begun
     if len(found) == 1:
         return found[0]
     what = f"{len(found)} runs and cells begin so" if found else "no run or cell is called so"

@@ -40,10 +40,13 @@ _CELLS = [table for table in TABLES.values() if table.key]
 def load_rows(path: Path, name: str, selection: Selection, window: Window) -> TablePage:
     """Returns the wanted rows of a table. Raises UsageError for a filter that the table cannot have."""
     table = TABLES[name]
+    given = {**{one: getattr(selection, one) for one in ("run", "machine", *FILTERS)}, "status": window.statuses}
+    known = list_filters(table)
+    if refused := next((one for one, value in given.items() if value and one not in known), None):
+        expected = f"for this table only {', '.join(known) or 'none'}"
+        raise UsageError(f"Rows of {name} have no {refused}.", expected=expected, do=f"Leave {refused} out.")
     condition, parameters = _write_condition(table, selection)
     if window.statuses:
-        if "status" not in table.names:
-            raise _filter_error(table, "status")
         condition, parameters = f"{condition} AND list_contains(?, status)", [*parameters, list(window.statuses)]
     columns = ", ".join(column.name for column in table.columns)
     order = ", ".join(f"{column}{' DESC' if index == 0 else ''}" for index, column in enumerate(table.unique))
@@ -58,11 +61,9 @@ def load_rows(path: Path, name: str, selection: Selection, window: Window) -> Ta
 
 def load_page(path: Path, name: str, selection: Selection, window: Window) -> TablePage:
     """Returns the wanted rows of a table. Filters that the table cannot have are ignored."""
-    known = list_filters(TABLES[name])
-    fitting = selection.without(*(item for item in REPEATABLE if item not in known))
-    if "machine" not in known:
-        fitting = replace(fitting, machine=None, run=None)
-    return load_rows(path, name, fitting if "mode" in known else replace(fitting, mode=None), window)
+    left_out = {*FILTERS, "machine", "run"} - {*list_filters(TABLES[name])}
+    fitting: dict[str, Any] = {item: () if item in REPEATABLE else None for item in left_out}
+    return load_rows(path, name, replace(selection, **fitting), window)
 
 
 def list_filters(table: Table) -> tuple[str, ...]:
@@ -75,7 +76,7 @@ def list_filters(table: Table) -> tuple[str, ...]:
 
 
 def _write_condition(table: Table, selection: Selection) -> tuple[str, list[Any]]:
-    """Returns the condition that the selection makes on a table, and its parameters. Raises UsageError."""
+    """Returns the condition that the selection makes on a table, and its parameters."""
     found = [
         (f"run_id IN (SELECT r.run_id FROM runs r WHERE {MACHINE} = ?)", selection.machine),
         ("run_id = ?", selection.run),
@@ -83,17 +84,8 @@ def _write_condition(table: Table, selection: Selection) -> tuple[str, list[Any]
     known = [(text, value) for text, value in found if value is not None]
     of_runs, parameters = [text for text, _ in known], [value for _, value in known]
     asked = selection.asked()
-    if table.published and (of_runs or asked):
-        columns = {column for column, _ in asked}
-        first = next(
-            (name for name in FILTERS if column_of(name) in columns), "machine" if selection.machine else "run"
-        )
-        raise _filter_error(table, first)
     filters, values = write_conditions(asked)
     if not asked or not _belongs_to_cells(table):
-        missing = [column for column, _ in asked if column not in table.names]
-        if missing:
-            raise _filter_error(table, next(name for name in FILTERS if column_of(name) == missing[0]))
         return " AND ".join([*of_runs, *filters]) or "true", [*parameters, *values]
     able = [cells for cells in _CELLS if all(column in cells.names for column, _ in asked)]
     of_cells = " AND ".join([*of_runs, *filters])
@@ -104,11 +96,6 @@ def _write_condition(table: Table, selection: Selection) -> tuple[str, list[Any]
 def _belongs_to_cells(table: Table) -> bool:
     """Returns whether the table's rows belong to cells of other tables."""
     return not table.key and "cell_id" in table.names
-
-
-def _filter_error(table: Table, name: str) -> UsageError:
-    expected = f"for this table only {', '.join(list_filters(table)) or 'none'}"
-    return UsageError(f"Rows of {table.name} have no {name}.", expected=expected, do=f"Leave {name} out.")
 
 
 @dataclass(frozen=True, kw_only=True)
