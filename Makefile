@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 SERVE ?= 1
 SWEEP ?=
 # The cells of a laptop take about two minutes; further rounds only as far as three minutes reach.
-DEMO := $(or $(SWEEP),--budget 165s)
+DEMO := $(or $(SWEEP),--budget 120s)
 
 .PHONY: demo test soak ray check bench lock clean
 
