@@ -132,14 +132,15 @@ def _print_rows(
     shared = [word for word in titles[0] if all(word in words for words in titles)] if len(rows) > 1 else []
     console.print(" · ".join([f"{len(rows):,} {name} rows", *shared]), style="bold")
     has_failed = any(row.status != "ok" for row, _ in rows)
-    judged = name in AUDITED
-    grid = new_grid("cell", *["status"][:has_failed], "result", *["grade", "findings"][: 2 * judged])
+    is_judged = name in AUDITED
+    states, verdicts = (["status"] if has_failed else []), (["grade", "findings"] if is_judged else [])
+    grid = new_grid("cell", *states, "result", *verdicts)
     for (row, timings), words in zip(rows, titles, strict=True):
         cell = " · ".join(word for word in words if word not in shared) or " · ".join(words)
         findings = said.get(row.cell_id, ())
         verdict = [grade(findings) if row.status == "ok" else "", ", ".join(one.code for one in findings)]
-        state = [_status(row.status)][:has_failed]
-        grid.add_row(cell, *state, format_result(row, timings), *verdict[: 2 * judged])
+        state = [_status(row.status)] if has_failed else []
+        grid.add_row(cell, *state, format_result(row, timings), *(verdict if is_judged else []))
     console.print(grid, "")
 
 

@@ -4,7 +4,7 @@
 
 Each place is an actor that holds its GPU, and in it the engine `local` runs: a fresh process a cell, from a fork server
 that has never touched CUDA, with the threads that a sweep on that machine would have. Its numbers are those of a GPU
-alone: on two H200s of a host, the GPU time of a cell agreed within 0.5%, and its latency, which the host sets, was 11
+alone: on two H200s of a host, the GPU time of a cell agreed within 1%, and its latency, which the host sets, was 11
 to 23 ms by the process, alone and beside the other GPU, under Ray and without, on all cores and on half of them.
 Nothing is retried: Ray restarts neither actors nor tasks here, because a cell that died of memory would die again. Rows
 go back to the driver, which alone writes. `--on` names accelerator types of Ray or custom resources. Without it there

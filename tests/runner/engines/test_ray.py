@@ -132,6 +132,7 @@ def test_sixty_cells_on_two_nodes_where_every_process_dies_once(db: Path, cluste
     process = cluster.start(*WORDS, "--on", "TOY", db=db)
     said = lines(process, " ok ", 5)
     assert any("2 places" in line for line in said), said
+    assert any(f"{CELLS} cells\n" in line for line in said), "those of both places, none of them measured before"
     victim = cluster.places()[0]
     victim.kill()
     lines(process, " ok ", 10)
@@ -145,7 +146,6 @@ def test_sixty_cells_on_two_nodes_where_every_process_dies_once(db: Path, cluste
     cluster.remove(1)
     output = ended(process)
     assert process.returncode == 0, output
-    assert f"{CELLS} cells" in said, "those of both places"
     assert "has left the cluster" in output
     assert "shared out anew" in output
     found = outcomes(db)
