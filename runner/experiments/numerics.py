@@ -11,7 +11,7 @@ from typing import get_args
 
 from runner.experiments.experiment import START_SECONDS, Experiment, Grid, Kind, On, Prediction
 from runner.experiments.models import EDITIONS, check_model, predict_model
-from runner.schema import AccumulationCell, NumericsCell, NumericsRow, Precision, TimingRow
+from runner.schema import AccumulationCell, NumericsCell, NumericsRow, Precision, TimingRow, step_of
 
 #: The cost of a pass in float64 as a multiple of one in the cell's precision, and the time for the rest of a cell (s).
 REFERENCE_COST = 8
@@ -25,7 +25,7 @@ _SMALL = GRID.change(sizes=("toy-256", "small"))
 
 def _predict(cell: NumericsCell, on: On) -> Prediction:
     """Predicts the cost of two models in one process, with a reference of twice the width of fp32."""
-    found = predict_model(cell.step(), on, steps_run=REFERENCE_COST, more_seconds=EXTRA_SECONDS)
+    found = predict_model(step_of(cell), on, steps_run=REFERENCE_COST, more_seconds=EXTRA_SECONDS)
     return replace(found, peak_bytes=None if found.peak_bytes is None else 3 * found.peak_bytes)
 
 
@@ -43,7 +43,7 @@ SUMS = Kind(
 NUMERICS = Kind(
     cell=NumericsCell,
     measure="runner.measure.numerics:measure_numerics",
-    check=lambda cell: check_model(cell.step()),
+    check=lambda cell: check_model(step_of(cell)),
     predict=_predict,
     summarize=_summarize,
 )

@@ -53,7 +53,7 @@ from runner.measure.model_step import ModelStep, is_compiled, require_attention
 from runner.measure.timing import StepLimits, Steps, measure, time_step
 from runner.models.ranges import MODEL_RANGES, MODULE_RANGE, PHASE_RANGES, is_under_nsys, listen_to_ranges, named_range
 from runner.models.workload import Workload
-from runner.schema import PHASES, KernelRow, ProfileCell, TraceRow
+from runner.schema import PHASES, KernelRow, ProfileCell, TraceRow, step_of
 from runner.schema.sizes import title
 
 #: The range around one step.
@@ -380,7 +380,7 @@ def _run_passes(cell: ProfileCell, device: Device, *, report: Callable[[str], No
     with the median time."""
     report("build")
     began = time.perf_counter()
-    step = ModelStep(cell.step(), device)
+    step = ModelStep(step_of(cell), device)
     device.synchronize()
     built, compiler = time.perf_counter(), CompilerLog()
     try:

@@ -50,7 +50,7 @@ from runner.measure.observer import Observer, Saved
 from runner.measure.timeline import MARK, PhaseMark, Recorded, StepTimeline, recorder_for, step_timeline
 from runner.models.attention import causal_blocks, flex_of_blocks
 from runner.models.workload import first_tensor, list_tensors
-from runner.schema import PHASES, AttentionCell, Category, MemoryCell, PhasePeakRow, SavedTensorRow, StepCell
+from runner.schema import PHASES, AttentionCell, Category, MemoryCell, PhasePeakRow, SavedTensorRow, StepCell, step_of
 from runner.schema.sizes import title
 
 #: The columns of the peak's parts. `unknown` is part of the residual.
@@ -203,11 +203,6 @@ def timeline_details(step: RecordedStep, job: Job, *, device: Device) -> dict[st
 MAX_FIRST_STEPS = 20
 
 
-def step_cell(cell: MemoryCell) -> StepCell:
-    """Returns the eager step whose memory the cell measures."""
-    return StepCell(**{name: getattr(cell, name) for name in MemoryCell.names() if name != "timeline"})
-
-
 def measure_memory(job: Job, report: Callable[[str], None]) -> Measurement:
     """Records one cell. `report` is called with each phase.
 
@@ -217,7 +212,7 @@ def measure_memory(job: Job, report: Callable[[str], None]) -> Measurement:
     require_attention(cell, device)
     precision.apply(cell.precision, device)
     limits.reset_peaks(device)
-    recorded = _record(step_cell(cell), device, report=report)
+    recorded = _record(step_of(cell), device, report=report)
     peaks = phase_peaks(recorded, job)
     rows: dict[str, Sequence[object]] = {"phase_peaks": peaks, "saved_tensors": saved_tensors(recorded, job)}
     parameters = {note.address for note in recorded.observer.notes if note.category == "parameter"}

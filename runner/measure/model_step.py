@@ -29,7 +29,7 @@ from runner.models.given import own_workload
 from runner.models.ranges import named_range
 from runner.models.source import load_part
 from runner.models.workload import Workload, first_tensor, list_tensors, transformer_workload
-from runner.schema import PHASES, Backend, CompileCache, Mode, ModelCell, NumericsCell, Phase, Precision, StepCell
+from runner.schema import PHASES, Backend, CompileCache, Mode, PassCell, Phase, Precision, StepCell
 from runner.schema.own import is_own_part
 
 Step = Callable[[Callable[[], None]], None]
@@ -157,7 +157,7 @@ def format_shape(shape: Sequence[int]) -> str:
     return "×".join(map(str, shape)) or "1"
 
 
-def require_attention(cell: ModelCell | NumericsCell, device: Device) -> None:
+def require_attention(cell: PassCell, device: Device) -> None:
     """Raises Skipped where this device cannot run the cell's attention implementation, if it asks for one by name."""
     if cell.attention != "own":
         require_available(cell.attention, device.type, dtype=precision.product_dtype(cell.precision))

@@ -49,7 +49,15 @@ from runner.measure.precision import DTYPES
 from runner.models.attention import implementation
 from runner.models.transformer import NORM_EPSILON, WEIGHTS_DTYPES, RMSNorm, SelfAttention, Transformer
 from runner.models.workload import Workload, first_tensor
-from runner.schema import AccumulationCell, FloatName, NormalisationRow, NormStatistic, NumericsCell, PartialSumRow
+from runner.schema import (
+    AccumulationCell,
+    FloatName,
+    NormalisationRow,
+    NormStatistic,
+    NumericsCell,
+    PartialSumRow,
+    step_of,
+)
 from runner.schema.own import PassFlops
 
 
@@ -87,7 +95,7 @@ def measure_numerics(job: Job, report: Callable[[str], None]) -> Measurement:
     wide = reference_dtype(cell, device, limit_bytes=job.limit_bytes, flops=job.flops)
     report("build")
     began = time.perf_counter()
-    step = ModelStep(cell.step(), device)
+    step = ModelStep(step_of(cell), device)
     if cell.model_key is not None:
         step.model.eval()  # dropout would draw other masks in other dtypes
     device.synchronize()
@@ -131,7 +139,7 @@ def reference_dtype(
     if cell.model_key is not None:
         count = flops.of_mode("backward") if flops else 0
         return "fp64" if count <= MAX_FP64_FLOPS.get(device.type, -1) else "fp32"
-    wide = replace(cell.step(), precision="fp32", weights_dtype="fp32", attention="naive")
+    wide = replace(step_of(cell), precision="fp32", weights_dtype="fp32", attention="naive")
     if device.type not in MAX_FP64_FLOPS or steps.step_flops(wide) > MAX_FP64_FLOPS[device.type]:
         return "fp32"
     kind: Literal["cuda", "cpu"] = "cuda" if device.type == "cuda" else "cpu"

@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from runner.schema.attention import AttentionCell as AttentionCell
 from runner.schema.attention import AttentionRow as AttentionRow
 from runner.schema.axes import Model as Model
+from runner.schema.axes import ModelCell as ModelCell
+from runner.schema.axes import PassCell as PassCell
 from runner.schema.cells import Cell as Cell
 from runner.schema.cells import Row as Row
 from runner.schema.cells import Table as Table
@@ -86,9 +88,7 @@ from runner.schema.runs import TelemetryRow as TelemetryRow
 from runner.schema.runs import TimingRow as TimingRow
 from runner.schema.steps import StepCell as StepCell
 from runner.schema.steps import StepRow as StepRow
-
-#: A cell that measures a whole Transformer step: its time, its memory or its kernels.
-ModelCell = StepCell | MemoryCell | ProfileCell
+from runner.schema.steps import step_of as step_of
 
 #: The order in which tables are listed; tables that are not named here come last.
 _ORDER = (

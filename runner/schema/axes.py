@@ -1,8 +1,6 @@
 """The axes of plans: the flags that set columns, and the columns that several kinds of cells share.
 
-    class MemoryCell(Model, Cell):
-        context: int = field(metadata=axes.CONTEXT)
-        mode: Mode = field(metadata=axes.MODE)
+    class MemoryCell(ModelCell): ...        # and what only the memory of a step has
 
 `sweep --help` lists the flags in the order of this file. A flag that only one kind of cell uses may be defined beside
 that cell. Standard library only.
@@ -12,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 
+from runner.schema.cells import Cell
+from runner.schema.choices import Loss, Mode, ModelAttention, Optimizer, Precision, WeightsDtype
 from runner.schema.columns import Flag, column, describe
 
 CONTEXTS = Flag("contexts", "Tokens of each sequence.")
@@ -37,24 +37,6 @@ MAX_STEPS = Flag("max_steps", "Measured steps, at most.", kind="limit", least=1,
 MAX_SECONDS = Flag("max_seconds", "Measuring time of a cell, at most.", kind="limit", effort="most")
 _TIMELINE = "Record every allocation of the memory cells, with its Python stack."
 TIMELINE = Flag("timeline", _TIMELINE, kind="switch", effort="least")
-
-# The columns that several kinds of cells share: `batch: int = field(default=4, metadata=axes.BATCH)`.
-BATCH = describe("Batch", "sequences", "Sequences in one step.", flag=BATCHES)
-_CONTEXT = "Tokens of each sequence; 0 for an own model of samples without a length."
-CONTEXT = describe("Context", "tokens", _CONTEXT, least=0, flag=CONTEXTS)
-_MODE = "inference, forward with its graph, backward, or the whole training step."
-MODE = describe("Mode", "", _MODE, flag=MODES)
-_PRECISION = "fp32, tf32, or bf16 and fp16 as autocast over the weights."
-PRECISION = describe("Precision", "", _PRECISION, flag=PRECISIONS)
-WEIGHTS = describe("Weights", "", "The dtype in which the parameters are held.", flag=WEIGHTS_DTYPES)
-_BACKEND = "eager, or what torch.compile was applied to and in which mode."
-BACKEND = describe("Backend", "", _BACKEND, flag=BACKENDS)
-_ATTENTION = "Attention implementation by name; own, where an own model has its own."
-ATTENTION = describe("Attention", "", _ATTENTION, flag=ATTENTIONS)
-OPTIMIZER = describe("Optimizer", "", "AdamW implementation, or an own optimizer.", flag=OPTIMIZERS)
-LOSS = describe("Loss function", "", "PyTorch's mean cross-entropy, or the user's own.", flag=LOSSES)
-_CHECKPOINTING = "Blocks recomputed together; 0 keeps all activations."
-CHECKPOINTING = describe("Checkpointing", "blocks", _CHECKPOINTING, least=0, flag=CHECKPOINT)
 
 #: The settings of a plain training step, which save neither time nor memory.
 PLAIN: Mapping[str, str | int] = {
@@ -134,3 +116,66 @@ class Model:
 
 #: The names of the columns that say which model was measured.
 MODEL = tuple(item.name for item in fields(Model))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassCell(Model, Cell):
+    """A pass of a model over one batch."""
+
+    batch: int = column("Batch", "sequences", "Sequences in one step.", flag=BATCHES, default=4)
+    context: int = field(
+        metadata=describe(
+            "Context",
+            "tokens",
+            "Tokens of each sequence; 0 for an own model of samples without a length.",
+            least=0,
+            flag=CONTEXTS,
+        )
+    )
+    precision: Precision = field(
+        metadata=describe(
+            "Precision",
+            "",
+            "fp32 is IEEE; tf32 rounds products' inputs to 10 bits; bf16 and fp16 are autocast over the weights.",
+            flag=PRECISIONS,
+        )
+    )
+    weights_dtype: WeightsDtype = column(
+        "Weights", "", "The dtype in which the parameters are held.", flag=WEIGHTS_DTYPES, default="fp32"
+    )
+    attention: ModelAttention = column(
+        "Attention",
+        "",
+        "Implementation by name; own, where a model has its own.",
+        flag=ATTENTIONS,
+        default="naive",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCell(PassCell):
+    """A step of a model: its time, its memory or its kernels are measured."""
+
+    mode: Mode = field(
+        metadata=describe(
+            "Mode",
+            "",
+            "inference: forward under no_grad; forward: with its graph; backward: forward, loss and backward; train: "
+            "and the optimizer step.",
+            flag=MODES,
+        )
+    )
+    optimizer: Optimizer = column(
+        "Optimizer", "", "AdamW implementation, or an own optimizer.", flag=OPTIMIZERS, default="foreach"
+    )
+    loss_function: Loss = column(
+        "Loss function", "", "PyTorch's mean cross-entropy, or an own one.", flag=LOSSES, default="cross-entropy"
+    )
+    checkpoint_blocks: int = column(
+        "Checkpointing",
+        "blocks",
+        "Blocks recomputed together in the backward pass; 0 keeps all activations.",
+        least=0,
+        flag=CHECKPOINT,
+        default=0,
+    )

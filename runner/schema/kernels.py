@@ -3,43 +3,21 @@
 from dataclasses import dataclass, field
 
 from runner.schema import axes
-from runner.schema.axes import Model
-from runner.schema.cells import Cell, Detail, Row, Table
-from runner.schema.choices import (
-    Backend,
-    KernelClass,
-    Loss,
-    Mode,
-    ModelAttention,
-    Optimizer,
-    Precision,
-    TraceOrigin,
-    WeightsDtype,
-)
+from runner.schema.axes import ModelCell
+from runner.schema.cells import Detail, Row, Table
+from runner.schema.choices import Backend, KernelClass, TraceOrigin
 from runner.schema.columns import column, describe
-from runner.schema.steps import StepCell
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfileCell(Model, Cell):
+class ProfileCell(ModelCell):
     """One end-to-end Transformer step under the profiler, after the same step without it."""
 
     TITLE = "{context} · {mode} · {precision} · {backend}"
 
-    batch: int = field(default=4, metadata=axes.BATCH)
-    context: int = field(metadata=axes.CONTEXT)
-    mode: Mode = field(metadata=axes.MODE)
-    precision: Precision = field(metadata=axes.PRECISION)
-    weights_dtype: WeightsDtype = field(default="fp32", metadata=axes.WEIGHTS)
-    backend: Backend = field(default="eager", metadata=axes.BACKEND)
-    attention: ModelAttention = field(default="naive", metadata=axes.ATTENTION)
-    optimizer: Optimizer = field(default="foreach", metadata=axes.OPTIMIZER)
-    loss_function: Loss = field(default="cross-entropy", metadata=axes.LOSS)
-    checkpoint_blocks: int = field(default=0, metadata=axes.CHECKPOINTING)
-
-    def step(self) -> StepCell:
-        """Returns the profiled step as an end-to-end step."""
-        return StepCell(**{name: getattr(self, name) for name in ProfileCell.names()})
+    backend: Backend = column(
+        "Backend", "", "eager, or what is compiled and in which mode.", flag=axes.BACKENDS, default="eager"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,38 +3,18 @@
 from dataclasses import dataclass, field
 
 from runner.schema import axes
-from runner.schema.axes import Model
+from runner.schema.axes import ModelCell
 from runner.schema.cells import Cell, Detail, Row, Table
-from runner.schema.choices import (
-    Attention,
-    Category,
-    Limited,
-    Loss,
-    Mode,
-    ModelAttention,
-    Optimizer,
-    Precision,
-    TimelineOrigin,
-    WeightsDtype,
-)
+from runner.schema.choices import Attention, Category, Limited, Mode, Precision, TimelineOrigin
 from runner.schema.columns import MAX_WHOLE, column, describe
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryCell(Model, Cell):
+class MemoryCell(ModelCell):
     """The memory of one steady Transformer step, after a real optimizer step in mode train."""
 
     TITLE = "{context} · {mode} · {precision}"
 
-    batch: int = field(default=4, metadata=axes.BATCH)
-    context: int = field(metadata=axes.CONTEXT)
-    mode: Mode = field(metadata=axes.MODE)
-    precision: Precision = field(metadata=axes.PRECISION)
-    weights_dtype: WeightsDtype = field(default="fp32", metadata=axes.WEIGHTS)
-    attention: ModelAttention = field(default="naive", metadata=axes.ATTENTION)
-    optimizer: Optimizer = field(default="foreach", metadata=axes.OPTIMIZER)
-    loss_function: Loss = field(default="cross-entropy", metadata=axes.LOSS)
-    checkpoint_blocks: int = field(default=0, metadata=axes.CHECKPOINTING)
     timeline: bool = column(
         "Timeline",
         "",

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from runner.schema import axes
-from runner.schema.axes import Model
+from runner.schema.axes import PassCell
 from runner.schema.cells import Cell, Detail, Row, Table
-from runner.schema.choices import FloatName, ModelAttention, NormStatistic, Precision, WeightsDtype
+from runner.schema.choices import FloatName, NormStatistic
 from runner.schema.columns import column, describe
-from runner.schema.steps import StepCell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,20 +57,10 @@ class PartialSumRow(Detail):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumericsCell(Model, Cell):
+class NumericsCell(PassCell):
     """One forward and backward pass of a model in one precision, beside the same pass in the reference precision."""
 
     TITLE = "{context} · {precision}"
-
-    batch: int = field(default=4, metadata=axes.BATCH)
-    context: int = field(metadata=axes.CONTEXT)
-    precision: Precision = field(metadata=axes.PRECISION)
-    weights_dtype: WeightsDtype = field(default="fp32", metadata=axes.WEIGHTS)
-    attention: ModelAttention = field(default="naive", metadata=axes.ATTENTION)
-
-    def step(self) -> StepCell:
-        """Returns the measured pass as an end-to-end step."""
-        return StepCell(**{name: getattr(self, name) for name in NumericsCell.names()}, mode="backward")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,16 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from string import Formatter
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from runner.errors import UsageError
-from runner.schema.axes import MODEL, SHAPE, Model, Shape
+from runner.schema.axes import MODEL, SHAPE, Model, ModelCell, Shape
 from runner.schema.cells import Cell
 from runner.schema.columns import columns_of
 from runner.schema.own import is_unread, own_title, part_title
-
-if TYPE_CHECKING:
-    from runner.schema import ModelCell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +123,7 @@ def _tell_apart(model: Model, name: str) -> str:
     return f"{name.partition(' (')[0]} (d_ff {model.d_ff}, {model.heads} heads, vocabulary {model.vocabulary})"
 
 
-def check_shape(cell: "ModelCell") -> None:
+def check_shape(cell: ModelCell) -> None:
     """Raises UsageError for a shape that no model can have. Own models have no shape."""
     if cell.checkpoint_blocks < 0:
         raise UsageError(f"checkpoint_blocks is {cell.checkpoint_blocks}.", expected="0 (keep everything) or more")

@@ -1,64 +1,23 @@
 """Defines end-to-end Transformer steps: the cell and its row."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 from runner.schema import axes
-from runner.schema.axes import Model
-from runner.schema.cells import Cell, Table, TimedRow
-from runner.schema.choices import (
-    Backend,
-    CompileCache,
-    FlopsSource,
-    Loss,
-    Mode,
-    ModelAttention,
-    Optimizer,
-    Precision,
-    StoppedBy,
-    WeightsDtype,
-)
-from runner.schema.columns import MAX_WHOLE, column, describe
+from runner.schema.axes import ModelCell, PassCell
+from runner.schema.cells import Table, TimedRow
+from runner.schema.choices import Backend, CompileCache, FlopsSource, StoppedBy
+from runner.schema.columns import MAX_WHOLE, column
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepCell(Model, Cell):
+class StepCell(ModelCell):
     """One end-to-end Transformer step."""
 
     TITLE = "{context} · {mode} · {precision} · {backend}"
 
-    batch: int = field(default=4, metadata=axes.BATCH)
-    context: int = field(metadata=axes.CONTEXT)
-    mode: Mode = field(
-        metadata=describe(
-            "Mode",
-            "",
-            "inference: forward under no_grad; forward: with its graph; backward: forward, loss and backward; train: "
-            "and the optimizer step.",
-            flag=axes.MODES,
-        )
-    )
-    precision: Precision = field(
-        metadata=describe(
-            "Precision",
-            "",
-            "fp32 is IEEE; tf32 rounds matrix products' inputs to 10 bits; bf16 and fp16 are autocast over the weights "
-            "(fp16 with a gradient scaler).",
-            flag=axes.PRECISIONS,
-        )
-    )
-    weights_dtype: WeightsDtype = field(default="fp32", metadata=axes.WEIGHTS)
-    backend: Backend = field(default="eager", metadata=axes.BACKEND)
-    attention: ModelAttention = field(default="naive", metadata=axes.ATTENTION)
-    optimizer: Optimizer = field(default="foreach", metadata=axes.OPTIMIZER)
-    loss_function: Loss = field(default="cross-entropy", metadata=axes.LOSS)
-    checkpoint_blocks: int = column(
-        "Checkpointing",
-        "blocks",
-        "Blocks recomputed together in the backward pass; 0 keeps every activation.",
-        least=0,
-        flag=axes.CHECKPOINT,
-        default=0,
+    backend: Backend = column(
+        "Backend", "", "eager, or what is compiled and in which mode.", flag=axes.BACKENDS, default="eager"
     )
     warmup_steps: int = column(
         "Warm-up",
@@ -96,6 +55,12 @@ class StepCell(Model, Cell):
 
     def remarks(self) -> list[str]:
         return [f"exactly {self.min_steps} steps"] if self.min_steps == self.max_steps else []
+
+
+def step_of(cell: PassCell) -> StepCell:
+    """Returns the end-to-end step of a cell that measures something else of it; forward and backward by default."""
+    known = {name: getattr(cell, name) for name in StepCell.names() if name in cell.names()}
+    return StepCell(**{"mode": "backward", **known})
 
 
 @dataclass(frozen=True, kw_only=True)

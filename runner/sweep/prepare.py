@@ -38,7 +38,7 @@ from runner.experiments import kind_of
 from runner.experiments.experiment import On, Prediction
 from runner.job import OwnModelJob
 from runner.plan.planning import Planned, Request, add_repeats, plan
-from runner.schema import Cell, MemoryCell, Model, NumericsCell, ProfileCell, RunRow, StepCell, table_of, utc_now
+from runner.schema import Cell, Model, PassCell, RunRow, StepCell, table_of, utc_now
 from runner.schema.own import OwnModel, PassFlops
 from runner.store import history
 from runner.sweep.request import Settings
@@ -158,7 +158,7 @@ class Prepared:
     def counted(self, cell: Cell) -> PassFlops | None:
         """Returns the operations of an own model's cell, where they were counted before it is measured."""
         own = self.own.get(getattr(cell, "model_key", None) or "")
-        return own.flops.get((cell.batch, cell.context)) if own and isinstance(cell, StepCell | NumericsCell) else None
+        return own.flops.get((cell.batch, cell.context)) if own and isinstance(cell, PassCell) else None
 
     @property
     def key(self) -> str:
@@ -302,8 +302,7 @@ def describe_models(
 
 def list_points(request: Request, spec: str) -> tuple[tuple[int, int], ...]:
     """Returns the batches and contexts at which an own model may be measured, at most MAX_POINTS."""
-    kinds = StepCell | MemoryCell | ProfileCell | NumericsCell
-    given = {(cell.batch, cell.context) for cell in request.cells if isinstance(cell, kinds) and cell.model == spec}
+    given = {(cell.batch, cell.context) for cell in request.cells if isinstance(cell, PassCell) and cell.model == spec}
     asked = {
         (batch, context)
         for batch in request.axes.get("batch", (StepCell.batch,))

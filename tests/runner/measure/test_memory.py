@@ -14,10 +14,10 @@ from runner.analysis.costs.activations import MeasuredTensor, beside
 from runner.analysis.timeline.allocations import MemoryEvent
 from runner.engines.local import LocalEngine
 from runner.job import Outcome
-from runner.measure.memory import RecordedStep, peak_values, phase_peaks, step_cell
+from runner.measure.memory import RecordedStep, peak_values, phase_peaks
 from runner.measure.observer import CategoryNote, Observer
 from runner.measure.timeline import PhaseMark, Recorded, step_timeline
-from runner.schema import MemoryCell, PhasePeakRow, SavedTensorRow, TimelineRow
+from runner.schema import MemoryCell, PhasePeakRow, SavedTensorRow, TimelineRow, step_of
 from runner.schema.sizes import size_named
 from tests.command import make_job, rows, run
 from tests.runner.analysis.test_costs import measured_peak_bytes
@@ -137,7 +137,7 @@ def test_instrumentation_takes_no_memory(engine: LocalEngine, changes: dict[str,
     omits the tables' memory. A few numbers of 8 bytes come and go with every operator."""
     cell = make_cell(**changes)
     values, _ = measured(engine, cell)
-    unseen = measured_peak_bytes(step_cell(cell))
+    unseen = measured_peak_bytes(step_of(cell))
     assert values["peak_allocated_bytes"] == pytest.approx(unseen, abs=64)
 
 

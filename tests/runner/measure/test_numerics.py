@@ -24,7 +24,7 @@ from runner.measure.numerics import (
     widen,
 )
 from runner.models.transformer import ROPE_BASE
-from runner.schema import DtypeRow, NormalisationRow, NumericsCell
+from runner.schema import DtypeRow, NormalisationRow, NumericsCell, step_of
 from runner.store.read.memory import load_accumulations, load_precise
 from runner.store.read.selection import Selection
 from tests.command import make_job, run
@@ -54,7 +54,7 @@ def exact_tables(context: int, head_width: int) -> torch.Tensor:
 
 def test_the_reference_is_float64_throughout() -> None:
     """It agrees with the model in NumPy to the last digits; float32 anywhere in between would differ by 1e-7."""
-    step = ModelStep(cell(precision="fp32", attention="sdpa").step(), CPU)
+    step = ModelStep(step_of(cell(precision="fp32", attention="sdpa")), CPU)
     widen(step.workload, torch.float64)
     step.model.rope_2te = exact_tables(6, 8)  # the model's own tables are rounded to float32 on purpose
     weights = {name: value.detach().numpy() for name, value in step.model.state_dict().items()}
@@ -66,7 +66,7 @@ def test_the_reference_is_float64_throughout() -> None:
 
 def test_the_gradients_of_the_reference_by_differences() -> None:
     """Along a random direction v, (L(w + hv) − L(w − hv)) / 2h equals the gradient times v."""
-    step = ModelStep(cell(precision="fp32").step(), CPU)
+    step = ModelStep(step_of(cell(precision="fp32")), CPU)
     expected = run_reference_pass(step, torch.float64, device=CPU)
     torch.manual_seed(1)
     direction = {name: torch.randn_like(value) for name, value in step.model.named_parameters()}
@@ -84,7 +84,7 @@ def test_the_gradients_of_the_reference_by_differences() -> None:
 def test_errors_against_a_second_computation() -> None:
     """The row's errors of bf16 agree with the same passes computed here, with the reference in NumPy."""
     values = measured(cell()).values
-    step = ModelStep(cell().step(), CPU)
+    step = ModelStep(step_of(cell()), CPU)
     weights = {name: value.detach().double().numpy() for name, value in step.model.state_dict().items()}
     expected = reference_logits(weights, step.workload.inputs[0].numpy(), heads=2)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -131,7 +131,7 @@ def test_each_precision_has_a_smaller_error_than_the_next() -> None:
 
 def test_the_gradient_scale_is_halved_until_gradients_are_finite() -> None:
     precision.apply("fp16", CPU)
-    step = ModelStep(cell(precision="fp16").step(), CPU)
+    step = ModelStep(step_of(cell(precision="fp16")), CPU)
     usual = run_scaled_pass(step)
     step.scaler.update(2.0**28)
     found = run_scaled_pass(step)
