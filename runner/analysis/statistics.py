@@ -51,7 +51,7 @@ OWN_ROUNDS = 6
 #: more; with a cell's own alone, 1.0% of 3,874 pairs of equal cells on CPUs were called different at 99%, and 0.5% at
 #: this (`python -m tests.bench noise`, eight recordings).
 DECIDED_ALONE = 0.995
-#: What a ratio decides of its second side. A ratio of bytes is smaller or larger, and says so by the same words.
+#: What a ratio decides of its second side.
 Outcome = Literal["faster", "slower", "same", "undecided"]
 
 
@@ -193,25 +193,23 @@ def next_process_interval(time: Estimate) -> tuple[float, float] | None:
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
     """A ratio of two times: above 1 the second is faster. Its interval, which is None where nothing is known of what
-    varies between processes, holds with the confidence `level`, and is the one that decides. A ratio of bytes is exact.
-    `undisturbed` are the two times (ms) where it is the ratio of undisturbed ones."""
+    varies between processes, holds with the confidence `level`, and is the one that decides. `undisturbed` are the two
+    times (ms) where it is the ratio of undisturbed ones."""
 
     ratio: float
     low: float | None = None
     high: float | None = None
     level: float = DECIDED
-    is_exact: bool = False
     undisturbed: tuple[float, float] | None = None
 
     @property
     def outcome(self) -> Outcome:
         """Faster or slower where the interval excludes 1, the same where it lies within MIN_DIFFERENCE of 1."""
-        low, high = (self.ratio, self.ratio) if self.is_exact else (self.low, self.high)
-        if low is None or high is None:
+        if self.low is None or self.high is None:
             return "undecided"
-        if low >= 1 / (1 + MIN_DIFFERENCE) and high <= 1 + MIN_DIFFERENCE:
+        if self.low >= 1 / (1 + MIN_DIFFERENCE) and self.high <= 1 + MIN_DIFFERENCE:
             return "same"
-        return "faster" if low > 1 else "slower" if high < 1 else "undecided"
+        return "faster" if self.low > 1 else "slower" if self.high < 1 else "undecided"
 
 
 def confidence(rounds: int) -> float:

@@ -263,12 +263,11 @@ class Answer:
 @dataclass(frozen=True, kw_only=True)
 class Question:
     """What answers a question from the rows that it needs. Its name (address, flag) is that of the file of `answer`,
-    its words are the first line of that file's docstring. `page` is the title of its page. `course` are the ids of the
-    handout's questions that it answers: P3, A2. `of_file` is one over all machines and runs, not over those that the
-    reader chose; `of_two_columns` has its first view beside the others where there is room."""
+    its words are the first line of that file's docstring. `course` are the ids of the handout's questions that it
+    answers: P3, A2. `of_file` is one over all machines and runs, not over those that the reader chose; `of_two_columns`
+    has its first view beside the others where there is room."""
 
     answer: Callable[..., Answer]
-    page: str
     needs: tuple[str, ...]
     course: tuple[str, ...] = ()
     of_file: bool = False

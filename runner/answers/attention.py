@@ -246,4 +246,4 @@ def _say(
     return f"{text}.", more
 
 
-QUESTION = Question(answer=answer, page="Attention", needs=("attention",), course=("A1", "A2"))
+QUESTION = Question(answer=answer, needs=("attention",), course=("A1", "A2"))

@@ -111,4 +111,4 @@ def _say(view: View, phase: str) -> str:
     return f"{text}, **{format_share(share)}** of what matrix products reach here." if share else f"{text}."
 
 
-QUESTION = Question(answer=answer, page="Attention", needs=("attention", "ceilings", "runs"))
+QUESTION = Question(answer=answer, needs=("attention", "ceilings", "runs"))

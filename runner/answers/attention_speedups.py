@@ -85,4 +85,4 @@ def _say(view: View, pairs: list[Pair[AttentionResult]], other: str, clock: str)
     return f"{text}."
 
 
-QUESTION = Question(answer=answer, page="Attention", needs=("attention",), course=("A3", "C1"))
+QUESTION = Question(answer=answer, needs=("attention",), course=("A3", "C1"))

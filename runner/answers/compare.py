@@ -310,4 +310,4 @@ def _describe_environments(
     return f"They differ in {'; '.join(parts)}." if parts else ""
 
 
-QUESTION = Question(answer=answer, page="Compare", needs=("by_run",), of_file=True)
+QUESTION = Question(answer=answer, needs=("by_run",), of_file=True)

@@ -61,4 +61,4 @@ def _say_cost(cost: View) -> str:
     return f"Compiling has paid after {ends[0]} to {ends[1]}." if first is not last else f"It has paid after {ends[0]}."
 
 
-QUESTION = Question(answer=answer, page="torch.compile", needs=("every_step",), course=("C2",))
+QUESTION = Question(answer=answer, needs=("every_step",), course=("C2",))

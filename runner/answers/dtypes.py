@@ -109,4 +109,4 @@ def _say(view: View, precisions: Sequence[str]) -> str:
     )
 
 
-QUESTION = Question(answer=answer, page="Mixed precision", needs=("precise",), course=("P2",))
+QUESTION = Question(answer=answer, needs=("precise",), course=("P2",))

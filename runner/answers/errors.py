@@ -79,4 +79,4 @@ def _say(matrix: View, place: str) -> tuple[str, str]:
     return text, more
 
 
-QUESTION = Question(answer=answer, page="Mixed precision", needs=("precise",))
+QUESTION = Question(answer=answer, needs=("precise",))

@@ -291,4 +291,4 @@ def _draw_largest(name: str, step: Step, room: int, errors: Errors, words: str) 
     )
 
 
-QUESTION = Question(answer=answer, page="Memory", needs=("peaks",))
+QUESTION = Question(answer=answer, needs=("peaks",))

@@ -94,4 +94,4 @@ def _say(view: View, unit: str, limit: str) -> str:
     return f"{text}; predictions were off by {words}."
 
 
-QUESTION = Question(answer=answer, page="Memory", needs=("frontiers",))
+QUESTION = Question(answer=answer, needs=("frontiers",))

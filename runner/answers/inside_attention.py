@@ -135,4 +135,4 @@ def _say(view: View, phase: str) -> str:
     return f"{text}, for **{format_percent(work)}** of their FLOPs." if work else f"{text}."
 
 
-QUESTION = Question(answer=answer, page="Kernels", needs=("traced",), course=("K5",))
+QUESTION = Question(answer=answer, needs=("traced",), course=("K5",))

@@ -121,4 +121,4 @@ def _say_kinds(view: View) -> str:
     return f"In the forward pass of {mode}, beside matrix products ({format_share(products)}): {format_list(named)}."
 
 
-QUESTION = Question(answer=answer, page="Kernels", needs=("traced",), course=("K3", "K4"))
+QUESTION = Question(answer=answer, needs=("traced",), course=("K3", "K4"))

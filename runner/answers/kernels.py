@@ -305,4 +305,4 @@ def _bare(name: str) -> str:
     return " · ".join([base or name, *list(made_for)[:2]])
 
 
-QUESTION = Question(answer=answer, page="Kernels", needs=("traced", "steps"), course=("K1", "K2"))
+QUESTION = Question(answer=answer, needs=("traced", "steps"), course=("K1", "K2"))

@@ -162,4 +162,4 @@ def _say(matrix: View, parts: View) -> tuple[str, str]:
     return text, more
 
 
-QUESTION = Question(answer=answer, page="Memory", needs=("peaks",), course=("M2", "M3"))
+QUESTION = Question(answer=answer, needs=("peaks",), course=("M2", "M3"))

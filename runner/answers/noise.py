@@ -142,4 +142,4 @@ def _say_canary(canary: Canary) -> str:
     return f"The machine changed during this run: its canary went {format_list([one.change for one in canary.drifts])}."
 
 
-QUESTION = Question(answer=answer, page="Data", needs=("noise", "repeated", "runs"))
+QUESTION = Question(answer=answer, needs=("noise", "repeated", "runs"))

@@ -66,4 +66,4 @@ def _say(view: View, statistic: str) -> str:
     return f"{text}; in fp16 it **overflows from {lost[0].values[1]:g} times** on." if lost else f"{text}."
 
 
-QUESTION = Question(answer=answer, page="Mixed precision", needs=("precise",), course=("P2",))
+QUESTION = Question(answer=answer, needs=("precise",), course=("P2",))

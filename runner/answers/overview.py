@@ -329,6 +329,4 @@ def _ms(one: StepResult, by: Any) -> float | None:
     return time.ms if time else None
 
 
-QUESTION = Question(
-    answer=answer, page="Overview", needs=("every_step", "latest", "history", "runs"), of_two_columns=True
-)
+QUESTION = Question(answer=answer, needs=("every_step", "latest", "history", "runs"), of_two_columns=True)

@@ -64,4 +64,4 @@ def _say_trend(fit: Power | None, context: int) -> str:
     return f"The ratio {'grows' if fit.low > 0 else 'shrinks'} {times} per tenfold parameters ({reach})."
 
 
-QUESTION = Question(answer=answer, page="Mixed precision", needs=("every_step",), course=("P3",))
+QUESTION = Question(answer=answer, needs=("every_step",), course=("P3",))

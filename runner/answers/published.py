@@ -130,4 +130,4 @@ _FREE = frozenset(StepCell.names()[StepCell.names().index("warmup_steps") :]) | 
     *("mode", "attention", "implementation", "optimizer", "checkpoint_blocks", "cache", "causal", "weights_dtype")
 }
 
-QUESTION = Question(answer=answer, page="Compare", needs=("published", "steps", "attention"))
+QUESTION = Question(answer=answer, needs=("published", "steps", "attention"))

@@ -1,12 +1,12 @@
 """How large is one residual-stream activation?"""
 
-from runner.analysis.costs.activations import weight_bytes
+from runner.analysis.costs.activations import residual_stream_bytes, weight_bytes
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
 from runner.answers.shared import about, cells_of, narrow, sizes_of
 from runner.answers.words import CONTEXT, SIZE, lacks
 from runner.formats import format_bytes
 from runner.results.rows import Rows
-from runner.schema import MemoryCell, Model
+from runner.schema import Model
 
 STREAM = Field.of("memory", "residual_stream_bytes", "value")
 FORMULA = Field("formula_bytes", "By formula", unit="bytes", role="note", doc="B × T × d_model × bytes.")
@@ -35,8 +35,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
                     sizes[Model.of(one.cell)],
                     one.cell.context,
                     one.residual_stream_bytes,
-                    stream_bytes(one.cell),
-                    stream_bytes(one.cell) == one.residual_stream_bytes,
+                    residual_stream_bytes(one.cell),
+                    residual_stream_bytes(one.cell) == one.residual_stream_bytes,
                 ),
                 cells=(one.cell_id,),
             )
@@ -56,9 +56,4 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
 
 
-def stream_bytes(cell: MemoryCell) -> int:
-    """Returns the bytes of the residual stream [batch, context, d_model]."""
-    return cell.batch * cell.context * cell.shape.d_model * weight_bytes(cell)
-
-
-QUESTION = Question(answer=answer, page="Memory", needs=("peaks",), course=("M4",))
+QUESTION = Question(answer=answer, needs=("peaks",), course=("M4",))

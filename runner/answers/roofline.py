@@ -254,4 +254,4 @@ def _say_moved(limits: Limits) -> str:
     return f"The machine changed its speed during the sweep: {named}."
 
 
-QUESTION = Question(answer=answer, page="Kernels", needs=("steps", "traced", "ceilings", "runs"))
+QUESTION = Question(answer=answer, needs=("steps", "traced", "ceilings", "runs"))

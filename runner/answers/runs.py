@@ -59,4 +59,4 @@ def _say(rows: Rows, view: View, machines: list[str]) -> str:
     return f"{text}; {format_count(counts['failed'], 'cell')} failed."
 
 
-QUESTION = Question(answer=answer, page="Data", needs=("runs",))
+QUESTION = Question(answer=answer, needs=("runs",))

@@ -191,4 +191,4 @@ def _say_best(families: Sequence[Peak], sizes: dict[Any, str]) -> str:
     )
 
 
-QUESTION = Question(answer=answer, page="Memory", needs=("peaks", "saved"), course=("M6",))
+QUESTION = Question(answer=answer, needs=("peaks", "saved"), course=("M6",))

@@ -167,4 +167,4 @@ def _say(shown: Sequence[StepResult], keys: Keys, matrix: View, phases: View, cl
     return text, more + (f"{lost} {'has' if lost == 1 else 'have'} no time." if lost else "")
 
 
-QUESTION = Question(answer=answer, page="Step time", needs=("steps",), course=("B1",))
+QUESTION = Question(answer=answer, needs=("steps",), course=("B1",))

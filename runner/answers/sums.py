@@ -103,4 +103,4 @@ def _say(view: View, sums: list[AccumulationResult]) -> str:
     return f"{text}; {right} of {len(compared)} sums are as the handout prints." if compared else f"{text}."
 
 
-QUESTION = Question(answer=answer, page="Mixed precision", needs=("sums",), course=("P1",))
+QUESTION = Question(answer=answer, needs=("sums",), course=("P1",))

@@ -143,4 +143,4 @@ def _say(one: TimelineDetails) -> str:
     return f"{text}."
 
 
-QUESTION = Question(answer=answer, page="Timeline", needs=("recorded", "steps"), course=("M1", "M5"))
+QUESTION = Question(answer=answer, needs=("recorded", "steps"), course=("M1", "M5"))

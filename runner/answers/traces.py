@@ -102,4 +102,4 @@ def _sum(trace: ImportedTrace, key: Callable[[Kernel], str]) -> dict[str, float]
     return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
 
-QUESTION = Question(answer=answer, page="Kernels", needs=("imported",), of_file=True)
+QUESTION = Question(answer=answer, needs=("imported",), of_file=True)

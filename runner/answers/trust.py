@@ -110,4 +110,4 @@ def _say(grades: View, findings: View) -> str:
     return f"{text}. The most severe finding: {name} ({verbatim(place)}, {format_count(count, 'row')})."
 
 
-QUESTION = Question(answer=answer, page="Data", needs=("audited",))
+QUESTION = Question(answer=answer, needs=("audited",))

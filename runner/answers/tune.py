@@ -267,4 +267,4 @@ def _say_equals(ranking: View) -> str:
     return f"{len(equal)} of the others cannot be told apart from it, first {ranking.get(equal[0], 'way')}."
 
 
-QUESTION = Question(answer=answer, page="Overview", needs=("every_step",))
+QUESTION = Question(answer=answer, needs=("every_step",))

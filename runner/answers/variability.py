@@ -157,4 +157,4 @@ def _explain(view: View) -> str:
     return f"The audit can explain {explained} of the {format_count(len(large), 'larger one')}: {named}.{most}"
 
 
-QUESTION = Question(answer=answer, page="Step time", needs=("steps", "spreads", "audited"), course=("B2",))
+QUESTION = Question(answer=answer, needs=("steps", "spreads", "audited"), course=("B2",))

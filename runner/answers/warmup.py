@@ -133,4 +133,4 @@ def _explain(view: View) -> str:
     )
 
 
-QUESTION = Question(answer=answer, page="Step time", needs=("early",), course=("B3",))
+QUESTION = Question(answer=answer, needs=("early",), course=("B3",))

@@ -16,4 +16,4 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     return compared.answer(compared.draw_matrix())
 
 
-QUESTION = Question(answer=answer, page="Attention", needs=("every_step",))
+QUESTION = Question(answer=answer, needs=("every_step",))

@@ -11,15 +11,12 @@ Bytes are those of runner/models/transformer.py run eagerly, operator by operato
 less. Sources: the derivative formulas of PyTorch's operators, and Korthikanti et al. 2022, "Reducing Activation
 Recomputation in Large Transformer Models", section 4, for the way of counting.
 
-`beside` pairs the predicted tensors with those that were measured. Limits: few measured tensors have a name. Where
-several of one module have the same size, the first measured is paired with the first predicted.
-
 cuBLAS's workspaces are those of PyTorch's aten/src/ATen/cuda/CublasHandlePool.cpp (parseChosenWorkspaceSize);
 CUBLAS_WORKSPACE_CONFIG is not read.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -52,56 +49,12 @@ class PredictedTensor:
     is_weight_copy: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class MeasuredTensor:
-    """A measured tensor: the operation and module that keep it, shape, dtype, bytes. `tensor` is its name, if known."""
-
-    operation: str
-    shape: str
-    size: int
-    module: str = ""
-    tensor: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class TensorPair:
-    """A predicted tensor and the measured one, None where it was not predicted or not found."""
-
-    predicted: PredictedTensor | None
-    measured: MeasuredTensor | None
-
-    @property
-    def ratio(self) -> float | None:
-        """Measured bytes over predicted ones."""
-        return self.measured.size / self.predicted.size if self.predicted and self.measured else None
-
-
 def size_of(formula: str, numbers: Mapping[str, int]) -> int:
     """Returns the value of a product as it is shown: letters, and numbers with or without commas, joined by ` × `."""
     size = 1
     for factor in formula.removesuffix("s").removesuffix(" byte").split(" × "):
         size *= numbers[factor] if factor in numbers else int(factor.replace(",", ""))
     return size
-
-
-def beside(predicted: Sequence[PredictedTensor], measured: Sequence[MeasuredTensor]) -> list[TensorPair]:
-    """Pairs every predicted tensor with the measured one of its name, else of its module and size, else of its module
-    alone. Measured tensors that were not predicted come last."""
-    left = list(measured)
-    found: dict[int, MeasuredTensor] = {}
-    rules = (
-        lambda wanted, seen: seen.tensor == wanted.tensor,
-        lambda wanted, seen: seen.tensor is None and (seen.module, seen.size) == (wanted.module, wanted.size),
-        lambda wanted, seen: seen.tensor is None and seen.module == wanted.module,
-    )
-    for rule in rules:
-        for position, wanted in enumerate(predicted):
-            seen = None if position in found else next((item for item in left if rule(wanted, item)), None)
-            if seen is not None:
-                found[position] = seen
-                left.remove(seen)
-    pairs = [TensorPair(predicted=wanted, measured=found.get(position)) for position, wanted in enumerate(predicted)]
-    return pairs + [TensorPair(predicted=None, measured=seen) for seen in left]
 
 
 Device = Literal["cuda", "cpu", "mps"]
@@ -155,21 +108,16 @@ def scores_bytes(cell: ModelCell, *, number_bytes: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class SavedBytes:
-    """The bytes that a forward pass keeps for backward, without parameters. `norms`, `attention`, `feed_forward` and
-    `weight_copies` are those of one block. `inputs` are tokens and rotary tables, which exist anyway."""
+    """The bytes that a forward pass keeps for backward, without parameters. `block`, and of that `feed_forward` and
+    `weight_copies`, are those of one block. `inputs` are tokens and rotary tables, which exist anyway."""
 
-    norms: int
-    attention: int
+    block: int
     feed_forward: int
     weight_copies: int
     outside: int
     head_copy: int
     inputs: int
     layers: int
-
-    @property
-    def block(self) -> int:
-        return self.norms + self.attention + self.feed_forward + self.weight_copies
 
     @property
     def total(self) -> int:
@@ -188,8 +136,7 @@ def saved_bytes(cell: ModelCell, *, device: Device = "cuda") -> SavedBytes:
     tensors = block_tensors(cell, device=device)
     kept = [item for item in tensors if not item.is_weight_copy]
     return SavedBytes(
-        norms=sum(item.size for item in kept if item.module in NORMS),
-        attention=sum(item.size for item in kept if item.module.split(".")[0] == "attention"),
+        block=sum(item.size for item in tensors),
         feed_forward=sum(item.size for item in kept if item.module.split(".")[0] == "feed_forward"),
         weight_copies=sum(item.size for item in tensors if item.is_weight_copy),
         outside=(2 * stream + tokens) * FLOAT_BYTES + stream * narrow,
@@ -202,9 +149,6 @@ def saved_bytes(cell: ModelCell, *, device: Device = "cuda") -> SavedBytes:
 def rotary_bytes(cell: ModelCell) -> int:
     """Returns the bytes of the cosine and sine of every position and channel of a head, in float32."""
     return 2 * cell.context * (cell.shape.d_model // cell.shape.heads) * FLOAT_BYTES
-
-
-NORMS = ("attention_norm", "feed_forward_norm")
 
 
 def block_tensors(cell: ModelCell, *, device: Device = "cuda") -> list[PredictedTensor]:

@@ -20,7 +20,7 @@ blocks.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.analysis.costs.activations import Device, PredictedTensor, size_of, workspace_bytes
+from runner.analysis.costs.activations import Device, size_of, workspace_bytes
 from runner.schema import AttentionCell
 
 ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
@@ -268,18 +268,7 @@ def square_bytes(cell: AttentionCell) -> int:
 
 def saved_bytes(cell: AttentionCell, *, device: Device = "cpu") -> int:
     """Returns the bytes that autograd keeps for the backward pass, each once, as saved_tensors_hooks sees them."""
-    return sum(item.size for item in saved_tensors(cell, device=device))
-
-
-def saved_tensors(cell: AttentionCell, *, device: Device = "cpu") -> list[PredictedTensor]:
-    """Returns the tensors that autograd keeps for the backward pass."""
-    saved = [held for held in tensors(cell, device=device) if held.is_saved]
-    return [PredictedTensor(tensor=held.tensor, formula=held.formula, size=held.size) for held in saved]
-
-
-def before_backward_bytes(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> int:
-    """Returns the bytes alive between the passes: inputs, output, the output's gradient, and the saved tensors."""
-    return _sum_alive(tensors(cell, device=device, gpu=gpu), moments(cell).index("between"))
+    return sum(item.size for item in tensors(cell, device=device) if item.is_saved)
 
 
 def predicted_peak_bytes(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> int:

@@ -115,7 +115,7 @@ def test_saved_bytes_equal_what_autograd_saves(attention: str, kind: dict[str, s
 def test_cuda_autocast_keeps_softmax_twice() -> None:
     """Float32 weights and a half-precision copy are saved instead of half-precision weights: 4 more bytes a score."""
     naive = {device: activations.saved_bytes(small(precision="bf16"), device=device) for device in ("cpu", "cuda")}
-    assert naive["cuda"].attention - naive["cpu"].attention == 4 * (4 * 12 * 512 * 512)
+    assert naive["cuda"].block - naive["cpu"].block == 4 * (4 * 12 * 512 * 512)
     fused = small(precision="bf16", attention="sdpa-flash")
     assert activations.saved_bytes(fused, device="cpu") == activations.saved_bytes(fused, device="cuda")
 
