@@ -35,9 +35,10 @@ from runner.measure.correctness import (
 )
 from runner.measure.device import Device
 from runner.measure.device_time import measure_unwaited
-from runner.measure.limits import CountedAllocations, LiveTensors, is_out_of_memory, parse_refusal, storage_bytes
+from runner.measure.limits import LiveTensors, is_out_of_memory, parse_refusal, storage_bytes
 from runner.measure.model_step import require_compiler
 from runner.measure.observer import Observer, Saved, address
+from runner.measure.timeline import CpuRecorder
 from runner.measure.timing import Clocks, StepEnd, StepLimits, Steps, measure
 from runner.models.attention import implementation, require_available
 from runner.schema import AttentionCell, SavedTensorRow
@@ -214,9 +215,12 @@ def _measure_memory(step: AttentionStep, device: Device) -> dict[str, int | None
         return {"before_backward_bytes": between[0], **{name: peaks[name] for name in names}}
     if device.type != "cpu":
         return {}
-    with CountedAllocations(step.held_bytes) as counted:
-        step(counted.mark)
-    return {"before_backward_bytes": counted.at_marks[0], "peak_allocated_bytes": counted.peak_bytes}
+    marks: list[int] = []
+    with CpuRecorder() as recorder:
+        step(lambda: marks.append(recorder.mark().at_ns))
+    recorded, held = recorder.recorded(), step.held_bytes
+    before = sum(event.change for event in recorded.events if event.at_ns <= marks[0])
+    return {"before_backward_bytes": held + before, "peak_allocated_bytes": held + max([0, *recorded.totals])}
 
 
 def _errors(step: AttentionStep, device: Device) -> dict[str, float]:

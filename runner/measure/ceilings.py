@@ -12,7 +12,7 @@ heats it; a CPU whose caches hold the buffer copies faster than its memory.
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from statistics import median
 from typing import get_args
 
 import torch
@@ -38,15 +38,6 @@ SECONDS: Mapping[str, float] = {"cuda": 0.5, "mps": 0.3, "cpu": 0.2}
 WARMUP, MIN_SAMPLES, MAX_SAMPLES = 2, 6, 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class CeilingRate:
-    """The best rate of one ceiling, in operations or bytes per second, and the size at which it was reached."""
-
-    size: int
-    per_s: float
-    interval_share: float | None
-
-
 def measure_ceilings(job: CeilingJob) -> Ceilings:
     """Measures every ceiling of this device. One that fails is missing, with the reason. A precision that the device
     lacks is left out."""
@@ -54,8 +45,7 @@ def measure_ceilings(job: CeilingJob) -> Ceilings:
     for name in get_args(Precision):
         try:
             precision.apply(name, device)
-            rate = _measure_product(precision.product_dtype(name), device)
-            rows.append(_row(job, rate, precision=name))
+            rows.append(_row(job, *_measure_product(precision.product_dtype(name), device), precision=name))
         except Skipped:
             continue
         except RuntimeError as error:
@@ -65,36 +55,30 @@ def measure_ceilings(job: CeilingJob) -> Ceilings:
         source = torch.ones(size // 4, device=device.torch)
         target = torch.zeros_like(source)
         samples = _timed(lambda: target.copy_(source), device, ends=time.perf_counter() + SECONDS[device.type])
-        rows.append(_row(job, _rate(2 * size, samples, size=size)))
+        rows.append(_row(job, size, samples))
     except RuntimeError as error:
         missing["copy"] = _reason(error)
     return Ceilings(rows=tuple(rows), missing=missing)
 
 
-def _measure_product(dtype: torch.dtype, device: Device) -> CeilingRate:
-    """Returns the best rate over growing matrices: 2 n³ operations over the median time (FLOP/s). Stops before a size
-    that would exceed the time."""
-    rates: list[CeilingRate] = []
+def _measure_product(dtype: torch.dtype, device: Device) -> tuple[int, Sequence[float]]:
+    """Returns the size and the times (ms) of the fastest product of growing matrices. Stops before a size that would
+    exceed the time."""
+    found: list[tuple[int, Sequence[float]]] = []
     ends = 0.0
     for n in SIZES[device.type]:
         a, b = (torch.randn(n, n, device=device.torch, dtype=dtype) for _ in range(2))
         multiply = functools.partial(torch.mm, a, b, out=torch.empty_like(a))
-        if not rates:
+        if not found:
             multiply()  # the first one of a process loads libraries and kernels
             device.synchronize()
             ends = time.perf_counter() + SECONDS[device.type]
         samples = _timed(multiply, device, ends=ends)
-        rates.append(_rate(2 * n**3, samples, size=n))
+        found.append((n, samples))
         next_seconds = 8 * (WARMUP + MIN_SAMPLES) * min(samples) / 1e3
         if time.perf_counter() + next_seconds > ends:
             break
-    return max(rates, key=lambda rate: rate.per_s)
-
-
-def _rate(work: int, samples: Sequence[float], *, size: int) -> CeilingRate:
-    """Returns the work, in operations or bytes, over the median of its times (ms)."""
-    summary = statistics.summarize(samples)
-    return CeilingRate(size=size, per_s=work / summary.median * 1e3, interval_share=interval_share(summary))
+    return max(found, key=lambda one: one[0] ** 3 / median(one[1]))
 
 
 def _timed(work: Callable[[], object], device: Device, *, ends: float) -> list[float]:
@@ -111,9 +95,11 @@ def _timed(work: Callable[[], object], device: Device, *, ends: float) -> list[f
     return samples[WARMUP:]
 
 
-def _row(job: CeilingJob, rate: CeilingRate, *, precision: Precision | None = None) -> CeilingRow:
-    """Returns the row of a product in `precision`, or of the copy without one."""
-    name = job.device_name
+def _row(job: CeilingJob, size: int, samples: Sequence[float], *, precision: Precision | None = None) -> CeilingRow:
+    """Returns the row of a product in `precision`, of 2 n³ operations, or of the copy without one, by the median of
+    these times (ms)."""
+    name, summary = job.device_name, statistics.summarize(samples)
+    per_s = 2 * (size**3 if precision else size) / summary.median * 1e3
     peak = hardware.peak_flops(name, precision) if precision else hardware.peak_bandwidth(name)
     sheet = hardware.datasheet(name) if peak else None
     return CeilingRow(
@@ -122,10 +108,10 @@ def _row(job: CeilingJob, rate: CeilingRate, *, precision: Precision | None = No
         name=f"matmul {precision}" if precision else "copy",
         ceiling="matmul" if precision else "copy",
         precision=precision,
-        size=rate.size,
-        flops_per_s=rate.per_s if precision else None,
-        bytes_per_s=None if precision else rate.per_s,
-        interval_share=rate.interval_share,
+        size=size,
+        flops_per_s=per_s if precision else None,
+        bytes_per_s=None if precision else per_s,
+        interval_share=interval_share(summary),
         datasheet_flops_per_s=peak if precision else None,
         datasheet_bytes_per_s=None if precision else peak,
         datasheet=sheet.source if sheet else None,

@@ -13,14 +13,9 @@ off its core, memory in use, the share of the CPU that other processes took.
 Page faults are minor and major ones, context switches voluntary and involuntary ones, of all threads together
 (getrusage(2), RUSAGE_SELF). Limits: children are not counted.
 
-Where no allocator counts, the bytes of live tensors are counted one by one:
-
-    with CountedAllocations(held_bytes) as counted: step(counted.mark)
-    counted.peak_bytes, counted.at_marks
-
-A CPU's allocator keeps no count, but PyTorch's profiler reports each of its allocations, scratch of kernels included
-(scratch that a library allocates itself stays unseen). `LiveTensors` counts tensors as operators return them: less
-exact, but it knows what was alive when an operator failed. Both slow steps, so nothing is timed meanwhile.
+Where no allocator counts, `LiveTensors` counts tensors as operators return them: less exact than a recording
+(`runner.measure.timeline`), but it knows what was alive when an operator failed. It slows steps, so nothing is timed
+meanwhile.
 """
 
 import contextlib
@@ -32,14 +27,12 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import psutil
 import torch
 from torch import Tensor
-from torch._C._profiler import _EventType, _ProfilerEvent
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -170,7 +163,6 @@ def _own_seconds() -> float:
     return float(sum(psutil.Process().cpu_times()[:4]))
 
 
-_MARK = "stepscope mark"
 _UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _SIZE = r"([\d.]+) (bytes|[KMGT]iB)"
 #: The messages of CUDA's allocator (`c10/cuda/CUDACachingAllocator.cpp`) and the CPU's
@@ -180,48 +172,6 @@ _REFUSALS = {
     "in_use_bytes": rf"{_SIZE} is allocated by PyTorch",
     "device_bytes": rf"total capacity of {_SIZE}",
 }
-
-
-class CountedAllocations:
-    """Counts every allocation on a CPU while it is entered. `held` bytes were allocated before."""
-
-    def __init__(self, held: int) -> None:
-        self.held = held
-        self.peak_bytes = held
-        self.at_marks: list[int] = []
-        self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
-
-    def mark(self) -> None:
-        """Marks a moment whose live bytes will be in `at_marks`."""
-        with record_function(_MARK):
-            pass
-
-    def __enter__(self) -> Self:
-        self._profile.__enter__()  # type: ignore[no-untyped-call]
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        self._profile.__exit__(kind, *error)  # type: ignore[no-untyped-call]
-        if kind is not None:
-            return
-        results: Any = self._profile.profiler.kineto_results  # type: ignore[union-attr]
-        live = self.held
-        for _, size in sorted(_events(results.experimental_event_tree()), key=lambda event: event[0]):
-            if size is None:
-                self.at_marks.append(live)
-            else:
-                live += size
-                self.peak_bytes = max(self.peak_bytes, live)
-
-
-def _events(roots: Iterable[_ProfilerEvent]) -> Iterable[tuple[int, int | None]]:
-    """Yields time (ns) and bytes of every allocation, negative for what is freed and None for marks."""
-    for event in roots:
-        if event.tag == _EventType.Allocation:
-            yield event.start_time_ns, event.extra_fields.alloc_size  # type: ignore[union-attr]
-        elif event.name == _MARK:
-            yield event.start_time_ns, None
-        yield from _events(event.children)
 
 
 class LiveTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -26,7 +26,7 @@ tokens smaller than what had run.
 
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -44,10 +44,10 @@ from runner.job import Job, Measurement
 from runner.measure import limits, precision
 from runner.measure.attention import AttentionStep, require_runnable
 from runner.measure.device import Device
-from runner.measure.limits import CountedAllocations, storage_bytes
+from runner.measure.limits import storage_bytes
 from runner.measure.model_step import ModelStep, require_attention
 from runner.measure.observer import Observer, Saved
-from runner.measure.timeline import MARK, PhaseMark, Recorded, StepTimeline, recorder_for, step_timeline
+from runner.measure.timeline import MARK, CpuRecorder, PhaseMark, Recorded, StepTimeline, recorder_for, step_timeline
 from runner.models.attention import causal_blocks, flex_of_blocks
 from runner.models.workload import first_tensor, list_tensors
 from runner.schema import PHASES, AttentionCell, Category, MemoryCell, PhasePeakRow, SavedTensorRow, StepCell, step_of
@@ -302,9 +302,13 @@ def _note_state(step: ModelStep, observer: Observer) -> None:
     """Notes the tensors that exist before the step. The optimizer's step counters count as workspace."""
     observer.note(step.model.parameters(), "parameter")
     observer.note([*step.workload.inputs, *step.model.buffers()], "input")
+    observer.note([tensor for tensor in _list_state(step) if tensor.ndim], "optimizer state")
+
+
+def _list_state(step: ModelStep) -> list[Tensor]:
+    """Returns the tensors that the optimizer keeps."""
     states = step.optimizer.state.values() if step.optimizer else ()
-    held = [tensor for state in states for tensor in list_tensors(state)]
-    observer.note([tensor for tensor in held if tensor.ndim], "optimizer state")
+    return [tensor for state in states for tensor in list_tensors(state)]
 
 
 def measure_trial(job: Job, report: Callable[[str], None]) -> Measurement:
@@ -325,7 +329,9 @@ def measure_trial(job: Job, report: Callable[[str], None]) -> Measurement:
         report("first step")
         step(lambda: None)
         step.between()
-        held = storage_bytes(_state(step))
+        held = storage_bytes(
+            [*step.model.parameters(), *step.model.buffers(), *step.workload.inputs, *_list_state(step)]
+        )
     try:
         peak = _measure_peak(step, device, held=held, report=report)
     except BaseException:
@@ -340,9 +346,9 @@ def _measure_peak(
     """Returns the peak of live bytes in one step, including the `held` bytes before it."""
     if device.type == "cpu":
         report("step")
-        with CountedAllocations(held) as counted:
+        with CpuRecorder() as recorder:
             step(lambda: None)
-        return counted.peak_bytes
+        return held + max([0, *recorder.recorded().totals])
     run: Callable[[], None] = functools.partial(step, lambda: None)
     if device.type == "cuda" and isinstance(step, AttentionStep):
         if step.cell.implementation == "flex":
@@ -378,13 +384,3 @@ def mask_everything(step: AttentionStep, device: Device) -> None:
         if count is not None:
             count.zero_()
     step.run = functools.partial(flex_of_blocks, blocks=blocks)
-
-
-def _state(step: ModelStep) -> Iterator[Tensor]:
-    """Yields the tensors that exist before a model's step: parameters, tables, data, optimizer state."""
-    yield from step.model.parameters()
-    yield from step.model.buffers()
-    yield from step.workload.inputs
-    if step.optimizer is not None:
-        for state in step.optimizer.state.values():
-            yield from (value for value in state.values() if isinstance(value, torch.Tensor))

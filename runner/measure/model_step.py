@@ -13,7 +13,7 @@ every time, and no decision of the host in between. Inputs, weights and gradient
 import gc
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -96,7 +96,8 @@ class ModelStep:
         shape = tuple(logits.shape)
         if self.output_shape not in (None, shape):
             raise BadModel(
-                f"The model returned a tensor of {format_shape(shape)} after {format_shape(self.output_shape or ())}.",
+                f"The model returned a tensor of {precision.format_shape(shape)} after "
+                f"{precision.format_shape(self.output_shape or ())}.",
                 expected="the same work in every step, so that steps can be compared",
             )
         self.output_shape = shape
@@ -150,11 +151,6 @@ class ModelStep:
         for state in self.optimizer.state.values() if self.optimizer is not None else ():
             for tensor in list_tensors(state):
                 tensor.zero_()
-
-
-def format_shape(shape: Sequence[int]) -> str:
-    """Returns a shape as `4×128×768`."""
-    return "×".join(map(str, shape)) or "1"
 
 
 def require_attention(cell: PassCell, device: Device) -> None:

@@ -104,8 +104,9 @@ def measure_numerics(job: Job, report: Callable[[str], None]) -> Measurement:
     with precision.record_outputs(step.model, blocks=step.workload.blocks) as outputs:
         actual = run_scaled_pass(step)
     found = precision.name_dtypes(
-        step.workload, outputs, logits=actual.logits, loss=actual.loss, gradients=actual.gradients
-    )
+        step.model, outputs, logits=actual.logits, loss=actual.loss, gradients=actual.gradients,
+        blocks=step.workload.blocks,
+    )  # fmt: skip
     zeros: dict[str, Tensor] | None = None  # which elements of each gradient are 0 when the loss is not scaled
     if actual.loss_scale is not None:
         step.scaler.update(1.0)

@@ -26,7 +26,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from runner.analysis.timeline.snapshot import MAX_FRAMES, Stacks
-from runner.measure.precision import dtype_name
+from runner.measure.precision import dtype_name, format_shape
 from runner.schema import Category
 
 #: The outermost frame of a stack, which is the step itself; and files whose frames are left out.
@@ -80,7 +80,7 @@ class Saved:
             at_ns=time.time_ns(),
             sequence=_sequence(),
             module=module,
-            shape=_shape(tensor),
+            shape=format_shape(tensor.shape),
             dtype=dtype_name(tensor),
             address=address(tensor),
             bytes=tensor.untyped_storage().nbytes(),
@@ -183,7 +183,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def defer(self, tensor: Tensor) -> None:
         """Records which operation needs a tensor that will be computed again."""
-        self._deferred[self._module, _shape(tensor), dtype_name(tensor)] = _sequence()
+        self._deferred[self._module, format_shape(tensor.shape), dtype_name(tensor)] = _sequence()
 
     def record_saved(self, tensor: Tensor) -> None:
         """Records a tensor that autograd saves."""
@@ -220,10 +220,6 @@ def address(tensor: Tensor) -> int:
 def _sequence() -> tuple[int, int]:
     """Returns this thread, and the number of its newest operation that autograd will differentiate."""
     return threading.get_ident(), torch._C._autograd._get_sequence_nr() - 1
-
-
-def _shape(tensor: Tensor) -> str:
-    return "×".join(map(str, tensor.shape)) or "1"
 
 
 def _identity(packed: Any) -> Any:

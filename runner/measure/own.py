@@ -12,6 +12,7 @@ from torch import Tensor
 from runner.errors import BadModel
 from runner.job import OwnModelJob
 from runner.measure.device import Device
+from runner.measure.precision import dtype_name
 from runner.measure.step import count_passes, reason_of
 from runner.models.given import Loaded, load
 from runner.models.workload import Built, Wanted, Workload, first_tensor, list_tensors
@@ -81,7 +82,7 @@ def _build(loaded: Loaded, spec: OwnSpec, batch: int, context: int, device: torc
 
 def describe_tensor(tensor: Tensor) -> str:
     """Returns dtype and shape, such as `int64 4×128`."""
-    return f"{str(tensor.dtype).removeprefix('torch.')} {'×'.join(map(str, tensor.shape)) or 'number'}"
+    return f"{dtype_name(tensor)} {'×'.join(map(str, tensor.shape)) or 'number'}"
 
 
 def _describe_blocks(workload: Workload) -> str:

@@ -13,9 +13,8 @@ The toy model is linear, ReLU, layer normalization, linear. Limits: operations b
 of attention, are not seen; of equal blocks only the first is read.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,7 +25,7 @@ from torch.nn import functional
 from runner.errors import Skipped
 from runner.job import Job
 from runner.measure.device import Device
-from runner.models.workload import Workload, first_tensor
+from runner.models.workload import first_tensor
 from runner.schema import DtypeRow, FloatName, Precision, StepCell
 
 
@@ -54,6 +53,11 @@ def dtype_name(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
+def format_shape(shape: Sequence[int]) -> str:
+    """Returns a shape as `4×128×768`."""
+    return "×".join(map(str, shape)) or "1"
+
+
 def autocast(cell: StepCell, device: Device) -> AbstractContextManager[object]:
     """Returns the autocast context of the cell's forward pass."""
     if cell.precision in ("fp32", "tf32") or cell.weights_dtype == "bf16":
@@ -67,6 +71,8 @@ DTYPES: Mapping[FloatName, torch.dtype] = {
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
 }
+#: What a dtype is of, the module or parameter, and the dtype, in the order of the pass.
+PassDtypes = list[tuple[str, str, str]]
 TOY_INPUTS, TOY_WIDTH, TOY_CLASSES, TOY_BATCH = 20, 10, 5, 8
 
 
@@ -83,17 +89,6 @@ class Toy(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.last(self.layer_norm(self.relu(self.first(x))))
         return logits
-
-
-@dataclass(frozen=True, kw_only=True)
-class PassDtypes:
-    """The dtypes of one pass. `outputs` are by module, in the order in which they ran."""
-
-    outputs: Mapping[str, str]
-    logits: str
-    loss: str
-    parameters: Mapping[str, str]
-    gradients: Mapping[str, str]
 
 
 @contextmanager
@@ -114,22 +109,26 @@ def record_outputs(model: nn.Module, *, blocks: Sequence[str] = ()) -> Iterator[
 
 
 def name_dtypes(
-    workload: Workload,
+    model: nn.Module,
     outputs: Mapping[str, str],
     *,
     logits: Tensor | None,
     loss: Tensor,
     gradients: Mapping[str, Tensor],
+    blocks: Sequence[str] = (),
 ) -> PassDtypes:
-    """Returns the names of a pass's dtypes."""
-    model, blocks = workload.model, workload.blocks
-    return PassDtypes(
-        outputs=outputs,
-        logits="" if logits is None else dtype_name(logits),
-        loss=dtype_name(loss),
-        parameters={name: dtype_name(tensor) for name, tensor in model.named_parameters() if _is_read(name, blocks)},
-        gradients={name: dtype_name(tensor) for name, tensor in gradients.items() if _is_read(name, blocks)},
-    )
+    """Returns the names of a pass's dtypes; of `blocks`, the first stands for all."""
+
+    def name(part: str, tensors: Iterable[tuple[str, Tensor]]) -> PassDtypes:
+        return [(part, module, dtype_name(tensor)) for module, tensor in tensors if _is_read(module, blocks)]
+
+    return [
+        *name("parameter", model.named_parameters()),
+        *(("output", module, dtype) for module, dtype in outputs.items()),
+        *name("logits", [] if logits is None else [("", logits)]),
+        *name("loss", [("", loss)]),
+        *name("gradient", gradients.items()),
+    ]
 
 
 def _is_read(name: str, blocks: Sequence[str]) -> bool:
@@ -147,18 +146,12 @@ def run_toy_pass(context: AbstractContextManager[object], *, device: torch.devic
         loss = functional.cross_entropy(logits, targets)
     loss.backward()  # type: ignore[no-untyped-call]
     gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
-    toy = Workload(model=model, loss=partial(functional.cross_entropy, target=targets), inputs=[x, targets], blocks=())
-    return name_dtypes(toy, outputs, logits=logits, loss=loss, gradients=gradients)
+    return name_dtypes(model, outputs, logits=logits, loss=loss, gradients=gradients)
 
 
 def dtype_rows(job: Job, passes: Mapping[str, PassDtypes]) -> list[DtypeRow]:
     """Returns the rows of each model's pass, in the order of the pass."""
-    items = []
-    for model, found in passes.items():
-        names = {"parameter": found.parameters, "output": found.outputs}
-        names |= {"logits": {"": found.logits}} if found.logits else {}
-        names |= {"loss": {"": found.loss}, "gradient": found.gradients}
-        items += [(model, part, module, dtype) for part, dtypes in names.items() for module, dtype in dtypes.items()]
+    items = [(model, *one) for model, found in passes.items() for one in found]
     ids: dict[str, Any] = {"run_id": job.run_id, "cell_id": job.cell_id}
     return [
         DtypeRow(**ids, position=position, model=model, part=part, module=module, dtype=dtype)

@@ -15,7 +15,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -89,8 +89,7 @@ def _measure(job: Job, cell: StepCell, device: Device, *, report: Callable[[str]
     except BaseException:
         report(step.phase)
         raise
-    flops = find_step_flops(job, cell, step.workload)
-    values |= rate_values(steps, flops, job=job, clocks=clocks)
+    values |= rate_values(steps, job, cell, step.workload, clocks=clocks)
     details: dict[str, Sequence[object]] = {
         "timings": steps.timings(job.run_id, job.cell_id, clocks=clocks),
         "samples": steps.rows(job.run_id, job.cell_id),
@@ -115,31 +114,24 @@ def _check_compiled(
     return values
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepFlops:
-    """The operations of one step, and those of them that the model needs: without what a checkpoint repeats."""
-
-    step: int
-    model: int
-    source: FlopsSource
-
-
-def find_step_flops(job: Job, cell: StepCell, workload: Workload) -> StepFlops | None:
-    """Returns the operations of a cell's step: by formula, of an own model by PyTorch's counter; None if it cannot."""
+def find_step_flops(
+    job: Job, cell: StepCell, workload: Workload
+) -> tuple[int, int, FlopsSource] | tuple[None, None, None]:
+    """Returns the operations of a cell's step, and those of them that the model needs, without what a checkpoint
+    repeats: by formula, of an own model by PyTorch's counter; None if it cannot."""
     if cell.model_key is None:
         flops = costs.step_flops(cell)
-        return StepFlops(step=flops, model=flops - costs.recomputed_flops(cell), source="formula")
+        return flops, flops - costs.recomputed_flops(cell), "formula"
     model = job.flops or count_cell(replace(cell, checkpoint_blocks=0), None)
     whole = count_cell(cell, workload) if cell.checkpoint_blocks or model is None else model
     if whole is None:
-        return None
-    return StepFlops(step=whole.of_mode(cell.mode), model=(model or whole).of_mode(cell.mode), source="counter")
+        return None, None, None
+    return whole.of_mode(cell.mode), (model or whole).of_mode(cell.mode), "counter"
 
 
-def rate_values(steps: Steps, flops: StepFlops | None, *, job: Job, clocks: Clocks) -> dict[str, object]:
+def rate_values(steps: Steps, job: Job, cell: StepCell, workload: Workload, *, clocks: Clocks) -> dict[str, object]:
     """Returns what follows from the times, by column of the row. Rates are those of a loop, where that was timed."""
-    cell = job.cell
-    assert isinstance(cell, StepCell)
+    flops, of_model, source = find_step_flops(job, cell, workload)
     seconds = clocks.loop_ms.get("step", steps.summary.median) / 1e3
     peak = hardware.peak_flops(job.device_name, cell.precision)
     return {
@@ -148,10 +140,10 @@ def rate_values(steps: Steps, flops: StepFlops | None, *, job: Job, clocks: Cloc
         "interval_share": interval_share(steps.summary),
         "tokens_per_s": cell.batch * cell.context / seconds if cell.context else None,
         "samples_per_s": cell.batch / seconds,
-        "step_flops": flops.step if flops else None,
-        "flops_source": flops.source if flops else None,
-        "flops_per_s": flops.step / seconds if flops else None,
-        "mfu": flops.model / seconds / peak if flops and peak else None,
+        "step_flops": flops,
+        "flops_source": source,
+        "flops_per_s": None if flops is None else flops / seconds,
+        "mfu": None if of_model is None or not peak else of_model / seconds / peak,
         "phase_sum_share": steps.phase_sum_share,
         "bound": clocks.bound,
         "device_share": clocks.device_share,

@@ -13,7 +13,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import torch
 from torch._C._profiler import _EventType, _ProfilerEvent
@@ -49,22 +49,6 @@ class Recorded:
     events: list[MemoryEvent]
     totals: list[int] = field(default_factory=list)
     reserved: list[tuple[int, int]] = field(default_factory=list)
-
-
-class Recorder(Protocol):
-    """Records while it is entered."""
-
-    def __enter__(self) -> Self: ...
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None: ...
-    def mark(self) -> PhaseMark: ...
-    def recorded(self) -> Recorded: ...
-
-
-def recorder_for(device: Device) -> Recorder:
-    """Returns the recorder of a device. Raises Skipped where there is none."""
-    if device.type == "mps":
-        raise Skipped("PyTorch keeps no history of allocations on MPS.")
-    return CudaRecorder(device) if device.type == "cuda" else CpuRecorder()
 
 
 class CpuRecorder:
@@ -138,6 +122,13 @@ class CudaRecorder:
     def recorded(self) -> Recorded:
         found = next((item for item in recordings(self._snapshot) if item.device == self.device.index), None)
         return Recorded(events=found.events, reserved=found.reserved) if found else Recorded(events=[])
+
+
+def recorder_for(device: Device) -> CpuRecorder | CudaRecorder:
+    """Returns the recorder of a device. Raises Skipped where there is none."""
+    if device.type == "mps":
+        raise Skipped("PyTorch keeps no history of allocations on MPS.")
+    return CudaRecorder(device) if device.type == "cuda" else CpuRecorder()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -278,11 +278,15 @@ def time_step(step: Step, device: Device, *, phases: int) -> Sample:
         device.synchronize()
         ended = time.perf_counter_ns()
     assert len(marks) == phases + 1, f"{len(marks)} marks for {phases} phases"
+    return _make_sample(marks, device, step_ms=(ended - began) / 1e6)
+
+
+def _make_sample(marks: Sequence[ClockMark], device: Device, *, step_ms: float) -> Sample:
     pairs = list(itertools.pairwise(marks))
     return Sample(
         device_ms=tuple(device.milliseconds(begin, end) for begin, end in pairs),
         host_ms=tuple((end.host_ns - begin.host_ns) / 1e6 for begin, end in pairs),
-        step_ms=(ended - began) / 1e6,
+        step_ms=step_ms,
     )
 
 
@@ -362,10 +366,5 @@ def _samples(marks: Sequence[ClockMark], device: Device, *, width: int, ends: St
     """Yields the steps, each of `width` marks; the last mark is the beginning of a step that did not run."""
     for first in range(0, len(marks) - 1, width):
         inside = marks[first : first + width]
-        pairs = list(itertools.pairwise(inside))
         end = inside[-1] if ends == "last phase" else marks[first + width]
-        yield Sample(
-            device_ms=tuple(device.milliseconds(begin, end) for begin, end in pairs),
-            host_ms=tuple((end.host_ns - begin.host_ns) / 1e6 for begin, end in pairs),
-            step_ms=device.milliseconds(inside[0], end),
-        )
+        yield _make_sample(inside, device, step_ms=device.milliseconds(inside[0], end))

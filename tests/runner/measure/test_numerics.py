@@ -161,7 +161,7 @@ def test_tf32_is_skipped_on_devices_without_it() -> None:
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_dtypes_equal_those_of_a_pass_done_by_hand(name: str) -> None:
     kind = getattr(torch, name)
-    seen = precision.run_toy_pass(torch.autocast("cpu", dtype=kind), device=torch.device("cpu"), weights=torch.float32)
+    found = precision.run_toy_pass(torch.autocast("cpu", dtype=kind), device=torch.device("cpu"), weights=torch.float32)
     toy, x = precision.Toy(), torch.randn(8, precision.TOY_INPUTS)
     with torch.autocast("cpu", dtype=kind):
         first = toy.first(x)
@@ -169,10 +169,11 @@ def test_dtypes_equal_those_of_a_pass_done_by_hand(name: str) -> None:
         logits = toy.last(normed)
         loss = torch.nn.functional.cross_entropy(logits, torch.zeros(8, dtype=torch.int64))
     by_hand = {key: str(value.dtype)[6:] for key, value in (("first", first), ("layer_norm", normed), ("last", logits))}
-    assert {key: seen.outputs[key] for key in by_hand} == by_hand
-    assert by_hand["first"] == seen.logits == name
-    assert seen.loss == str(loss.dtype)[6:] == "float32"
-    assert set(seen.parameters.values()) == set(seen.gradients.values()) == {"float32"}
+    seen = {(part, module): dtype for part, module, dtype in found}
+    assert {key: seen["output", key] for key in by_hand} == by_hand
+    assert by_hand["first"] == seen["logits", ""] == name
+    assert seen["loss", ""] == str(loss.dtype)[6:] == "float32"
+    assert {dtype for part, _, dtype in found if part in ("parameter", "gradient")} == {"float32"}
 
 
 def test_dtypes_of_the_transformer() -> None:
