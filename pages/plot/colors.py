@@ -1,6 +1,5 @@
 """One color for each entity, everywhere: phases, precisions, backends, grades, statuses, memory categories.
 
-    color_of("backward"), color_of("bf16"), color_of("oom")
     document.style = ink_rules()          # CSS: text drawn in a color of the palette gets its ink
 
 `PALETTE` is also `theme.chartCategoricalColors` of `.streamlit/config.toml` (a test compares them). The colors of one
@@ -89,13 +88,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
 
 def tint(color: str, *, opacity: float) -> str:
     """Returns a `#rrggbb` color with this opacity."""
-    red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
-    return f"rgba({red}, {green}, {blue}, {opacity})"
-
-
-def color_of(entity: str) -> str:
-    """Returns the color of a phase, precision, backend, category, kernel class, implementation, grade or status."""
-    return next(family[entity] for family in FAMILIES.values() if entity in family)
+    return "rgba({}, {}, {}, {})".format(*_parse(color), opacity)
 
 
 LIGHT, DARK = "#FFFFFF", "#10151C"

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pages.plot.colors import PALETTE, PURPLE, QUIET, RED, STRONG
+from pages.plot.colors import PALETTE, PURPLE, QUIET, RED
 from pages.plot.parts import (
     AXIS,
     Figure,
@@ -251,7 +251,7 @@ def _spread_labels(
 
 def draw_strip(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     """Every sample of a cell, a color a series; hollow ones count in no number, and may lie outside the picture."""
-    draw, scale = view.draw, scale_of(view, view.draw.value)
+    draw = view.draw
     among = list(dict.fromkeys(view.column(draw.series)))
     data = []
     for one in among:
@@ -265,7 +265,6 @@ def draw_strip(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         data.append(trace)
     measured = [view.get(row, draw.value) for row in view.rows if not view.get(row, draw.hollow)]
     low, high = min(measured), max(measured)
-    at = [guide for guide in draw.guides if guide.at]
     layout = {
         "height": 240,
         "xaxis": {**AXIS, "title": {"text": view.field(draw.across).title}},
@@ -275,10 +274,5 @@ def draw_strip(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             "title": {"text": title_of(view, draw.value)},
             "range": [low - 0.15 * (high - low), high + 0.3 * (high - low)],
         },
-        "shapes": [rule("y", guide, scale) for guide in at],
-        "annotations": [
-            note(guide.words, x=1, xref="paper", y=guide.at or 0, xanchor="right", yanchor="bottom", color=STRONG)
-            for guide in at
-        ],
     }
     return data, layout

@@ -240,18 +240,18 @@ def write_notes(notes: Sequence[Figure], layout: Figure) -> tuple[list[Figure], 
     return [trace] if texts else [], free
 
 
-def write_margins(layout: Figure, *, title_px: int = 20, line_px: int = 15) -> Figure:
+def write_margins(layout: Figure) -> Figure:
     """Returns the margins with the room of the axes' labels. Plotly's own `automargin` draws a new chart twice."""
     margin, x, y = {**BASE_MARGIN, **layout.get("margin", {})}, layout["xaxis"], layout["yaxis"]
     labels = x.get("ticktext", ())
     if angle := -x.get("tickangle", 0):
         rise = round(7 * max(map(len, labels)) * math.sin(math.radians(angle)))
     else:
-        rise = line_px * max((1 + text.count("<br>") for text in labels), default=1)
-    margin["t" if x.get("side") == "top" else "b"] += 4 + rise + title_px * bool(x["title"]["text"])
+        rise = 15 * max((1 + text.count("<br>") for text in labels), default=1)
+    margin["t" if x.get("side") == "top" else "b"] += 4 + rise + 20 * bool(x["title"]["text"])
     if y.get("showticklabels", True):
         margin["l"] += 8 + round(6.3 * max(map(count_letters, y["ticktext"]), default=0))
-    margin["l"] += title_px * bool(y["title"]["text"])
+    margin["l"] += 20 * bool(y["title"]["text"])
     return margin
 
 

@@ -255,7 +255,7 @@ def _lines(view: View, *, narrow: bool) -> tuple[Mapping[Key, int], Figure, list
         key = _key(view, row)
         if key not in labels:
             first, *rest = draw.down
-            labels[key] = join_keys(view, row, rest if rest and draw.kind != "table" else draw.down)
+            labels[key] = join_keys(view, row, rest or draw.down)
             captions[key] = view.get(row, draw.caption)
             if rest and all(key[0] != known[0] for known in groups):
                 groups[key] = write_key(view, first, key[0])

@@ -9,8 +9,7 @@ text. Limits: recordings up to 2³¹ µs (35 minutes), addresses up to 2⁵³.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from pages.draw import draw_choices
 from pages.frame import ASKED, Frame
 from pages.markdown import literal, restrict
 from pages.panel import COLORS
-from pages.plot.colors import color_of
+from pages.plot.parts import color_of
 from runner.analysis.audit.timeline_rules import TIMELINE_REMEDIES
 from runner.analysis.timeline.snapshot import frames_of
 from runner.answers.answer import Choice, choose
@@ -40,59 +39,22 @@ _FOLDER = Path(__file__).parent
 _SCRIPTS = ("model.js", "raster.js", "picture.js", "controls.js", "view.js")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Drawing:
-    """What is drawn. Blocks below `fold_bytes` are drawn as one, and so are those allocated before the recording if
-    `folds_held`; `scale_bytes` is the top of the total's axis."""
-
-    columns: Columns
-    about: Timeline
-    fold_bytes: int
-    scale_bytes: int
-    alt: str
-    folds_held: bool = False
-
-
-def timeline(drawing: Drawing, *, key: str, on_cursor: Callable[[], None]) -> dict[str, Any] | None:
-    """Draws the timeline. Returns where the reader put the cursor, `{"timeline": its id, "at": µs}`, or None."""
-    script = "\n".join(_read(name) for name in _SCRIPTS)
-    component = st.components.v2.component(
-        "stepscope_timeline", html=_read("timeline.html"), css=_read("timeline.css"), js=script
-    )
-    state = component(
-        key=key, data=pack(drawing), height="content", default={"cursor": None}, on_cursor_change=on_cursor
-    )
-    cursor: dict[str, Any] | None = state.cursor
-    return cursor
-
-
-def picture_button(side: str) -> None:
-    """Draws a button that saves the picture of the pane as the reader sees it, like the one in its own bar."""
-    css = (_FOLDER.parent / "picture.css").read_text(encoding="utf-8")
-    button = '<button type="button" title="The timeline as you see it, with its title and colors">PNG</button>'
-    html = f'<div class="pictures">{button}</div>'
-    script = """export default ({data, parentElement}) => { parentElement.querySelector("button").onclick = () =>
-        window.dispatchEvent(new CustomEvent("stepscope-save", {detail: data})) }"""
-    component = st.components.v2.component("stepscope_timeline_picture", html=html, css=css, js=script)
-    component(key=f"timeline-{side}-picture", data=f"timeline-{side}", height="content")
-
-
 @cache
 def _read(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
-def pack(drawing: Drawing) -> bytes:
+def pack(columns: Columns, head: Mapping[str, Any]) -> bytes:
     """Returns the length of the head, the head as JSON, and the columns, each from a multiple of 8 on."""
-    arrays = _sort_arrays(drawing.columns)
+    arrays = _sort_arrays(columns)
     places, parts, offset = [], [], 0
     for name, array in arrays.items():
         places.append((name, array.dtype.name, offset, len(array)))
         padding = -array.nbytes % 8
         parts += [array.tobytes(), bytes(padding)]
         offset += array.nbytes + padding
-    head = json.dumps({**_make_head(drawing), "columns": places}).encode()
-    start = len(head).to_bytes(4, "little") + head
+    text = json.dumps({**head, "columns": places}).encode()
+    start = len(text).to_bytes(4, "little") + text
     return b"".join([start, bytes(-len(start) % 8), *parts])
 
 
@@ -111,16 +73,14 @@ def _sort_arrays(columns: Columns) -> dict[str, Any]:
     }
 
 
-def _make_head(drawing: Drawing) -> dict[str, Any]:
-    columns, about = drawing.columns, drawing.about
+def _make_head(columns: Columns, about: Timeline) -> dict[str, Any]:
     frames: dict[str, int] = {}
     stacks = [[frames.setdefault(frame, len(frames)) for frame in frames_of(text)] for text in columns.stacks]
     present = np.bincount(columns.arrays["category"], minlength=len(CATEGORIES))
     return {
-        "key": str(about.cell_id), "title": about.label, "alt": drawing.alt, "duration": about.duration_us,
-        "peak": about.peak_bytes, "peakAt": about.peak_at_us, "scale": drawing.scale_bytes, "fold": drawing.fold_bytes,
-        "foldHeld": drawing.folds_held,
-        "categories": CATEGORIES, "colors": [color_of(name) for name in CATEGORIES], "present": present.tolist(),
+        "key": str(about.cell_id), "title": about.label, "duration": about.duration_us, "peak": about.peak_bytes,
+        "peakAt": about.peak_at_us, "present": present.tolist(),
+        "categories": CATEGORIES, "colors": [color_of(name, CATEGORIES) for name in CATEGORIES],
         "phases": columns.names["phase"], "modules": columns.names["module"], "operations": columns.names["operation"],
         "frames": list(frames), "stacks": stacks, "marks": columns.marks,
     }  # fmt: skip
@@ -176,23 +136,30 @@ def _draw_pane(frame: Frame, about: Timeline, *, side: str, fold_bytes: int, sca
         slowing = describe_slowing(about, frame.load(load_steps, frame.selection.broad()))
         st.caption(restrict(f"{describe_recording(about)} · {slowing}".removesuffix(" · ")))
         _draw_findings(frame, about)
-        drawing = Drawing(
-            columns=blocks,
-            about=about,
-            fold_bytes=fold_bytes,
-            scale_bytes=scale_bytes,
-            alt=f"Memory timeline of {about.label}: {about.allocations:,} allocations, each a block from birth to "
-            f"death at its address, below the total. {sentence.replace('**', '')}",
-            folds_held=folds_held,
+        alt = f"Memory timeline of {about.label}: {about.allocations:,} allocations, each a block from birth to "
+        alt += f"death at its address, below the total. {sentence.replace('**', '')}"
+        # Blocks below `fold` are drawn as one, and so are those of before with `foldHeld`; `scale` is the total's axis.
+        shown = {"alt": alt, "fold": fold_bytes, "scale": scale_bytes, "foldHeld": folds_held}
+        component = st.components.v2.component(
+            "stepscope_timeline",
+            html=_read("timeline.html"),
+            css=_read("timeline.css"),
+            js="\n".join(map(_read, _SCRIPTS)),
         )
-        cursor = timeline(drawing, key=f"timeline-{side}-canvas", on_cursor=lambda: None)
+        state = component(
+            key=f"timeline-{side}-canvas",
+            data=pack(blocks, _make_head(blocks, about) | shown),
+            height="content",
+            default={"cursor": None},
+            on_cursor_change=lambda: None,
+        )
+        cursor: dict[str, Any] | None = state.cursor
         is_mine = cursor is not None and cursor["timeline"] == str(about.cell_id)
         at_us = int(cursor["at"]) if cursor and is_mine else about.peak_at_us
         try:
             _list_alive(frame, about, blocks, side=side, at_us=at_us, only_recorded=folds_held)
         except DatabaseBusy:
             st.caption("The results file is busy; move the cursor once more for what is alive there.")
-        picture_button(side)
         for line in sweep_commands([about.cell] if about.cell else []):
             st.code(line, language="bash", wrap_lines=True)
 

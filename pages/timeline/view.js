@@ -2,12 +2,6 @@
 
 const FEWEST_US = 20, FRAMES_KEPT = 1000, REHEARSALS = 10
 
-// Returns the name of the card around the timeline.
-function cardOf(root) {
-  const card = (root.getRootNode().host ?? root).closest('[class*="st-key-card-"]')
-  return [...card?.classList ?? []].find(name => name.startsWith("st-key-card-"))?.slice("st-key-card-".length) ?? ""
-}
-
 class View {
   constructor(root) {
     this.root = root
@@ -20,7 +14,6 @@ class View {
     this.text = ""
     listen(this)
     new ResizeObserver(() => this.#resize()).observe(this.find("stage"))
-    window.addEventListener("stepscope-save", event => event.detail === cardOf(root) && this.model && savePicture(this))
   }
 
   // Shows new data, or the same with other settings. Zoom, pin and search stay while it is the same timeline.
