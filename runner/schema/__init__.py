@@ -11,102 +11,101 @@ Standard library only, so that whoever reads rows needs neither torch nor DuckDB
 renamed, removed or retyped. Unknown is None (NULL), never 0, -1 or NaN. Times of day are naive UTC.
 """
 
-import importlib
-import pkgutil
 from collections.abc import Mapping
 
-from runner.schema.attention import AttentionCell as AttentionCell
-from runner.schema.attention import AttentionRow as AttentionRow
+from runner.schema import axes
+from runner.schema.attention import *
 from runner.schema.axes import Model as Model
 from runner.schema.axes import ModelCell as ModelCell
 from runner.schema.axes import PassCell as PassCell
-from runner.schema.cells import Cell as Cell
-from runner.schema.cells import Row as Row
-from runner.schema.cells import Table as Table
-from runner.schema.cells import TimedRow as TimedRow
-from runner.schema.cells import new_id as new_id
-from runner.schema.cells import utc_now as utc_now
-from runner.schema.choices import DONE as DONE
-from runner.schema.choices import PHASES as PHASES
-from runner.schema.choices import Attention as Attention
-from runner.schema.choices import Backend as Backend
-from runner.schema.choices import Bound as Bound
-from runner.schema.choices import Category as Category
-from runner.schema.choices import CompileCache as CompileCache
-from runner.schema.choices import FigureQuantity as FigureQuantity
-from runner.schema.choices import FigureStatistic as FigureStatistic
-from runner.schema.choices import FloatName as FloatName
-from runner.schema.choices import FlopsSource as FlopsSource
-from runner.schema.choices import KernelClass as KernelClass
-from runner.schema.choices import Mode as Mode
-from runner.schema.choices import Moment as Moment
-from runner.schema.choices import NormStatistic as NormStatistic
-from runner.schema.choices import NoteKind as NoteKind
-from runner.schema.choices import OtherQuantity as OtherQuantity
-from runner.schema.choices import Phase as Phase
-from runner.schema.choices import PlanState as PlanState
-from runner.schema.choices import Precision as Precision
-from runner.schema.choices import Status as Status
-from runner.schema.choices import StoppedBy as StoppedBy
-from runner.schema.choices import TableSubject as TableSubject
-from runner.schema.choices import TimelineOrigin as TimelineOrigin
-from runner.schema.choices import TraceOrigin as TraceOrigin
+from runner.schema.cells import *
+from runner.schema.choices import *
 from runner.schema.columns import Column as Column
 from runner.schema.columns import Flag as Flag
-from runner.schema.kernels import KernelRow as KernelRow
-from runner.schema.kernels import ProfileCell as ProfileCell
-from runner.schema.kernels import ProfileRow as ProfileRow
-from runner.schema.kernels import TraceRow as TraceRow
-from runner.schema.memory import AllocationRow as AllocationRow
-from runner.schema.memory import FrontierCell as FrontierCell
-from runner.schema.memory import FrontierRow as FrontierRow
-from runner.schema.memory import MarkRow as MarkRow
-from runner.schema.memory import MemoryCell as MemoryCell
-from runner.schema.memory import MemoryRow as MemoryRow
-from runner.schema.memory import PhasePeakRow as PhasePeakRow
-from runner.schema.memory import SavedTensorRow as SavedTensorRow
-from runner.schema.memory import StackRow as StackRow
-from runner.schema.memory import TimelineRow as TimelineRow
-from runner.schema.numerics import SUMS as SUMS
-from runner.schema.numerics import AccumulationCell as AccumulationCell
-from runner.schema.numerics import AccumulationRow as AccumulationRow
-from runner.schema.numerics import DtypeRow as DtypeRow
-from runner.schema.numerics import NormalisationRow as NormalisationRow
-from runner.schema.numerics import NumericsCell as NumericsCell
-from runner.schema.numerics import NumericsRow as NumericsRow
-from runner.schema.numerics import PartialSumRow as PartialSumRow
-from runner.schema.published import PublishedFigureRow as PublishedFigureRow
-from runner.schema.published import PublishedLineRow as PublishedLineRow
-from runner.schema.published import PublishedSetting as PublishedSetting
-from runner.schema.published import PublishedTableRow as PublishedTableRow
-from runner.schema.runs import CeilingRow as CeilingRow
-from runner.schema.runs import NoteRow as NoteRow
-from runner.schema.runs import PlanRow as PlanRow
-from runner.schema.runs import RunRow as RunRow
-from runner.schema.runs import SampleRow as SampleRow
-from runner.schema.runs import TelemetryRow as TelemetryRow
-from runner.schema.runs import TimingRow as TimingRow
-from runner.schema.steps import StepCell as StepCell
-from runner.schema.steps import StepRow as StepRow
-from runner.schema.steps import step_of as step_of
+from runner.schema.kernels import *
+from runner.schema.memory import *
+from runner.schema.numerics import *
+from runner.schema.published import *
+from runner.schema.runs import *
+from runner.schema.steps import *
 
-#: The order in which tables are listed; tables that are not named here come last.
-_ORDER = (
-    "runs steps timings samples attention memory phase_peaks saved_tensors timelines allocations stacks marks "
-    "profiles traces kernels accumulation partial_sums numerics dtypes normalisation ceilings frontier "
-    "published_tables published_rows published_figures notes telemetry plan"
-)
-
-
-def _load_tables() -> list[Table]:
-    """Returns the tables that the files of this folder list as `TABLES`."""
-    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
-    found: list[Table] = [table for module in modules for table in getattr(module, "TABLES", ())]
-    known = _ORDER.split()
-    return sorted(found, key=lambda table: known.index(table.name) if table.name in known else len(known))
-
-
-TABLES: Mapping[str, Table] = {table.name: table for table in _load_tables()}
+#: Every table by its name, in the order of listing.
+TABLES: Mapping[str, Table] = {
+    table.name: table
+    for table in (
+        Table("runs", RunRow, unique=("run_id",)),
+        Table(
+            "steps",
+            StepRow,
+            words="training steps",
+            numbers="tokens_per_s mfu compile_seconds compile_cold_seconds compile_warm_seconds graphs graph_breaks "
+            "recompiles compiler_fallback compiled_gradient_error parameters",
+            timed=True,
+        ),
+        Table("timings", TimingRow, unique=("cell_id", "phase")),
+        Table("samples", SampleRow, unique=("cell_id", "phase", "step")),
+        Table(
+            "attention",
+            AttentionRow,
+            words="attention",
+            numbers="peak_allocated_bytes saved_bytes before_backward_bytes predicted_peak_bytes device_bytes "
+            "in_use_bytes asked_bytes output_error gradient_error tolerance largest_error",
+            timed=True,
+            whole="forward_backward",
+        ),
+        Table(
+            "memory",
+            MemoryRow,
+            words="memory of steps",
+            numbers="peak_phase peak_allocated_bytes peak_reserved_bytes predicted_peak_bytes parameters_bytes "
+            "gradients_bytes optimizer_state_bytes activations_bytes autocast_copies_bytes inputs_bytes "
+            "temporaries_bytes workspace_bytes rounding_bytes residual_bytes fragmentation_bytes "
+            "block_saved_bytes residual_stream_bytes",
+            first="timeline, round",
+        ),
+        Table("phase_peaks", PhasePeakRow, unique=("cell_id", "phase")),
+        Table("saved_tensors", SavedTensorRow, unique=("cell_id", "position")),
+        Table("timelines", TimelineRow),
+        Table("allocations", AllocationRow, unique=("cell_id", "allocation")),
+        Table("stacks", StackRow, unique=("cell_id", "stack")),
+        Table("marks", MarkRow, unique=("cell_id", "at_us")),
+        Table(
+            "profiles",
+            ProfileRow,
+            words="profiled steps",
+            numbers="unprofiled_step_ms profiled_step_ms overhead_share kernel_ms busy_share host_bound_share "
+            "attributed_share",
+            first="round",
+        ),
+        Table("traces", TraceRow),
+        Table("kernels", KernelRow, unique=("cell_id", "phase", "scope", "kernel")),
+        Table(
+            "accumulation",
+            AccumulationRow,
+            numbers="total exact error rounded_value spacing last_increment slips_at",
+            first="round",
+            named=(axes.SUMS, SUMS),
+        ),
+        Table("partial_sums", PartialSumRow, unique=("cell_id", "addend")),
+        Table(
+            "numerics",
+            NumericsRow,
+            words="numerics",
+            numbers="reference loss_error logits_error gradient_error zero_gradient_share unscaled_zero_gradient_share",
+            first="round",
+        ),
+        Table("dtypes", DtypeRow, unique=("cell_id", "position")),
+        Table("normalisation", NormalisationRow, unique=("cell_id", "layer", "statistic", "computed_in", "scale")),
+        Table("ceilings", CeilingRow, unique=("run_id", "moment", "name")),
+        Table("frontier", FrontierRow, numbers="predicted largest smallest_failing largest_peak_bytes trials"),
+        Table("published_tables", PublishedTableRow, unique=("run_id", "table_id"), published=True),
+        Table("published_rows", PublishedLineRow, unique=("run_id", "row_id"), published=True),
+        Table("published_figures", PublishedFigureRow, unique=("run_id", "row_id", "position"), published=True),
+        Table("notes", NoteRow, unique=("note_id",)),
+        Table("telemetry", TelemetryRow, unique=("cell_id", "at_seconds")),
+        Table("plan", PlanRow, unique=("run_id", "position"), stored=False),
+    )
+}
 #: The tables of a file; the other is one of the spool.
 STORED = tuple(table for table in TABLES.values() if table.stored)
 

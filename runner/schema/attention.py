@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from runner.schema import axes
-from runner.schema.cells import Cell, Table, TimedRow
+from runner.schema.cells import Cell, TimedRow
 from runner.schema.choices import Attention, AttentionBackend, Cache, Precision, StoppedBy
 from runner.schema.columns import column, describe
 
@@ -100,18 +100,3 @@ class AttentionRow(AttentionCell, TimedRow):
         "Loop's time", "s", "The iterations of the loop, and the one traced for the device time."
     )
     compile_seconds: float | None = column("Compile time", "s", "First iteration minus the median one; compiled only.")
-
-
-TABLES = (
-    Table(
-        name="attention",
-        row=AttentionRow,
-        unique=("cell_id",),
-        doc="One single-head attention cell.",
-        words="attention",
-        numbers="peak_allocated_bytes saved_bytes before_backward_bytes predicted_peak_bytes device_bytes "
-        "in_use_bytes asked_bytes output_error gradient_error tolerance largest_error",
-        timed=True,
-        whole="forward_backward",
-    ),
-)

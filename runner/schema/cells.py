@@ -2,9 +2,9 @@
 
     class StepRow(StepCell, Row): ...
 
-    Table(name="steps", row=StepRow, unique=("cell_id",), doc="One end-to-end Transformer cell.", timed=True)
+    Table("steps", StepRow, words="training steps", timed=True)
 
-Every file of this folder that defines `TABLES` adds its tables. Standard library only.
+Standard library only.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Self
@@ -133,9 +133,10 @@ class Detail:
     cell_id: UUID = field(metadata=describe("Cell", "", "The cell, or the imported timeline, that it belongs to."))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Table:
-    """A table of the file. `unique` are the columns that identify a row; `stored` is False for a table of the spool.
+    """A table of the file, described by its row's docstring. `unique` are the columns that identify a row; `stored` is
+    False for a table of the spool.
 
     The rest is for tables of cells. `words` is what links to the earlier Explore call the rows, empty where it did not
     show them. `numbers` names the columns that answers rest on, by default all numbers. `timed` tables have rows in
@@ -145,8 +146,8 @@ class Table:
 
     name: str
     row: type
-    unique: tuple[str, ...]
-    doc: str
+    _: KW_ONLY
+    unique: tuple[str, ...] = ("cell_id",)
     stored: bool = True
     words: str = ""
     numbers: str = ""
@@ -155,6 +156,10 @@ class Table:
     first: str = ""
     published: bool = False
     named: tuple[Flag, Mapping[str, Cell]] | None = field(default=None, compare=False)
+
+    @property
+    def doc(self) -> str:
+        return " ".join((self.row.__doc__ or "").split())
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:

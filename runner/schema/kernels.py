@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from runner.schema import axes
 from runner.schema.axes import ModelCell
-from runner.schema.cells import Detail, Row, Table
+from runner.schema.cells import Detail, Row
 from runner.schema.choices import Backend, KernelClass, TraceOrigin
 from runner.schema.columns import column, describe
 
@@ -100,24 +100,3 @@ class KernelRow(Detail):
     moved_bytes: int | None = column(
         "Bytes moved", "bytes", "Inputs read once and outputs written once, where the shapes say so."
     )
-
-
-TABLES = (
-    Table(
-        name="profiles",
-        row=ProfileRow,
-        unique=("cell_id",),
-        doc="What a profiled pass says of a step.",
-        words="profiled steps",
-        numbers="unprofiled_step_ms profiled_step_ms overhead_share kernel_ms busy_share host_bound_share "
-        "attributed_share",
-        first="round",
-    ),
-    Table(name="traces", row=TraceRow, unique=("cell_id",), doc="One trace whose kernels are listed."),
-    Table(
-        name="kernels",
-        row=KernelRow,
-        unique=("cell_id", "phase", "scope", "kernel"),
-        doc="Every kernel of a trace, by phase and named range; operators, on a CPU.",
-    ),
-)

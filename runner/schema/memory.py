@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from runner.schema import axes
 from runner.schema.axes import ModelCell
-from runner.schema.cells import Cell, Detail, Row, Table
+from runner.schema.cells import Cell, Detail, Row
 from runner.schema.choices import Attention, Category, Limited, Mode, Precision, TimelineOrigin
 from runner.schema.columns import MAX_WHOLE, column, describe
 
@@ -204,49 +204,3 @@ class FrontierRow(FrontierCell, Row):
     smallest_failing: int | None = column("Smallest that fails", "", "Smallest size tried that ran out of memory.")
     largest_peak_bytes: int | None = column("Peak of the largest", "bytes", "Peak of the largest size that ran.")
     trials: int | None = column("Trials", "", "Sizes that were run.")
-
-
-TABLES = (
-    Table(
-        name="memory",
-        row=MemoryRow,
-        unique=("cell_id",),
-        doc="The memory of one Transformer step.",
-        words="memory of steps",
-        numbers="peak_phase peak_allocated_bytes peak_reserved_bytes predicted_peak_bytes parameters_bytes "
-        "gradients_bytes optimizer_state_bytes activations_bytes autocast_copies_bytes inputs_bytes "
-        "temporaries_bytes workspace_bytes rounding_bytes residual_bytes fragmentation_bytes "
-        "block_saved_bytes residual_stream_bytes",
-        first="timeline, round",
-    ),
-    Table(
-        name="phase_peaks",
-        row=PhasePeakRow,
-        unique=("cell_id", "phase"),
-        doc="Peaks within each phase of a memory cell.",
-    ),
-    Table(
-        name="saved_tensors",
-        row=SavedTensorRow,
-        unique=("cell_id", "position"),
-        doc="What each operation of one block saves for backward.",
-    ),
-    Table(name="timelines", row=TimelineRow, unique=("cell_id",), doc="One recorded memory timeline."),
-    Table(
-        name="allocations",
-        row=AllocationRow,
-        unique=("cell_id", "allocation"),
-        doc="Every allocation of a timeline, from birth to death.",
-    ),
-    Table(
-        name="stacks", row=StackRow, unique=("cell_id", "stack"), doc="The Python stacks of a timeline's allocations."
-    ),
-    Table(name="marks", row=MarkRow, unique=("cell_id", "at_us"), doc="Where the phases of a timeline begin."),
-    Table(
-        name="frontier",
-        row=FrontierRow,
-        unique=("cell_id",),
-        doc="The largest size that fits in memory.",
-        numbers="predicted largest smallest_failing largest_peak_bytes trials",
-    ),
-)

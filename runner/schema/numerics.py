@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from runner.schema import axes
 from runner.schema.axes import PassCell
-from runner.schema.cells import Cell, Detail, Row, Table
+from runner.schema.cells import Cell, Detail, Row
 from runner.schema.choices import FloatName, NormStatistic
 from runner.schema.columns import column, describe
 
@@ -150,32 +149,3 @@ SUMS: Mapping[str, AccumulationCell] = {
     "fp16-in-fp32": AccumulationCell(accumulator="fp32", addend="fp16"),
     "fp16-upcast-in-fp32": AccumulationCell(accumulator="fp32", addend="fp16", upcast=True),
 }
-
-TABLES = (
-    Table(
-        name="accumulation",
-        row=AccumulationRow,
-        unique=("cell_id",),
-        doc="One sum of many equal addends.",
-        numbers="total exact error rounded_value spacing last_increment slips_at",
-        first="round",
-        named=(axes.SUMS, SUMS),
-    ),
-    Table(name="partial_sums", row=PartialSumRow, unique=("cell_id", "addend"), doc="Such a sum on its way."),
-    Table(
-        name="numerics",
-        row=NumericsRow,
-        unique=("cell_id",),
-        doc="The error of one precision in one model.",
-        words="numerics",
-        numbers="reference loss_error logits_error gradient_error zero_gradient_share unscaled_zero_gradient_share",
-        first="round",
-    ),
-    Table(name="dtypes", row=DtypeRow, unique=("cell_id", "position"), doc="What autocast made of a pass."),
-    Table(
-        name="normalisation",
-        row=NormalisationRow,
-        unique=("cell_id", "layer", "statistic", "computed_in", "scale"),
-        doc="Statistics of normalisation computed in several dtypes.",
-    ),
-)

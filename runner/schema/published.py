@@ -7,7 +7,6 @@ settings open, and nothing that reads measured cells reads them. Standard librar
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from runner.schema.cells import Table
 from runner.schema.choices import FigureQuantity, FigureStatistic, Status, TableSubject
 from runner.schema.columns import column, describe
 
@@ -105,28 +104,3 @@ class PublishedFigureRow:
     variant: str = column(
         "Variant", "", "Settings that the heading states for this figure alone; a JSON object.", default="{}"
     )
-
-
-TABLES = (
-    Table(
-        name="published_tables",
-        row=PublishedTableRow,
-        unique=("run_id", "table_id"),
-        doc="One table that others published.",
-        published=True,
-    ),
-    Table(
-        name="published_rows",
-        row=PublishedLineRow,
-        unique=("run_id", "row_id"),
-        doc="One row of a published table, with the settings it states.",
-        published=True,
-    ),
-    Table(
-        name="published_figures",
-        row=PublishedFigureRow,
-        unique=("run_id", "row_id", "position"),
-        doc="Every figure of a published row, with the text of its cell.",
-        published=True,
-    ),
-)

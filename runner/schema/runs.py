@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from runner.schema.cells import Detail, Table
+from runner.schema.cells import Detail
 from runner.schema.choices import Ceiling, Moment, NoteKind, Phase, PlanState, Precision, Source, Status
 from runner.schema.columns import column, describe
 
@@ -181,40 +181,3 @@ class NoteRow:
     removed_note_id: UUID | None = column("Takes back", "", "The note that a removal takes back.")
     written_at: datetime | None = column("Written", "", "When it was said (UTC).")
     ingested_at: datetime | None = column("Ingested", "", "When the row reached this file (UTC).")
-
-
-TABLES = (
-    Table(name="runs", row=RunRow, unique=("run_id",), doc="One sweep on one machine."),
-    Table(name="timings", row=TimingRow, unique=("cell_id", "phase"), doc="One phase of a cell, summed up."),
-    Table(
-        name="samples",
-        row=SampleRow,
-        unique=("cell_id", "phase", "step"),
-        doc="Every step of every phase, warm-up included.",
-    ),
-    Table(
-        name="ceilings",
-        row=CeilingRow,
-        unique=("run_id", "moment", "name"),
-        doc="Measured matrix rate per precision and copy bandwidth, at a sweep's start and end.",
-    ),
-    Table(
-        name="telemetry",
-        row=TelemetryRow,
-        unique=("cell_id", "at_seconds"),
-        doc="Clocks, power, temperature and neighbors on an NVIDIA GPU while a cell was measured.",
-    ),
-    Table(
-        name="plan",
-        row=PlanRow,
-        unique=("run_id", "position"),
-        stored=False,
-        doc="The cells a running or interrupted sweep still owes, and its heartbeat.",
-    ),
-    Table(
-        name="notes",
-        row=NoteRow,
-        unique=("note_id",),
-        doc="What people said of runs and cells: notes, names, tags, the baseline, hidden runs; what they took back.",
-    ),
-)

@@ -5,7 +5,7 @@ from typing import Self
 
 from runner.schema import axes
 from runner.schema.axes import ModelCell, PassCell
-from runner.schema.cells import Table, TimedRow
+from runner.schema.cells import TimedRow
 from runner.schema.choices import Backend, CompileCache, FlopsSource, StoppedBy
 from runner.schema.columns import MAX_WHOLE, column
 
@@ -170,17 +170,3 @@ class StepRow(StepCell, TimedRow):
         "",
         "Share of the machine's CPU time that other processes used while this cell was measured.",
     )
-
-
-TABLES = (
-    Table(
-        name="steps",
-        row=StepRow,
-        unique=("cell_id",),
-        doc="One end-to-end Transformer cell.",
-        words="training steps",
-        numbers="tokens_per_s mfu compile_seconds compile_cold_seconds compile_warm_seconds graphs graph_breaks "
-        "recompiles compiler_fallback compiled_gradient_error parameters",
-        timed=True,
-    ),
-)
