@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from runner.schema import axes
 from runner.schema.cells import Cell, TimedRow
-from runner.schema.choices import Attention, AttentionBackend, Cache, Precision, StoppedBy
+from runner.schema.choices import Attention, AttentionBackend, Cache, Precision
 from runner.schema.columns import column, describe
 
 
@@ -14,49 +14,19 @@ class AttentionCell(Cell):
 
     TITLE = "{implementation} · S {seq_len} · d {d_head} · {precision} · {backend}"
 
-    implementation: Attention = field(
-        metadata=describe("Implementation", "", "Attention implementation by name.", flag=axes.ATTENTIONS)
-    )
-    backend: AttentionBackend = column(
-        "Backend", "", "eager, or the implementation under torch.compile.", flag=axes.BACKENDS, default="eager"
-    )
+    implementation: Attention = field(metadata=describe("Implementation", "", "Its name.", flag=axes.ATTENTIONS))
+    backend: AttentionBackend = column("Backend", "", "eager, or torch.compile.", flag=axes.BACKENDS, default="eager")
     batch: int = column("Batch", "", "Independent problems computed together.", flag=axes.BATCHES, default=8)
-    seq_len: int = field(
-        metadata=describe("Sequence length", "tokens", "Length of queries, keys and values.", flag=axes.SEQ_LENS)
-    )
+    seq_len: int = field(metadata=describe("Sequence length", "tokens", "Length of Q, K and V.", flag=axes.SEQ_LENS))
     d_head: int = field(metadata=describe("Head width", "", "Width of each query, key and value.", flag=axes.D_HEADS))
-    precision: Precision = field(
-        metadata=describe("Precision", "", "dtype of the tensors; fp32 is IEEE, tf32 its own.", flag=axes.PRECISIONS)
-    )
-    causal: bool = column(
-        "Causal", "", "Whether a query sees only the keys up to its own position.", flag=axes.CAUSAL, default=True
-    )
-    cache: Cache = column(
-        "Cache",
-        "",
-        "cold: the L2 cache is emptied before every iteration; hot: it is not.",
-        flag=axes.CACHE,
-        default="hot",
-    )
-    warmup_steps: int = column(
-        "Warm-up", "steps", "Iterations run before the measured ones.", least=0, flag=axes.WARMUP, default=5
-    )
-    min_steps: int = column(
-        "Iterations, at least", "steps", "Measured iterations before the cell may end.", flag=axes.STEPS, default=100
-    )
-    max_steps: int = column(
-        "Iterations, at most",
-        "steps",
-        "Measured iterations after which the cell ends.",
-        flag=axes.MAX_STEPS,
-        default=100,
-    )
+    precision: Precision = field(metadata=describe("Precision", "", "dtype of tensors, or tf32.", flag=axes.PRECISIONS))
+    causal: bool = column("Causal", "", "Whether a query sees only earlier keys.", flag=axes.CAUSAL, default=True)
+    cache: Cache = column("Cache", "", "Whether the L2 cache keeps the tensors.", flag=axes.CACHE, default="hot")
+    warmup_steps: int = column("Warm-up", "steps", "Those before the others.", least=0, flag=axes.WARMUP, default=5)
+    min_steps: int = column("Iterations, at least", "steps", "Those before it may end.", flag=axes.STEPS, default=100)
+    max_steps: int = column("Iterations, at most", "steps", "Those before it ends.", flag=axes.MAX_STEPS, default=100)
     max_seconds: float = column(
-        "Time, at most",
-        "s",
-        "Measuring time after which the cell ends all the same.",
-        flag=axes.MAX_SECONDS,
-        default=30.0,
+        "Time, at most", "s", "Time after which it ends all the same.", flag=axes.MAX_SECONDS, default=30.0
     )
 
 
@@ -64,11 +34,7 @@ class AttentionCell(Cell):
 class AttentionRow(AttentionCell, TimedRow):
     """One measured attention cell; its times are in `timings`, phases forward and backward."""
 
-    steps: int | None = column("Measured iterations", "steps", "Measured iterations; warm-up not counted.")
-    stopped_by: StoppedBy | None = column("Stopped by", "", "Why measuring ended.")
-    forward_flops: int | None = column(
-        "Forward FLOPs", "FLOP", "4 B S² d, halved if causal (as FlashAttention counts)."
-    )
+    forward_flops: int | None = column("Forward FLOPs", "FLOP", "4 B S² d, half if causal (as FlashAttention counts).")
     forward_flops_per_s: float | None = column("Forward rate", "FLOP/s", "Forward FLOPs over the median forward time.")
     backward_flops_per_s: float | None = column("Backward rate", "FLOP/s", "2.5 × forward FLOPs over its median.")
     forward_bytes_per_s: float | None = column(
@@ -76,10 +42,7 @@ class AttentionRow(AttentionCell, TimedRow):
     )
     saved_bytes: int | None = column("Saved for backward", "bytes", "Storages that autograd kept, each counted once.")
     before_backward_bytes: int | None = column("In use before backward", "bytes", "Live tensors between the passes.")
-    peak_allocated_bytes: int | None = column("Peak allocated", "bytes", "Peak of live tensors over both passes.")
-    peak_reserved_bytes: int | None = column("Peak reserved", "bytes", "Peak held by the CUDA caching allocator.")
     predicted_saved_bytes: int | None = column("Predicted saved", "bytes", "Saved bytes by the closed formula.")
-    predicted_peak_bytes: int | None = column("Predicted peak", "bytes", "Peak bytes by the closed formula.")
     tensor_bytes: int | None = column("One S×S tensor", "bytes", "Scores of all problems: B S² elements.")
     asked_bytes: int | None = column("Asked for", "bytes", "The allocation that failed; cells out of memory only.")
     in_use_bytes: int | None = column("In use then", "bytes", "Live tensors when it failed; cells out of memory only.")
@@ -87,16 +50,5 @@ class AttentionRow(AttentionCell, TimedRow):
     output_error: float | None = column("Output error", "", "‖out − ref‖ / ‖ref‖ against a row-chunked float64 result.")
     gradient_error: float | None = column("Gradient error", "", "The largest of the same for the three gradients.")
     tolerance: float | None = column("Tolerance", "", "What those errors may be for this precision.")
-    largest_error: float | None = column(
-        "Largest error", "", "The largest entry's error over the reference's largest entry, of output and gradients."
-    )
-    naive_error: float | None = column(
-        "Naive error", "", "What naive attention errs in the same precision, where an own implementation was checked."
-    )
-    build_seconds: float | None = column("Build time", "s", "Making the tensors.")
-    warmup_seconds: float | None = column("Warm-up time", "s", "The warm-up iterations, compilation included.")
-    measure_seconds: float | None = column("Measuring time", "s", "The measured iterations.")
-    unwaited_seconds: float | None = column(
-        "Loop's time", "s", "The iterations of the loop, and the one traced for the device time."
-    )
-    compile_seconds: float | None = column("Compile time", "s", "First iteration minus the median one; compiled only.")
+    largest_error: float | None = column("Largest error", "", "Of an entry, over the reference's largest entry.")
+    naive_error: float | None = column("Naive error", "", "What naive attention errs there; of own implementations.")

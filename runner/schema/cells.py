@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Self
 from uuid import UUID
 
-from runner.schema.choices import Bound, Phase, Status
+from runner.schema.choices import Bound, Phase, Status, StoppedBy
 from runner.schema.columns import Column, Flag, column, columns_of, describe
 
 
@@ -107,9 +107,25 @@ class Row(Cell):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimedRow(Row):
-    """A row whose cell was timed: what set its time, and what the system did meanwhile."""
+class BuiltRow(Row):
+    """A row whose cell was built and then measured."""
 
+    predicted_peak_bytes: int | None = column("Predicted peak", "bytes", "Peak memory predicted before the run.")
+    build_seconds: float | None = column("Build time", "s", "Making what was measured and its data.")
+    measure_seconds: float | None = column("Measuring time", "s", "All that was measured.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedRow(BuiltRow):
+    """A row whose cell was timed: how long, what set its time, and what the system did meanwhile."""
+
+    steps: int | None = column("Measured steps", "steps", "Measured steps; warm-up not counted.")
+    stopped_by: StoppedBy | None = column(
+        "Stopped by", "", "Why measuring ended: the median's interval was narrow enough, or a limit was reached."
+    )
+    warmup_seconds: float | None = column("Warm-up time", "s", "The warm-up steps, compilation included.")
+    unwaited_seconds: float | None = column("Loop's time", "s", "The steps of the loop, and the one that was traced.")
+    compile_seconds: float | None = column("Compile time", "s", "First step minus the median one; compiled only.")
     bound: Bound | None = column(
         "Bound by",
         "",
@@ -117,12 +133,10 @@ class TimedRow(Row):
         "which the device waits; CUDA only.",
     )
     device_share: float | None = column("Device share", "", "Device time over the time of a step in a loop; CUDA only.")
-    page_faults: float | None = column(
-        "Page faults", "", "Pages that the system gave the process in a measured step, on average."
-    )
-    context_switches: float | None = column(
-        "Context switches", "", "Times that the process lost its core to another in a measured step, on average."
-    )
+    page_faults: float | None = column("Page faults", "", "Pages that a measured step got from the system, on average.")
+    context_switches: float | None = column("Context switches", "", "Times a step lost its core to others, on average.")
+    peak_allocated_bytes: int | None = column("Peak allocated", "bytes", "Peak of live tensors (CUDA allocator).")
+    peak_reserved_bytes: int | None = column("Peak reserved", "bytes", "Peak held by the CUDA caching allocator.")
 
 
 @dataclass(frozen=True, kw_only=True)

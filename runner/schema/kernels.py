@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from runner.schema import axes
 from runner.schema.axes import ModelCell
-from runner.schema.cells import Detail, Row
+from runner.schema.cells import BuiltRow, Detail
 from runner.schema.choices import Backend, KernelClass, TraceOrigin
 from runner.schema.columns import column, describe
 
@@ -15,13 +15,11 @@ class ProfileCell(ModelCell):
 
     TITLE = "{context} · {mode} · {precision} · {backend}"
 
-    backend: Backend = column(
-        "Backend", "", "eager, or what is compiled and in which mode.", flag=axes.BACKENDS, default="eager"
-    )
+    backend: Backend = column("Backend", "", "eager, or what is compiled and how.", flag=axes.BACKENDS, default="eager")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfileRow(ProfileCell, Row):
+class ProfileRow(ProfileCell, BuiltRow):
     """The results of the profiled pass of a step; its kernels are in `kernels`. All numbers about kernels are those of
     one step, the profiled one with the median duration, so that they add up."""
 
@@ -29,33 +27,16 @@ class ProfileRow(ProfileCell, Row):
     unprofiled_step_ms: float | None = column(
         "Step, unprofiled", "ms", "Median of the same step just before, without the profiler, in the same process."
     )
-    profiled_step_ms: float | None = column(
-        "Step, profiled", "ms", "Median of the steps under the profiler. Never shown as the step's time."
-    )
-    overhead_share: float | None = column(
-        "Profiling overhead", "", "Profiled step over unprofiled step, minus 1; what profiling cost."
-    )
-    kernel_ms: float | None = column(
-        "Kernel time", "ms", "Sum of the times of all kernels of one step; of all operators, each its own, on a CPU."
-    )
-    busy_ms: float | None = column(
-        "Device busy", "ms", "Time of one step in which at least one kernel ran; overlapping kernels count once."
-    )
-    busy_share: float | None = column(
-        "Device busy share", "", "Device busy over the unprofiled step; on a CPU, over the profiled step."
-    )
-    host_bound_share: float | None = column(
-        "Host-bound share", "", "1 minus the busy share: the device waits for the host. Unknown on a CPU."
-    )
-    attributed_share: float | None = column(
-        "Attributed", "", "Share of the kernel time that is known to belong to a phase."
-    )
+    profiled_step_ms: float | None = column("Step, profiled", "ms", "Median under the profiler; no time of the step.")
+    overhead_share: float | None = column("Profiling overhead", "", "Profiled step over the unprofiled one, minus 1.")
+    kernel_ms: float | None = column("Kernel time", "ms", "Sum over the kernels of a step; over operators, on a CPU.")
+    busy_ms: float | None = column("Device busy", "ms", "Time of a step in which at least one kernel ran.")
+    busy_share: float | None = column("Device busy share", "", "Busy over the unprofiled step; CPU: the profiled one.")
+    host_bound_share: float | None = column("Host-bound share", "", "1 - busy share: it waits for the host. GPU only.")
+    attributed_share: float | None = column("Attributed", "", "Share of the kernel time whose phase is known.")
     kernel_calls: int | None = column("Kernels", "", "Kernels launched by one step; operators, on a CPU.")
     graph_breaks: int | None = column("Graph breaks", "", "Where the compiler split the graph; compiled cells only.")
     recompiles: int | None = column("Recompiles", "", "Graphs compiled after the warm-up; compiled cells only.")
-    predicted_peak_bytes: int | None = column("Predicted peak", "bytes", "Peak memory predicted before the run.")
-    build_seconds: float | None = column("Build time", "s", "Making the model, the optimizer and the data.")
-    measure_seconds: float | None = column("Measuring time", "s", "The unprofiled and the profiled steps.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +46,7 @@ class TraceRow(Detail):
     origin: TraceOrigin = field(metadata=describe("Origin", "", "Who recorded it."))
     title: str = field(metadata=describe("Title", "", "The cell in words, or the imported file's name."))
     kernels: int = field(metadata=describe("Different kernels", "", "Its rows in `kernels`, without copies and sets."))
-    kernel_ms: float = field(
-        metadata=describe("Kernel time", "ms", "Sum over its kernels, per step where steps are known.")
-    )
+    kernel_ms: float = field(metadata=describe("Kernel time", "ms", "Sum over its kernels, per step where known."))
     steps: int | None = column("Steps", "steps", "Steps that times and calls were divided by; unknown: by none.")
     step_ms: float | None = column("Step, traced", "ms", "Mean time of its steps on the host, under the profiler.")
     busy_ms: float | None = column("Device busy", "ms", "Time a step in which at least one kernel or copy ran.")
@@ -78,14 +57,8 @@ class TraceRow(Detail):
 class KernelRow(Detail):
     """One kernel within one phase and one named range of a trace, per step. On a CPU, an operator with its own time."""
 
-    phase: str = field(
-        metadata=describe("Phase", "", "forward, loss, backward, optimizer; `unknown` where nothing says so.")
-    )
-    scope: str = field(
-        metadata=describe(
-            "Range", "", "The innermost named range that launched it, or whose backward it is; empty for none."
-        )
-    )
+    phase: str = field(metadata=describe("Phase", "", "forward, loss, backward, optimizer, or `unknown`."))
+    scope: str = field(metadata=describe("Range", "", "The innermost range that it, or its forward, ran in; or empty."))
     kernel: str = field(metadata=describe("Kernel", "", "The kernel's own name; the operator's, on a CPU."))
     kernel_class: KernelClass = field(metadata=describe("Class", "", "What kind of work it does."))
     calls: float = field(metadata=describe("Calls", "", "Launches per step.", least=0))
@@ -97,6 +70,4 @@ class KernelRow(Detail):
         "Operations of all its calls in one step, where shapes say so: 2 m k n of a matrix product, 5 an element of "
         "softmax, 4 of its backward, 1 of a sum or product; fused attention as FlashAttention counts, half if causal.",
     )
-    moved_bytes: int | None = column(
-        "Bytes moved", "bytes", "Inputs read once and outputs written once, where the shapes say so."
-    )
+    moved_bytes: int | None = column("Bytes moved", "bytes", "Inputs and outputs, each once, where shapes say so.")

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from runner.schema import axes
 from runner.schema.axes import ModelCell
-from runner.schema.cells import Cell, Detail, Row
+from runner.schema.cells import BuiltRow, Cell, Detail, Row
 from runner.schema.choices import Attention, Category, Limited, Mode, Precision, TimelineOrigin
 from runner.schema.columns import MAX_WHOLE, column, describe
 
@@ -15,50 +15,33 @@ class MemoryCell(ModelCell):
 
     TITLE = "{context} · {mode} · {precision}"
 
-    timeline: bool = column(
-        "Timeline",
-        "",
-        "Whether every allocation of the step is recorded, with its stack.",
-        flag=axes.TIMELINE,
-        default=False,
-    )
+    timeline: bool = column("Timeline", "", "Whether allocations are recorded.", flag=axes.TIMELINE, default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryRow(MemoryCell, Row):
+class MemoryRow(MemoryCell, BuiltRow):
     """The peaks of a step and the parts of the largest. Each part is counted; none is computed as the remainder."""
 
     peak_phase: str | None = column("Peak in", "", "Phase of the step in which the peak fell.")
     peak_allocated_bytes: int | None = column("Peak allocated", "bytes", "Peak of live tensors.")
     peak_reserved_bytes: int | None = column("Peak reserved", "bytes", "Peak held by the caching allocator; CUDA only.")
-    peak_driver_bytes: int | None = column(
-        "Peak on the device", "bytes", "Peak by the driver, context included; CUDA only."
-    )
+    peak_driver_bytes: int | None = column("Peak on the device", "bytes", "By the driver, with context; CUDA only.")
     parameters_bytes: int | None = column("Parameters", "bytes", "Parameters alive at the peak.")
     gradients_bytes: int | None = column("Gradients", "bytes", "Gradients alive at the peak.")
     optimizer_state_bytes: int | None = column("Optimizer state", "bytes", "AdamW's two moments alive at the peak.")
     activations_bytes: int | None = column("Activations", "bytes", "Saved for backward and alive at the peak.")
-    autocast_copies_bytes: int | None = column(
-        "Autocast copies", "bytes", "Half-width weight copies alive at the peak."
-    )
+    autocast_copies_bytes: int | None = column("Autocast copies", "bytes", "Half-width weights alive at the peak.")
     inputs_bytes: int | None = column("Inputs", "bytes", "Tokens, targets and tables alive at the peak.")
     temporaries_bytes: int | None = column("Temporaries", "bytes", "Alive at the peak and kept for nothing.")
-    workspace_bytes: int | None = column(
-        "Workspace", "bytes", "Held before the step and not the model's: scratch of libraries, step counters."
-    )
+    workspace_bytes: int | None = column("Workspace", "bytes", "Held before, not by the model: scratch, step counters.")
     rounding_bytes: int | None = column(
         "Rounding",
         "bytes",
         "What CUDA's allocator adds to the sizes asked for, by its own counters, at the peak.",
         least=-MAX_WHOLE,
     )
-    fragmentation_bytes: int | None = column(
-        "Fragmentation", "bytes", "Reserved and not allocated at the peak; CUDA only.", least=-MAX_WHOLE
-    )
-    residual_bytes: int | None = column(
-        "Unexplained", "bytes", "Peak allocated minus the parts that are tensors.", least=-MAX_WHOLE
-    )
-    predicted_peak_bytes: int | None = column("Predicted peak", "bytes", "Peak by the closed formulas.")
+    fragmentation_bytes: int | None = column("Fragmentation", "bytes", "Reserved, not in use; CUDA.", least=-MAX_WHOLE)
+    residual_bytes: int | None = column("Unexplained", "bytes", "Peak minus all parts.", least=-MAX_WHOLE)
     residual_stream_bytes: int | None = column("One residual stream", "bytes", "B T d_model elements, as measured.")
     saved_bytes: int | None = column(
         "Saved for backward",
@@ -70,8 +53,6 @@ class MemoryRow(MemoryCell, Row):
         "bytes",
         "The same for the first block alone; where it is checkpointed, what it saves when backward runs it again.",
     )
-    build_seconds: float | None = column("Build time", "s", "Making the model, the optimizer and the data.")
-    measure_seconds: float | None = column("Measuring time", "s", "The recorded steps.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,9 +77,7 @@ class SavedTensorRow(Detail):
     tensor: str | None = column("Tensor", "", "queries, keys, values or output, where it is one; attention cells only.")
     shape: str = field(metadata=describe("Shape", "", "Shape of the tensor, such as 4×128×768."))
     dtype: str = field(metadata=describe("dtype", "", "dtype of the tensor."))
-    storage_bytes: int = field(
-        metadata=describe("Size", "bytes", "Its storage; 0 where an earlier row holds the same storage.")
-    )
+    storage_bytes: int = field(metadata=describe("Size", "bytes", "Its storage; 0 if an earlier row holds the same."))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,18 +88,12 @@ class TimelineRow(Detail):
     title: str = field(metadata=describe("Title", "", "The cell in words, or the imported file's name."))
     allocations: int = field(metadata=describe("Allocations", "", "Number of allocations recorded."))
     duration_us: int = field(metadata=describe("Duration", "µs", "From the first event to the last."))
-    baseline_bytes: int = field(
-        metadata=describe("Held before", "bytes", "Live bytes when recording began, as they were asked for.")
-    )
+    baseline_bytes: int = field(metadata=describe("Held before", "bytes", "Live bytes asked for when it began."))
     peak_bytes: int = field(metadata=describe("Peak", "bytes", "Largest total of the recording, of bytes asked for."))
     peak_at_us: int = field(metadata=describe("Peak at", "µs", "When the total was largest, since the first event."))
-    lost_events: int = field(
-        metadata=describe("Lost events", "", "Frees whose allocation was no longer in the recorder's ring.")
-    )
+    lost_events: int = field(metadata=describe("Lost events", "", "Frees whose allocation had left the ring."))
     device_bytes: int | None = column("Device memory", "bytes", "Memory of the device, where it is known.")
-    baseline_allocations: int | None = column(
-        "Allocations held before", "", "Allocations that were there when recording began."
-    )
+    baseline_allocations: int | None = column("Allocations held before", "", "Those alive when recording began.")
     baseline_block_bytes: int | None = column(
         "Held before in blocks", "bytes", "What was there when recording began, in blocks of CUDA's caching allocator."
     )
@@ -139,9 +112,7 @@ class AllocationRow(Detail):
 
     allocation: int = field(metadata=describe("Allocation", "", "Order of birth, from 0."))
     address: int = field(metadata=describe("Address", "", "Where it lies in the device's memory."))
-    allocated_bytes: int = field(
-        metadata=describe("Size", "bytes", "Bytes asked for; CUDA's allocator rounds them up to at least 512.")
-    )
+    allocated_bytes: int = field(metadata=describe("Size", "bytes", "Bytes asked for; CUDA's allocator rounds up."))
     born_us: int = field(metadata=describe("Born", "µs", "When it was allocated; 0 for what was there before."))
     died_us: int | None = column("Died", "µs", "When it was freed; unknown for what outlived the recording.")
     category: Category = field(metadata=describe("Category", "", "What it is for."))
@@ -172,16 +143,12 @@ class FrontierCell(Cell):
     """A search for the largest sequence in single-head attention, or the largest context or batch of a model's step,
     that fits in memory."""
 
-    limited: Limited = field(
-        metadata=describe("What grows", "", "seq_len of single-head attention; context or batch of a model's step.")
-    )
-    implementation: Attention = field(metadata=describe("Implementation", "", "Attention implementation by name."))
-    precision: Precision = field(
-        metadata=describe("Precision", "", "dtype of the tensors, or autocast for a model's step.")
-    )
+    limited: Limited = field(metadata=describe("What grows", "", "seq_len of attention; context or batch of a step."))
+    implementation: Attention = field(metadata=describe("Implementation", "", "Its name."))
+    precision: Precision = field(metadata=describe("Precision", "", "dtype of the tensors; autocast, of a model."))
     batch: int | None = column("Batch", "", "Sequences together; none where the batch is what grows.")
     d_head: int | None = column("Head width", "", "Single-head attention only.")
-    causal: bool = column("Causal", "", "Whether a query sees only the keys up to its own position.", default=True)
+    causal: bool = column("Causal", "", "Whether a query sees only earlier keys.", default=True)
     d_model: int | None = column("Model width", "", "A model's step only.")
     d_ff: int | None = column("Feed-forward width", "", "A model's step only.")
     layers: int | None = column("Layers", "", "A model's step only.")

@@ -18,22 +18,16 @@ class PublishedTableRow:
     """One table that others published."""
 
     run_id: UUID = field(metadata=_RUN)
-    table_id: UUID = field(
-        metadata=describe("Table", "", "This table's own id: a hash of its file, its mapping and place.")
-    )
+    table_id: UUID = field(metadata=describe("Table", "", "This table's id: a hash of file, mapping and place."))
     position: int = field(metadata=describe("Position", "", "Its place in the file, from 0.", least=0))
     title: str = field(metadata=describe("Title", "", "Its heading or caption; the file's name where there is none."))
     file: str = field(metadata=describe("File", "", "The name of the file that it was read from."))
     subject: TableSubject = field(metadata=describe("Subject", "", "What its rows are about."))
     report: str | None = column("Report", "", "The report that it is from, by the name of its file.")
     machine: str | None = column("Machine", "", "What it or its provenance says that it ran on.")
-    provenance: str = column(
-        "Provenance", "", "What is known of how it was measured, from `provenance.csv`; a JSON object.", default="{}"
-    )
+    provenance: str = column("Provenance", "", "How it was measured, by `provenance.csv`; JSON.", default="{}")
     meanings: str = column("Meanings", "", "What each heading was understood to mean; a JSON object.", default="{}")
-    remarks: str = column(
-        "Remarks", "", "What was assumed to read it, and what was refused; a JSON list.", default="[]"
-    )
+    remarks: str = column("Remarks", "", "What was assumed to read it, or refused; a JSON list.", default="[]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,15 +66,9 @@ class PublishedLineRow(PublishedSetting):
     position: int = field(metadata=describe("Position", "", "Its place in the table, from 0.", least=0))
     line: int = field(metadata=describe("Line", "", "Its line in the file, from 1."))
     status: Status = field(metadata=describe("Status", "", "ok, or the way in which it ended without a result."))
-    source: str | None = column(
-        "Transcribed from", "", "File and line that the row was transcribed from, if it says so."
-    )
-    stated: str = column(
-        "Other cells", "", "Every cell that is no figure, by heading, as it is written; a JSON object.", default="{}"
-    )
-    remarks: str = column(
-        "Remarks", "", "What was assumed of the row, or contradicts itself; a JSON list.", default="[]"
-    )
+    source: str | None = column("Transcribed from", "", "File and line that the row is from, if it says so.")
+    stated: str = column("Other cells", "", "Cells that are no figures, by heading; a JSON object.", default="{}")
+    remarks: str = column("Remarks", "", "What was assumed of it, or contradicts itself; a JSON list.", default="[]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +89,4 @@ class PublishedFigureRow:
         "read.",
     )
     remark: str | None = column("Remark", "", "What was assumed or repaired, or why it was refused.")
-    variant: str = column(
-        "Variant", "", "Settings that the heading states for this figure alone; a JSON object.", default="{}"
-    )
+    variant: str = column("Variant", "", "Settings of this figure alone, by its heading; a JSON object.", default="{}")

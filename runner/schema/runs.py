@@ -14,12 +14,8 @@ class RunRow:
     """One sweep on one machine."""
 
     run_id: UUID = field(metadata=describe("Run", "", "This sweep (UUIDv7)."))
-    sweep_key: str = field(
-        metadata=describe("Sweep key", "", "Hash of what was asked and where; a sweep started again finds its run.")
-    )
-    source: Source = column(
-        "Source", "", "measured here, transcribed from a published table, or imported.", default="measured"
-    )
+    sweep_key: str = field(metadata=describe("Sweep key", "", "Hash of what is asked and where; finds the run again."))
+    source: Source = column("Source", "", "measured here, a published table, or imported.", default="measured")
     label: str | None = column("Label", "", "What the person who ran it called it.", longest=1000)
     preset: str | None = column("Preset", "", "The named plan it started from.")
     argv: str | None = column("Command", "", "The command line that ran it.")
@@ -29,12 +25,8 @@ class RunRow:
     device: str | None = column("Device", "", "cuda, cpu or mps.")
     device_name: str | None = column("Device name", "", "The GPU's or CPU's own name.")
     device_uuid: str | None = column("Device UUID", "", "The GPU's own number; two of one host may have one name.")
-    places: int | None = column(
-        "Places", "", "How many GPUs of this host one sweep measured on at the same time (`--engine ray`)."
-    )
-    device_memory_bytes: int | None = column(
-        "Device memory", "bytes", "Memory of the device; on a CPU, of the machine or its container."
-    )
+    places: int | None = column("Places", "", "GPUs of this host that one sweep used at once (`--engine ray`).")
+    device_memory_bytes: int | None = column("Device memory", "bytes", "Of the GPU, the machine or its container.")
     compute_capability: str | None = column("Compute capability", "", "NVIDIA's, such as 9.0.")
     driver: str | None = column("Driver", "", "GPU driver version.")
     cuda: str | None = column("CUDA", "", "CUDA version that torch was built for.")
@@ -44,15 +36,11 @@ class RunRow:
     git_commit: str | None = column("Commit", "", "Commit of the Stepscope checkout that ran.")
     git_dirty: bool | None = column("Uncommitted changes", "", "Whether that checkout had uncommitted changes.")
     cpu_name: str | None = column("CPU", "", "The processor's name.")
-    cpu_cores: int | None = column(
-        "CPU cores", "", "Cores this process may run on, as far as its container's quota pays for them."
-    )
+    cpu_cores: int | None = column("CPU cores", "", "Cores that this process and its container may use.")
     cpu_flags: str | None = column("CPU flags", "", "The processor's vector and matrix instruction sets.")
     memory_bytes: int | None = column("Machine memory", "bytes", "Memory of the machine.")
     compiler: str | None = column("C++ compiler", "", "The compiler torch.compile uses on a CPU.")
-    allocator: str | None = column(
-        "Allocator settings", "", "PYTORCH_ALLOC_CONF or, on a CPU, glibc's MALLOC_ variables; read back."
-    )
+    allocator: str | None = column("Allocator settings", "", "PYTORCH_ALLOC_CONF; on a CPU, glibc's MALLOC_ ones.")
     threads: int | None = column("Threads", "", "Threads that torch computes with.")
     omp_wait_policy: str | None = column("OpenMP wait policy", "", "What idle OpenMP threads do.")
     ingested_at: datetime | None = column("Ingested", "", "When the row reached this file (UTC).")
@@ -62,9 +50,7 @@ class RunRow:
 class TimingRow(Detail):
     """One phase of one cell, summed up over its measured steps."""
 
-    phase: Phase = field(
-        metadata=describe("Phase", "", "Phase of the step; forward_backward and step are sums taken step by step.")
-    )
+    phase: Phase = field(metadata=describe("Phase", "", "Phase of the step, or the sum forward_backward or step."))
     n: int | None = column("Samples", "steps", "Measured steps; warm-up not counted.")
     median_ms: float | None = column("Median", "ms", "Median over the measured steps.")
     mean_ms: float | None = column("Mean", "ms", "Mean over the measured steps.")
@@ -113,16 +99,12 @@ class SampleRow(Detail):
 class TelemetryRow(Detail):
     """The GPU at one moment of a cell, as the driver sees it; NVIDIA only."""
 
-    at_seconds: float = field(
-        metadata=describe("Time into the cell", "s", "Seconds since the cell's process was started.")
-    )
+    at_seconds: float = field(metadata=describe("Time into the cell", "s", "Since the cell's process was started."))
     sm_clock_mhz: int | None = column("SM clock", "MHz", "Clock of the multiprocessors.")
     memory_clock_mhz: int | None = column("Memory clock", "MHz", "Clock of the memory.")
     power_watts: float | None = column("Power", "W", "Power drawn by the board.")
     temperature_celsius: int | None = column("Temperature", "°C", "Temperature of the GPU.", least=-273)
-    throttle_reasons: str | None = column(
-        "Throttled by", "", "Why the clocks were held down, comma separated; empty if not."
-    )
+    throttle_reasons: str | None = column("Throttled by", "", "Why clocks were held down, by commas; or empty.")
     foreign_processes: int | None = column("Foreign processes", "", "Processes on the GPU that are not this cell's.")
 
 
@@ -133,9 +115,7 @@ class CeilingRow:
     run_id: UUID = field(metadata=describe("Run", "", "The sweep that measured it."))
     moment: Moment = field(metadata=describe("Moment", "", "Before the first cell or after the last."))
     name: str = field(metadata=describe("Ceiling", "", "matmul and its precision, or copy."))
-    ceiling: Ceiling = field(
-        metadata=describe("What", "", "Matrix product of two n×n, or a copy within the device's memory.")
-    )
+    ceiling: Ceiling = field(metadata=describe("What", "", "Product of two n×n matrices, or a copy on the device."))
     precision: Precision | None = column("Precision", "", "dtype of the matrices; none for a copy.")
     size: int | None = column("Size", "", "n of the n×n matrices, or bytes copied, that was fastest of those tried.")
     flops_per_s: float | None = column("Rate", "FLOP/s", "2 n³ over the median time.")

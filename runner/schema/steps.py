@@ -6,7 +6,7 @@ from typing import Self
 from runner.schema import axes
 from runner.schema.axes import ModelCell, PassCell
 from runner.schema.cells import TimedRow
-from runner.schema.choices import Backend, CompileCache, FlopsSource, StoppedBy
+from runner.schema.choices import Backend, CompileCache, FlopsSource
 from runner.schema.columns import MAX_WHOLE, column
 
 
@@ -16,9 +16,7 @@ class StepCell(ModelCell):
 
     TITLE = "{context} · {mode} · {precision} · {backend}"
 
-    backend: Backend = column(
-        "Backend", "", "eager, or what is compiled and in which mode.", flag=axes.BACKENDS, default="eager"
-    )
+    backend: Backend = column("Backend", "", "eager, or what is compiled and how.", flag=axes.BACKENDS, default="eager")
     warmup_steps: int = column(
         "Warm-up",
         "steps",
@@ -27,12 +25,8 @@ class StepCell(ModelCell):
         flag=axes.WARMUP,
         default=5,
     )
-    min_steps: int = column(
-        "Steps, at least", "steps", "Measured steps before the cell may end.", flag=axes.STEPS, default=10
-    )
-    max_steps: int = column(
-        "Steps, at most", "steps", "Measured steps after which the cell ends.", flag=axes.MAX_STEPS, default=200
-    )
+    min_steps: int = column("Steps, at least", "steps", "Steps before the cell may end.", flag=axes.STEPS, default=10)
+    max_steps: int = column("Steps, at most", "steps", "Steps before the cell ends.", flag=axes.MAX_STEPS, default=200)
     max_seconds: float = column(
         "Time, at most",
         "s",
@@ -68,37 +62,18 @@ class StepRow(StepCell, TimedRow):
     """One measured end-to-end cell; its times are in `timings`, its raw samples in `samples`."""
 
     parameters: int | None = column("Parameters", "", "Number of trainable parameters, counted in the built model.")
-    steps: int | None = column("Measured steps", "steps", "Measured steps; warm-up not counted.")
-    stopped_by: StoppedBy | None = column(
-        "Stopped by",
-        "",
-        "Why measuring ended: the interval of the median was narrow enough, or the limit on steps or seconds was "
-        "reached.",
-    )
-    interval_share: float | None = column(
-        "Interval / median", "", "Width of the 95% interval of the median step, as a share of that median."
-    )
-    tokens_per_s: float | None = column(
-        "Throughput", "tokens/s", "Tokens of one step over its median time in a loop; on a CPU over the median step."
-    )
-    samples_per_s: float | None = column(
-        "Samples per second", "", "Samples (sequences, images) of one step over the same time."
-    )
-    step_joules: float | None = column(
-        "Energy of a step", "J", "What the GPU took for a step in a loop, on average, by NVML's counter; CUDA only."
-    )
-    step_flops: int | None = column(
-        "FLOPs of a step", "FLOP", "Matrix-product operations of one step, recomputation included."
-    )
+    interval_share: float | None = column("Interval / median", "", "Width of the median's 95% interval over it.")
+    tokens_per_s: float | None = column("Throughput", "tokens/s", "By the median time in a loop; on a CPU, of a step.")
+    samples_per_s: float | None = column("Samples per second", "", "Sequences or images over the same time.")
+    step_joules: float | None = column("Energy of a step", "J", "Mean of a step in a loop, by NVML; CUDA only.")
+    step_flops: int | None = column("FLOPs of a step", "FLOP", "Of matrix products, recomputed ones included.")
     flops_source: FlopsSource | None = column(
         "FLOPs by",
         "",
         "formula: from the shape of Stepscope's Transformer; counter: PyTorch's own (torch.utils.flop_counter), of an "
         "own model.",
     )
-    flops_per_s: float | None = column(
-        "Achieved rate", "FLOP/s", "FLOPs of a step over the time that the throughput rests on."
-    )
+    flops_per_s: float | None = column("Achieved rate", "FLOP/s", "FLOPs of a step over the throughput's time.")
     mfu: float | None = column(
         "MFU",
         "",
@@ -110,30 +85,15 @@ class StepRow(StepCell, TimedRow):
         "",
         "Median over steps of the sum of the phases divided by the host clock around the same synchronized step.",
     )
-    build_seconds: float | None = column("Build time", "s", "Making the model, the optimizer and the data.")
-    warmup_seconds: float | None = column("Warm-up time", "s", "The warm-up steps, compilation included.")
-    measure_seconds: float | None = column("Measuring time", "s", "The measured steps.")
-    unwaited_seconds: float | None = column(
-        "Loop's time", "s", "The steps of the loop, and the one traced for the device time."
-    )
-    compile_seconds: float | None = column(
-        "Compile time", "s", "First step minus the median measured step; compiled cells only."
-    )
-    compile_cold_seconds: float | None = column(
-        "Compile time, cold", "s", "The same, where the compiler found nothing of it in its cache."
-    )
-    compile_warm_seconds: float | None = column(
-        "Compile time, warm", "s", "The same, compiled once more with the cache that the first time filled."
-    )
+    compile_cold_seconds: float | None = column("Compile time, cold", "s", "The same, with an empty compiler cache.")
+    compile_warm_seconds: float | None = column("Compile time, warm", "s", "The same, with that cache filled.")
     compiled_at_once: int | None = column(
         "Compiled at once",
         "",
         "Of rows of version 0.1: cells compiled at the same time, each by one thread, before the first was timed.",
     )
     graphs: int | None = column("Graphs", "", "Graphs compiled up to the end of the warm-up; compiled cells only.")
-    graph_breaks: int | None = column(
-        "Graph breaks", "", "Where the compiler split the model into several graphs; compiled cells only."
-    )
+    graph_breaks: int | None = column("Graph breaks", "", "Where the compiler split the graph; compiled only.")
     recompiles: int | None = column("Recompiles", "", "Graphs compiled after the warm-up; compiled cells only.")
     compiler_fallback: bool | None = column(
         "Fell back to eager", "", "Whether the compiler gave up on a frame and ran it eagerly; compiled cells only."
@@ -146,12 +106,7 @@ class StepRow(StepCell, TimedRow):
     )
     loss: float | None = column("Loss", "nats", "Cross-entropy of the last measured step.")
     logits_dtype: str | None = column("Logits dtype", "", "dtype of the model's output, read from the run.")
-    matmul_precision: str | None = column(
-        "Matmul precision", "", "What torch says of float32 matrix products after the run: ieee or tf32."
-    )
-    predicted_peak_bytes: int | None = column("Predicted peak", "bytes", "Peak memory predicted before the run.")
-    peak_allocated_bytes: int | None = column("Peak allocated", "bytes", "Peak of live tensors (CUDA allocator).")
-    peak_reserved_bytes: int | None = column("Peak reserved", "bytes", "Peak held by the CUDA caching allocator.")
+    matmul_precision: str | None = column("Matmul precision", "", "What torch says after the run: ieee or tf32.")
     peak_resident_bytes: int | None = column("Peak resident", "bytes", "Peak resident memory of the worker process.")
     memory_growth_bytes: int | None = column(
         "Memory growth",
@@ -161,9 +116,7 @@ class StepRow(StepCell, TimedRow):
         least=-MAX_WHOLE,
     )
     threads: int | None = column("Threads", "", "Threads that torch computes with.")
-    omp_wait_policy: str | None = column(
-        "OpenMP wait policy", "", "What idle OpenMP threads do; ACTIVE ones spin and slow their neighbours."
-    )
+    omp_wait_policy: str | None = column("OpenMP wait policy", "", "What idle OpenMP threads do; ACTIVE ones spin.")
     cpu_capability: str | None = column("CPU kernels", "", "Instruction set of torch's CPU kernels, read back.")
     other_cpu_share: float | None = column(
         "CPU taken by others",
