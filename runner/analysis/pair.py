@@ -58,6 +58,10 @@ class Pair(Generic[S]):
     other: S
     objection: str = ""
 
+    @property
+    def sides(self) -> tuple[S, S]:
+        return self.base, self.other
+
     def ratio(self, *, phase: Phase = "step", clock: Clock = "step") -> Ratio | None:
         """Returns the time of the base over that of the other; None where either has no such time."""
         return None if self.objection else compute_ratio(self.base, self.other, phase=phase, clock=clock)

@@ -63,6 +63,12 @@ class Row:
     cells: tuple[UUID, ...] = ()
     wanted: tuple[Cell, ...] = ()
 
+    @classmethod
+    def of(cls, results: Any, *values: Value) -> "Row":
+        """Returns the line of these values, which rests on one result or on several."""
+        found = results if isinstance(results, tuple) else (results,)
+        return cls(values=values, cells=tuple(one.cell_id for one in found))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Power:

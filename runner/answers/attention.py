@@ -58,18 +58,16 @@ def answer(rows: Rows, asked: Asked) -> Answer:
 
     key = {one.cell_id: (name_attention(one.cell), one.cell.seq_len) for one in cells}
     of_time = (WAY, LENGTH, TIME, LOW, HIGH, STATUS)
-    timed = tuple(Row(values=(*key[one.cell_id], *time(one), ended(one)), cells=(one.cell_id,)) for one in cells)
+    timed = tuple(Row.of(one, *key[one.cell_id], *time(one), ended(one)) for one in cells)
     of_bytes = (WAY, LENGTH, Field.of("attention", of_what, "value"), SAVED, NEEDED, STATUS)
     held = tuple(
-        Row(
-            values=(
-                *key[one.cell_id],
-                getattr(one, of_what) if one.status == "ok" else None,
-                one.saved_bytes,
-                one.predicted_peak_bytes,
-                _why(one),
-            ),
-            cells=(one.cell_id,),
+        Row.of(
+            one,
+            *key[one.cell_id],
+            getattr(one, of_what) if one.status == "ok" else None,
+            one.saved_bytes,
+            one.predicted_peak_bytes,
+            _why(one),
         )
         for one in cells
     )
@@ -180,7 +178,7 @@ def _account(cells: Sequence[AttentionResult]) -> list[View]:
             title=f"What the peak of {name_attention(one.cell)} at {one.cell.seq_len:,} tokens is made of",
             about=about([one]),
             fields=(Field("tensor", "Tensor"), Field("formula", "Formula", role="note"), BYTES),
-            rows=tuple(Row(values=line, cells=(one.cell_id,)) for line in (*sums, *tensors) if line[2]),
+            rows=tuple(Row.of(one, *line) for line in (*sums, *tensors) if line[2]),
             draw=Draw("bars", "size_bytes", down=("tensor",), beside=("formula",)),
             note="The smallest cell that ran out of memory." if lost else "The largest cell that was measured.",
         )

@@ -86,18 +86,16 @@ def _make_row(one: AttentionResult, phase: Phase, clock: Any, peak: float | None
     time = one.times[phase].by(clock) if phase in one.times else None
     rate = flops / time.ms * 1e3 if time and one.status == "ok" else None
     errors = [error for error in (one.output_error, one.gradient_error) if error is not None]
-    return Row(
-        values=(
-            one.cell.d_head,
-            name_attention(one.cell),
-            one.cell.seq_len,
-            rate and rate / 1e12,
-            rate / peak if rate and peak else None,
-            max(errors, default=None),
-            one.cell.batch,
-            ended(one),
-        ),
-        cells=(one.cell_id,),
+    return Row.of(
+        one,
+        one.cell.d_head,
+        name_attention(one.cell),
+        one.cell.seq_len,
+        rate and rate / 1e12,
+        rate / peak if rate and peak else None,
+        max(errors, default=None),
+        one.cell.batch,
+        ended(one),
     )
 
 

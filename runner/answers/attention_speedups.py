@@ -36,7 +36,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     by = _PHASES.get(phase.chosen, "forward")
     clocks = [words for words, clock in CLOCKS.items() if any(pair.ratio(phase=by, clock=clock) for pair in kept)]
     clock = choose(asked, "clock", "Clock", clocks, default="GPU time")
-    sides = [side for pair in kept for side in (pair.base, pair.other)]
+    sides = [side for pair in kept for side in pair.sides]
     ratios = [pair.ratio(phase=by, clock=CLOCKS[clock.chosen]) for pair in kept if clock.chosen]
     view = View(
         name="attention-speedups",
@@ -57,10 +57,11 @@ def answer(rows: Rows, asked: Asked) -> Answer:
 
 def _make_row(pair: Pair[AttentionResult], phase: Phase, clock: str) -> Row:
     ratio = pair.ratio(phase=phase, clock=CLOCKS[clock]) if clock else None
-    peaks = [side.peak_allocated_bytes for side in (pair.base, pair.other)]
-    lost = [side for side in (pair.base, pair.other) if side.status != "ok"]
+    peaks = [side.peak_allocated_bytes for side in pair.sides]
+    lost = [side for side in pair.sides if side.status != "ok"]
     failed = ", ".join(f"{name_attention(side.cell)} {ended(side)}" for side in lost) or pair.objection
-    values = (
+    return Row.of(
+        pair.sides,
         pair.base.cell.d_head,
         pair.base.cell.seq_len,
         *((ratio.ratio, ratio.low, ratio.high) if ratio else (None, None, None)),
@@ -68,7 +69,6 @@ def _make_row(pair: Pair[AttentionResult], phase: Phase, clock: str) -> Row:
         peaks[0] / peaks[1] if peaks[0] and peaks[1] and not lost else None,
         ratio.outcome if ratio else failed or "no such time",
     )
-    return Row(values=values, cells=(pair.base.cell_id, pair.other.cell_id))
 
 
 def _say(view: View, pairs: list[Pair[AttentionResult]], other: str, clock: str) -> str:
@@ -80,7 +80,7 @@ def _say(view: View, pairs: list[Pair[AttentionResult]], other: str, clock: str)
     longest = [pair for pair in pairs if pair.base.peak_allocated_bytes and pair.other.peak_allocated_bytes]
     if longest:
         pair = max(longest, key=lambda one: one.base.peak_allocated_bytes or 0)
-        sizes = [format_bytes(side.peak_allocated_bytes or 0) for side in (pair.base, pair.other)]
+        sizes = [format_bytes(side.peak_allocated_bytes or 0) for side in pair.sides]
         text += f"; at {pair.base.cell.seq_len:,} tokens it needs **{sizes[1]}** instead of {sizes[0]}"
     return f"{text}."
 

@@ -81,7 +81,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         ),
         views=tuple(view for view in views if view.rows),
         choices=(*chosen, clock, phase),
-        cells=cells_of([side for pair in (*steps, *attention, *peaks) for side in (pair.base, pair.other)]),
+        cells=cells_of([side for pair in (*steps, *attention, *peaks) for side in pair.sides]),
     )
 
 
@@ -161,9 +161,7 @@ def _draw_times(
     return View(
         name=name,
         title=f"{title}: {base.chosen} (A) over {other.chosen} (B)",
-        about=about(
-            [side for pair in pairs for side in (pair.base, pair.other)], more=[one for one in (words, by) if one]
-        ),
+        about=about([side for pair in pairs for side in pair.sides], more=[one for one in (words, by) if one]),
         fields=fields,
         rows=tuple(_apart(rows)),
         draw=Draw(
@@ -199,10 +197,11 @@ def _decide(pair: Pair[Any], phase: Phase, clock: str) -> tuple[Phase, Verdict]:
 
 def _make_row(pair: Pair[Any], cell: str, phase: Phase, verdict: Verdict) -> Row:
     by, ratio = verdict.clock, verdict.ratio
-    times = [side.times[phase].by(by) if by and phase in side.times else None for side in (pair.base, pair.other)]
+    times = [side.times[phase].by(by) if by and phase in side.times else None for side in pair.sides]
     ms = (ratio and ratio.undisturbed) or [time and time.ms for time in times]
-    why = ", ".join(ended(side) for side in (pair.base, pair.other) if side.status != "ok") or verdict.why
-    values = (
+    why = ", ".join(ended(side) for side in pair.sides if side.status != "ok") or verdict.why
+    return Row.of(
+        pair.sides,
         cell,
         *ms,
         *((ratio.ratio, ratio.low, ratio.high) if ratio else (None, None, None)),
@@ -212,14 +211,13 @@ def _make_row(pair: Pair[Any], cell: str, phase: Phase, verdict: Verdict) -> Row
         min(getattr(pair.base, "rounds", 1), getattr(pair.other, "rounds", 1)),
         _say_clocks(pair, phase, verdict) if ratio else why,
     )
-    return Row(values=values, cells=(pair.base.cell_id, pair.other.cell_id))
 
 
 def _say_clocks(pair: Pair[Any], phase: Phase, verdict: Verdict) -> str | None:
     """Says which times decide nothing, because the host sets them in two sweeps: `GPU time 1.05× slower; latency 46.3 →
     37.5 ms, set by the host, undecided`. Says what GPU time is where it does not decide although both sides have it."""
     names = {name: words for words, name in CLOCKS.items()}
-    sides, device = (pair.base, pair.other), pair.ratio(phase=phase, clock="device")
+    sides, device = pair.sides, pair.ratio(phase=phase, clock="device")
     parts = [f"GPU time {say_ratio(device.ratio, device.outcome)}"] if device else []
     waited: tuple[Clock, ...] = ("step", "loop")
     noise = [name for name in waited if pair.ratio(phase=phase, clock=name)]
@@ -237,19 +235,18 @@ def _draw_peaks(pairs: Sequence[Pair[Peak]], sides: Sequence[Choice]) -> View:
     named = zip(pairs, _name_cells(pairs), strict=True) if pairs else ()
     rows = []
     for pair, cell in named:
-        sizes = [side.peak_allocated_bytes for side in (pair.base, pair.other)]
+        sizes = [side.peak_allocated_bytes for side in pair.sides]
         ratio = sizes[0] / sizes[1] if sizes[0] and sizes[1] and not pair.objection else None
         outcome = "no peak" if pair.objection == "" else pair.objection
         if ratio:
             is_same = max(ratio, 1 / ratio) <= 1 + MIN_DIFFERENCE
             outcome = "same" if is_same else "smaller" if ratio > 1 else "larger"
-        values = (cell, *sizes, ratio, outcome, None if ratio else outcome)
-        rows.append(Row(values=values, cells=(pair.base.cell_id, pair.other.cell_id)))
+        rows.append(Row.of(pair.sides, cell, *sizes, ratio, outcome, None if ratio else outcome))
     rows.sort(key=lambda row: -abs(math.log(row.values[3])) if row.values[3] else 1.0)
     return View(
         name="compare-memory",
         title=f"Peak memory: {base.chosen} (A) over {other.chosen} (B)",
-        about=about([side for pair in pairs for side in (pair.base, pair.other)]),
+        about=about([side for pair in pairs for side in pair.sides]),
         fields=(
             CELL,
             Field("a_bytes", "A", unit="bytes", role="note"),

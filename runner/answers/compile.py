@@ -30,17 +30,19 @@ def _draw_cost(compared: Compared) -> View:
         seconds, phase = pair.other.compile_seconds, PHASES[compared.phase]
         if seconds is None or pair.objection:
             continue
-        times = [side.times[phase].by(compared.by) if phase in side.times else None for side in (pair.base, pair.other)]
+        times = [side.times[phase].by(compared.by) if phase in side.times else None for side in pair.sides]
         ratio = pair.ratio(phase=phase, clock=compared.by)
         saved = times[0].ms - times[1].ms if times[0] and times[1] and ratio and ratio.outcome == "faster" else None
-        values = (
-            sizes[Model.of(pair.base.cell)],
-            pair.base.cell.context or None,
-            seconds,
-            saved,
-            round(1000 * seconds / saved) if saved else None,
+        rows.append(
+            Row.of(
+                pair.sides,
+                sizes[Model.of(pair.base.cell)],
+                pair.base.cell.context or None,
+                seconds,
+                saved,
+                round(1000 * seconds / saved) if saved else None,
+            )
         )
-        rows.append(Row(values=values, cells=(pair.base.cell_id, pair.other.cell_id)))
     return View(
         name="compile-cost",
         title="Time to compile, apart from every step",

@@ -72,7 +72,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         if name_pass(one.row) == place.chosen:
             shown.setdefault(one.row.precision, one)
     lines = [
-        Row(values=(part, precision, " and ".join(formats)), cells=(one.row.cell_id,))
+        Row.of(one.row, part, precision, " and ".join(formats))
         for precision, one in shown.items()
         for part, formats in formats_of(line for line in one.dtypes if line.model == read[model.chosen]).items()
     ]

@@ -36,7 +36,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         about=matrix.about,
         fields=(WHAT, PRECISION, ERROR),
         rows=tuple(
-            Row(values=(words, one.row.precision, error), cells=(one.row.cell_id,))
+            Row.of(one.row, words, one.row.precision, error)
             for words, name in _ERRORS.items()
             for one in last
             if (error := getattr(one.row, name)) is not None
@@ -58,8 +58,10 @@ def _make_rows(passes: list[Precise], what: str) -> list[Row]:
     for one in passes:
         row, place = one.row, name_pass(one.row)
         if (error := getattr(row, _ERRORS[what])) is not None:
-            values = (place, row.precision, error, row.zero_gradient_share, row.unscaled_zero_gradient_share)
-            lines.setdefault((place, row.precision), Row(values=values, cells=(row.cell_id,)))
+            lines.setdefault(
+                (place, row.precision),
+                Row.of(row, place, row.precision, error, row.zero_gradient_share, row.unscaled_zero_gradient_share),
+            )
     return list(lines.values())
 
 

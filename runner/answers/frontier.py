@@ -48,10 +48,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         about=f"in {limit.chosen}, by real allocations in fresh processes",
         fields=(WHERE, WAY, LARGEST, PREDICTED, FAILS, PEAK, TRIALS),
         rows=tuple(
-            Row(
-                values=(*key, one.largest, one.predicted, one.smallest_failing, one.largest_peak_bytes, one.trials),
-                cells=(one.cell_id,),
-            )
+            Row.of(one, *key, one.largest, one.predicted, one.smallest_failing, one.largest_peak_bytes, one.trials)
             for key, one in shown.items()
         ),
         draw=Draw("bars", "largest", down=("where", "way"), beside=("predicted",)),

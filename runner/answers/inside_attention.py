@@ -94,8 +94,11 @@ def _draw_ratios(traced: Sequence[Traced], phase: str, sizes: Mapping[Any, str])
         cell, made = one.trace.cell, _compare(one, phase)
         if made:
             softmax, products, work = made
-            values = (sizes[Model.of(cell)], cell.context or None, softmax / products, work, softmax, products)
-            lines.append(Row(values=values, cells=(one.trace.cell_id,)))
+            lines.append(
+                Row.of(
+                    one.trace, sizes[Model.of(cell)], cell.context or None, softmax / products, work, softmax, products
+                )
+            )
     return View(
         name="softmax-over-products",
         title=f"Softmax over the matrix products around it, {phase}",
@@ -114,7 +117,7 @@ def _draw_ranges(one: Traced, size: str, words: str) -> View:
         values = [(phase, item.role, item.device_ms, item.flops) for item in ranges]
         if ranges:
             values.append((phase, TOTAL, sum(item.device_ms for item in ranges), None))
-        lines += [Row(values=each, cells=(one.trace.cell_id,)) for each in values]
+        lines += [Row.of(one.trace, *each) for each in values]
     return View(
         name="attention-ranges",
         title=f"Ranges inside attention: {size}",

@@ -60,7 +60,7 @@ def _draw_kinds(traced: Sequence[Traced], size: str, words: str) -> View:
                 continue
             values = [(CLASS_WORDS[name], sums[name]) for name in CLASS_WORDS if name in sums]
             for word, took in (*values, (TOTAL, whole)):
-                lines.append(Row(values=(mode, phase, word, took / whole, took), cells=(one.trace.cell_id,)))
+                lines.append(Row.of(one.trace, mode, phase, word, took / whole, took))
     return View(
         name="kernel-classes",
         title=f"{size}: each kind of work by mode and phase",
@@ -77,8 +77,7 @@ def _draw_modes(traced: Sequence[Traced], sizes: Mapping[Any, str], words: str) 
     for one in traced:
         whole = sum(part.device_ms for part in one.parts)
         products = sum(part.device_ms for part in one.parts if part.kernel_class == "matmul")
-        values = (sizes[Model.of(one.trace.cell)], one.trace.cell.mode, products / whole, whole)
-        lines.append(Row(values=values, cells=(one.trace.cell_id,)))
+        lines.append(Row.of(one.trace, sizes[Model.of(one.trace.cell)], one.trace.cell.mode, products / whole, whole))
     order = [*dict.fromkeys(sizes.values())]
     return View(
         name="matmul-by-mode",

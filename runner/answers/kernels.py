@@ -125,8 +125,8 @@ def _draw_sizes(traced: Sequence[Traced], sizes: dict[Any, str], words: str) -> 
         size, whole = sizes[Model.of(one.trace.cell)], sum(part.device_ms for part in one.parts)
         for name, word in CLASS_WORDS.items():
             if took := sum(part.device_ms for part in one.parts if part.kernel_class == name):
-                lines.append(Row(values=(size, word, took / whole, took), cells=(one.trace.cell_id,)))
-        lines.append(Row(values=(size, TOTAL, 1.0, whole), cells=(one.trace.cell_id,)))
+                lines.append(Row.of(one.trace, size, word, took / whole, took))
+        lines.append(Row.of(one.trace, size, TOTAL, 1.0, whole))
     share = Field("share", "Share of the GPU time", unit="%", role="value")
     took_field = Field("took_ms", "GPU time", unit="ms", role="note")
     return View(
@@ -156,7 +156,7 @@ def _draw_leaders(traced: Sequence[Traced], sizes: dict[Any, str], words: str) -
                 longest = max(sums, key=lambda name: sums[name][0])
                 took, calls = sums[longest]
                 key = (sizes[Model.of(one.trace.cell)], name, _cut(names[longest]))
-                lines.append(Row(values=(*key, took / whole, calls, took, longest), cells=(one.trace.cell_id,)))
+                lines.append(Row.of(one.trace, *key, took / whole, calls, took, longest))
     return View(
         name="kernels-leading",
         title="The kernel with the most time",
@@ -194,8 +194,9 @@ def _draw_clock(
             "" if ratio else "forward pass not timed without a profiler"
         )
         shares = (trace.overhead_share, trace.attributed_share)
-        values = (sizes[Model.of(cell)], cell.context or None, ratio, took, ms, low, high, *shares, status)
-        lines.append(Row(values=values, cells=(trace.cell_id,)))
+        lines.append(
+            Row.of(trace, sizes[Model.of(cell)], cell.context or None, ratio, took, ms, low, high, *shares, status)
+        )
     return View(
         name="kernels-clock",
         title="Forward pass: kernels under the profiler over the clock without it",

@@ -41,15 +41,13 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     limit = max((one.machine_bytes or 0 for one in shown), default=0)
     fields = (SIZE, CONTEXT, PEAK, PREDICTED, Field.of("memory", "peak_phase", "note"), STATUS)
     lines = tuple(
-        Row(
-            values=(
-                *key[one.cell_id],
-                one.peak_allocated_bytes if one.status == "ok" else None,
-                one.predicted_peak_bytes,
-                one.peak_phase,
-                ended_with_need(one),
-            ),
-            cells=(one.cell_id,),
+        Row.of(
+            one,
+            *key[one.cell_id],
+            one.peak_allocated_bytes if one.status == "ok" else None,
+            one.predicted_peak_bytes,
+            one.peak_phase,
+            ended_with_need(one),
         )
         for one in shown
     )
@@ -96,11 +94,11 @@ def answer(rows: Rows, asked: Asked) -> Answer:
 
 def _parts(one: Peak, key: tuple[str, int | None]) -> list[Row]:
     if one.status != "ok":
-        return [Row(values=(*key, "peak", None, ended_with_need(one)), cells=(one.cell_id,))]
+        return [Row.of(one, *key, "peak", None, ended_with_need(one))]
     found = {_WORDS[name]: size for name, size in one.parts.items() if size and name in _WORDS} | {
         "peak": one.peak_allocated_bytes
     }
-    return [Row(values=(*key, name, size, ""), cells=(one.cell_id,)) for name, size in found.items()]
+    return [Row.of(one, *key, name, size, "") for name, size in found.items()]
 
 
 def _beside_other_precision(
@@ -130,10 +128,7 @@ def _beside_other_precision(
                 Field("ratio", "fp32 over bf16", unit="×", role="value"),
                 Field("copies_bytes", "bf16 copies", unit="bytes", role="note"),
             ),
-            rows=tuple(
-                Row(values=values, cells=(pair.base.cell_id, pair.other.cell_id))
-                for values, pair in zip(lines, pairs, strict=True)
-            ),
+            rows=tuple(Row.of(pair.sides, *values) for values, pair in zip(lines, pairs, strict=True)),
             draw=Draw("matrix", "ratio", down=("size",), across="context", center=1.0),
             note="Above 1× bf16 needs less. Below: autocast keeps a bf16 copy of every weight that it multiplies.",
         )

@@ -103,16 +103,14 @@ def _draw_canary(canary: Canary) -> View:
         about=f"{canary.cell.machine.split(' · ')[0]} · latency",
         fields=(PROCESS, MEDIAN, LOW, HIGH, CHANGE, STARTED),
         rows=tuple(
-            Row(
-                values=(
-                    place,
-                    one.time.median_ms,
-                    one.time.low_ms,
-                    one.time.high_ms,
-                    one.time.median_ms / first - 1,
-                    f"{one.started_at:%Y-%m-%d %H:%M:%S}" if one.started_at else "",
-                ),
-                cells=(one.cell_id,),
+            Row.of(
+                one,
+                place,
+                one.time.median_ms,
+                one.time.low_ms,
+                one.time.high_ms,
+                one.time.median_ms / first - 1,
+                f"{one.started_at:%Y-%m-%d %H:%M:%S}" if one.started_at else "",
             )
             for place, one in enumerate(rounds, 1)
         ),

@@ -33,16 +33,14 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         about=f"{one.machine.split(' · ')[0]} · residual streams of {place.chosen}, times powers of two",
         fields=(IN, SCALE, ERROR, OVER, UNDER, ENDED),
         rows=tuple(
-            Row(
-                values=(
-                    line.computed_in,
-                    line.scale,
-                    line.error,
-                    line.overflowed_share,
-                    line.underflowed_share,
-                    "" if line.error is not None else "overflows" if line.overflowed_share else "not finite",
-                ),
-                cells=(one.row.cell_id,),
+            Row.of(
+                one.row,
+                line.computed_in,
+                line.scale,
+                line.error,
+                line.overflowed_share,
+                line.underflowed_share,
+                "" if line.error is not None else "overflows" if line.overflowed_share else "not finite",
             )
             for line in one.normalization
             if line.statistic == statistic.chosen

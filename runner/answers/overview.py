@@ -103,11 +103,9 @@ def _draw_best(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by:
             mfu = one.mfu * rate / one.tokens_per_s if one.mfu and one.tokens_per_s else None
             tried = len({(other.cell.batch, *_settings(other)) for other in group if other.cell_id in rates})
             way = f"batch {one.cell.batch} · {way}" if several else way
-            found.append(Row(values=(sizes[model], rate, mfu, _ms(one, by), way, tried, ""), cells=(one.cell_id,)))
+            found.append(Row.of(one, sizes[model], rate, mfu, _ms(one, by), way, tried, ""))
         else:
-            found.append(
-                Row(values=(sizes[model], None, None, None, "", 0, ended(group[0])), cells=(group[0].cell_id,))
-            )
+            found.append(Row.of(group[0], sizes[model], None, None, None, "", 0, ended(group[0])))
     return View(
         name="fastest",
         title="Fastest measured way to train",
@@ -174,7 +172,7 @@ def _rank(path: Sequence[StepResult], by: Any) -> tuple[Any, ...]:
 
 def _draw_ladder(ladder: Ladder, size: str, by: Any, words: str) -> View:
     first = ladder.cells[0]
-    found = [Row(values=("fp32, eager: the plain step", _ms(first, by), None, False), cells=(first.cell_id,))]
+    found = [Row.of(first, "fp32, eager: the plain step", _ms(first, by), None, False)]
     for before, one in zip(ladder.cells, ladder.cells[1:], strict=False):
         names = _changed(before, one)
         change = "+ " + " + ".join(_word(name, getattr(one.cell, name)) for name in names)
@@ -234,7 +232,7 @@ def _draw_alone(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by
         fields=(SIZE, STEP, RATIO, LOW, HIGH, LEVEL),
         rows=(
             *(
-                Row(values=(*key, found.ratio, found.low, found.high, found.level), cells=(plain.cell_id, one.cell_id))
+                Row.of((plain, one), *key, found.ratio, found.low, found.high, found.level)
                 for key, (found, plain, one) in best.items()
             ),
             *(
@@ -267,8 +265,9 @@ def _draw_regressions(latest: Sequence[RunSteps], history: Sequence[CellHistory]
             clock = next(words for words, by in CLOCKS.items() if by == verdict.clock)
             times = before_that.get((pair.other.machine, cell.key), {}).get(verdict.clock or "step", ())
             ratio = verdict.ratio
-            values = (name, ratio.ratio, ratio.low, ratio.high, clock, draw_sparkline(times), ratio.level)
-            lines.append(Row(values=values, cells=(pair.base.cell_id, pair.other.cell_id)))
+            lines.append(
+                Row.of(pair.sides, name, ratio.ratio, ratio.low, ratio.high, clock, draw_sparkline(times), ratio.level)
+            )
     lines.sort(key=lambda row: row.values[1])
     return View(
         name="regressions",

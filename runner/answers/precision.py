@@ -30,13 +30,11 @@ def _draw_trend(compared: Compared) -> tuple[View, Power | None]:
         if pair.base.cell.context == context and pair.base.cell.model_key is None and pair.base.parameters
     ]
     rows = tuple(
-        Row(
-            values=(
-                pair.base.parameters,
-                sizes[Model.of(pair.base.cell)],
-                *ratio_values(pair, phase=PHASES[compared.phase], clock=compared.by),
-            ),
-            cells=(pair.base.cell_id, pair.other.cell_id),
+        Row.of(
+            pair.sides,
+            pair.base.parameters,
+            sizes[Model.of(pair.base.cell)],
+            *ratio_values(pair, phase=PHASES[compared.phase], clock=compared.by),
         )
         for pair in family
     )

@@ -30,15 +30,13 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         about=about(shown, *shape),
         fields=(SIZE, CONTEXT, STREAM, FORMULA, AGREES),
         rows=tuple(
-            Row(
-                values=(
-                    sizes[Model.of(one.cell)],
-                    one.cell.context,
-                    one.residual_stream_bytes,
-                    residual_stream_bytes(one.cell),
-                    residual_stream_bytes(one.cell) == one.residual_stream_bytes,
-                ),
-                cells=(one.cell_id,),
+            Row.of(
+                one,
+                sizes[Model.of(one.cell)],
+                one.cell.context,
+                one.residual_stream_bytes,
+                residual_stream_bytes(one.cell),
+                residual_stream_bytes(one.cell) == one.residual_stream_bytes,
             )
             for one in shown
         ),

@@ -122,7 +122,7 @@ def _draw_shares(shown: Sequence[StepResult], limits: Limits, sizes: Mapping[Any
         roof = limits.roof(cell.precision)
         if time is None or roof is None:
             status = ended(one) or ("not timed by this clock" if time is None else "the machine's peak is not known")
-            lines.append(Row(values=(*key, *(None,) * 9, status), cells=(one.cell_id,)))
+            lines.append(Row.of(one, *key, *(None,) * 9, status))
             continue
         rate, per_byte = step_flops(cell) / time.ms * 1e3, intensity(cell, device=limits.device)
         allowed = roof.attainable(per_byte)
@@ -135,7 +135,7 @@ def _draw_shares(shown: Sequence[StepResult], limits: Limits, sizes: Mapping[Any
             time.ms,
             least_ms(cell, roof, device=limits.device),
         )
-        lines.append(Row(values=(*key, *values, *used, ""), cells=(one.cell_id,)))
+        lines.append(Row.of(one, *key, *values, *used, ""))
     return View(
         name="roofline",
         title="Share of the roof",
@@ -176,10 +176,7 @@ def _draw_bounds(traced: Sequence[Traced], roof: Roof | None, sizes: Mapping[Any
         split = shares(one.trace, one.kernels, ridge=roof.ridge if roof else None)
         by_words = {words: split.get(name) for name, words in _LIMITS.items()} | {TOTAL: 1.0}  # type: ignore[call-overload]
         lines += [
-            Row(
-                values=(size, one.trace.cell.context, words, share, one.trace.unprofiled_step_ms),
-                cells=(one.trace.cell_id,),
-            )
+            Row.of(one.trace, size, one.trace.cell.context, words, share, one.trace.unprofiled_step_ms)
             for words, share in by_words.items()
             if share
         ]

@@ -45,15 +45,13 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         about=about(shown, "checkpoint_blocks"),
         fields=(SIZE, CONTEXT, BLOCK, WHOLE, GRADIENTS),
         rows=tuple(
-            Row(
-                values=(
-                    sizes[Model.of(one.cell)],
-                    one.cell.context or None,
-                    one.block_saved_bytes,
-                    None if one.cell.checkpoint_blocks else one.saved_bytes,
-                    block_gradient_bytes(one.cell),
-                ),
-                cells=(one.cell_id,),
+            Row.of(
+                one,
+                sizes[Model.of(one.cell)],
+                one.cell.context or None,
+                one.block_saved_bytes,
+                None if one.cell.checkpoint_blocks else one.saved_bytes,
+                block_gradient_bytes(one.cell),
             )
             for one in shown
         ),
@@ -109,10 +107,7 @@ def _draw_contributors(saved: SavedCell, words: str, peaks: Sequence[Peak]) -> V
             Field("shapes", "Shapes", role="note"),
         ),
         rows=tuple(
-            Row(
-                values=(key, size, size / total, len(shapes[key]), ", ".join(dict.fromkeys(shapes[key]))),
-                cells=(saved.cell_id,),
-            )
+            Row.of(saved, key, size, size / total, len(shapes[key]), ", ".join(dict.fromkeys(shapes[key])))
             for key, size in sorted(sums.items(), key=lambda item: -item[1])
         ),
         draw=Draw("bars", "size", down=("operation",), beside=("share",)),

@@ -40,9 +40,9 @@ def ratio_fields(base: str, other: str) -> tuple[Field, ...]:
 def ratio_values(pair: Pair[StepResult], *, phase: Phase, clock: Clock) -> tuple[object, ...]:
     """Returns the values of `ratio_fields`."""
     ratio = pair.ratio(phase=phase, clock=clock)
-    times = [side.times[phase].by(clock) if phase in side.times else None for side in (pair.base, pair.other)]
+    times = [side.times[phase].by(clock) if phase in side.times else None for side in pair.sides]
     device = pair.ratio(phase=phase, clock="device") if clock != "device" else None
-    lost = [side for side in (pair.base, pair.other) if side.status != "ok"]
+    lost = [side for side in pair.sides if side.status != "ok"]
     failed = f"{ended(lost[0])}{', both' if len(lost) == 2 else ''}" if lost else pair.objection
     return (
         *((ratio.ratio, ratio.low, ratio.high) if ratio else (None, None, None)),
@@ -74,7 +74,7 @@ class Compared:
 
     @property
     def sides(self) -> list[StepResult]:
-        return [side for pair in self.pairs for side in (pair.base, pair.other)]
+        return [side for pair in self.pairs for side in pair.sides]
 
     def answer(self, matrix: View, *more: View, words: str = "") -> Answer:
         """Returns the answer with the matrix, the phases and further views, and with further words."""
@@ -93,14 +93,12 @@ class Compared:
         """Returns the ratio of the phase by size and context; places that were not measured have what would."""
         sizes, by_context = sizes_of(self.sides), [pair.base for pair in self.pairs]
         lines = [
-            Row(
-                values=(
-                    sizes[Model.of(pair.base.cell)],
-                    pair.base.cell.context or None,
-                    *ratio_values(pair, phase=PHASES[self.phase], clock=self.by),
-                    pair.base.parameters,
-                ),
-                cells=(pair.base.cell_id, pair.other.cell_id),
+            Row.of(
+                pair.sides,
+                sizes[Model.of(pair.base.cell)],
+                pair.base.cell.context or None,
+                *ratio_values(pair, phase=PHASES[self.phase], clock=self.by),
+                pair.base.parameters,
             )
             for pair in self.pairs
         ]
@@ -136,9 +134,8 @@ class Compared:
             about=self.about,
             fields=(SIZE, Field.of("timings", "phase"), *ratio_fields(self.base, self.other)),
             rows=tuple(
-                Row(
-                    values=(sizes[Model.of(pair.base.cell)], words, *ratio_values(pair, phase=phase, clock=self.by)),
-                    cells=(pair.base.cell_id, pair.other.cell_id),
+                Row.of(
+                    pair.sides, sizes[Model.of(pair.base.cell)], words, *ratio_values(pair, phase=phase, clock=self.by)
                 )
                 for pair in self.pairs
                 if pair.base.cell.context == context
@@ -200,7 +197,7 @@ def compare_steps(
     by = CLOCKS.get(clock.chosen, "step")
     phases = [words for words, phase in PHASES.items() if any(pair.ratio(phase=phase, clock=by) for pair in shown)]
     phase = choose(asked, "phase", "Phase", phases or [*PHASES][:1])
-    sides = [side for pair in shown for side in (pair.base, pair.other)]
+    sides = [side for pair in shown for side in pair.sides]
     return Compared(
         name=name,
         base=base,

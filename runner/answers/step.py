@@ -80,15 +80,13 @@ def _measure(one: StepResult, clock: Clock, metric: str) -> Interval:
 def _draw_steps(shown: Sequence[StepResult], keys: Keys, clock: str, metric: str) -> View:
     by, fields = CLOCKS[clock] if clock else "step", METRICS[metric]
     lines = [
-        Row(
-            values=(
-                *keys[one.cell_id],
-                *_measure(one, by, metric),
-                one.rounds,
-                one.bound,
-                ended(one) or "not timed by this clock",
-            ),
-            cells=(one.cell_id,),
+        Row.of(
+            one,
+            *keys[one.cell_id],
+            *_measure(one, by, metric),
+            one.rounds,
+            one.bound,
+            ended(one) or "not timed by this clock",
         )
         for one in shown
     ]
@@ -114,11 +112,10 @@ def _draw_phases(shown: Sequence[StepResult], keys: Keys, clock: str) -> View:
         whole = sum(time.ms for phase, time in times.items() if phase != "step")
         for phase, time in times.items():
             share = None if phase == "step" else time.ms / whole
-            values = (*keys[one.cell_id], phase, time.ms, time.low_ms, time.high_ms, share, "")
-            lines.append(Row(values=values, cells=(one.cell_id,)))
+            lines.append(Row.of(one, *keys[one.cell_id], phase, time.ms, time.low_ms, time.high_ms, share, ""))
         if not times:
             why = ended(one) or "not timed by this clock"
-            lines.append(Row(values=(*keys[one.cell_id], "step", None, None, None, None, why), cells=(one.cell_id,)))
+            lines.append(Row.of(one, *keys[one.cell_id], "step", None, None, None, None, why))
     return View(
         name="step-by-phase",
         title="Time of each phase",
@@ -138,7 +135,7 @@ def _draw_statistics(shown: Sequence[StepResult], keys: Keys) -> View:
             if phase in one.times:
                 time = one.times[phase]
                 values = (time.median_ms, time.low_ms, time.high_ms, time.mean_ms, time.std_ms, time.n)
-                lines.append(Row(values=(*keys[one.cell_id], phase, *values), cells=(one.cell_id,)))
+                lines.append(Row.of(one, *keys[one.cell_id], phase, *values))
     return View(
         name="step-statistics",
         title="Median, mean and standard deviation of each phase",

@@ -59,7 +59,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         about=view.about,
         fields=(SUM, Field("addend", "Addends so far"), Field("drift", "Sum less the exact one", role="value")),
         rows=tuple(
-            Row(values=(words, addend, total - addend * one.row.value), cells=(one.row.cell_id,))
+            Row.of(one.row, words, addend, total - addend * one.row.value)
             for words, one in shown.items()
             for addend, total in one.on_the_way
         ),
@@ -90,8 +90,7 @@ def _make_row(words: str, one: AccumulationResult) -> Row:
     row, name = one.row, _NAMES.get(_cell(one))
     expected = EXPECTED.get(name or "")
     agrees = None if expected is None else f"{row.total:.9g}" == f"{expected:.9g}"
-    values = (words, row.total, expected, agrees, row.error, row.rounded_value, row.spacing, row.slips_at)
-    return Row(values=values, cells=(row.cell_id,))
+    return Row.of(row, words, row.total, expected, agrees, row.error, row.rounded_value, row.spacing, row.slips_at)
 
 
 def _say(view: View, sums: list[AccumulationResult]) -> str:

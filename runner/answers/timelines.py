@@ -88,17 +88,15 @@ def _draw_largest(one: TimelineDetails, about: str) -> View:
             Field("module", "Module", role="note"),
         ),
         rows=tuple(
-            Row(
-                values=(
-                    place,
-                    item.allocated_bytes,
-                    (item.operation or "").removeprefix("aten::") or None,
-                    line_of(item),
-                    item.category,
-                    item.phase,
-                    within_block(item.module) or item.module,
-                ),
-                cells=(one.timeline.cell_id,),
+            Row.of(
+                one.timeline,
+                place,
+                item.allocated_bytes,
+                (item.operation or "").removeprefix("aten::") or None,
+                line_of(item),
+                item.category,
+                item.phase,
+                within_block(item.module) or item.module,
             )
             for place, item in enumerate(one.largest, 1)
         ),

@@ -48,16 +48,14 @@ def _compare(one: ImportedTrace, other: ImportedTrace, words: str) -> View:
     a, b = (_sum(trace, lambda kernel: kernel.kernel) for trace in (one, other))
     names = short_names([*a, *b])
     lines = [
-        Row(
-            values=(
-                names[name],
-                a[name] / b[name] if a.get(name) and b.get(name) else None,
-                a.get(name),
-                b.get(name),
-                None if name in a and name in b else "only in A" if name in a else "only in B",
-                name,
-            ),
-            cells=(one.cell_id, other.cell_id),
+        Row.of(
+            (one, other),
+            names[name],
+            a[name] / b[name] if a.get(name) and b.get(name) else None,
+            a.get(name),
+            b.get(name),
+            None if name in a and name in b else "only in A" if name in a else "only in B",
+            name,
         )
         for name in sorted({**a, **b}, key=lambda name: -abs(a.get(name, 0.0) - b.get(name, 0.0)))
     ]

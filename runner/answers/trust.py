@@ -90,7 +90,7 @@ def _draw_rows(shown: Sequence[tuple[AuditedRow, Finding]], name: str) -> View:
         about=_about([row for row, _ in shown]),
         fields=(PLACE, TABLE, CELL, SENTENCE, EVIDENCE),
         rows=tuple(
-            Row(values=(place, row.table, row.title, one.sentence, format_evidence(one)), cells=(row.cell_id,))
+            Row.of(row, place, row.table, row.title, one.sentence, format_evidence(one))
             for place, (row, one) in enumerate(shown, 1)
         ),
         draw=Draw("table", "sentence", down=("place", "table", "cell")),

@@ -62,8 +62,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         )
         why = ", ".join(sorted(reasons.get((one.machine, one.cell_key), ())))
         rest = (None if between is None else 100 * between, why, time.n if time else None, ended(one))
-        values = (sizes[Model.of(one.cell)], one.cell.context or None, _share(one), *notes, *rest)
-        lines.append(Row(values=values, cells=(one.cell_id,)))
+        lines.append(Row.of(one, sizes[Model.of(one.cell)], one.cell.context or None, _share(one), *notes, *rest))
     matrix = View(
         name="variability",
         title="Spread of a whole step within a process",

@@ -56,10 +56,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         title="Every step since the start of the process",
         about=words,
         fields=(STEP, AFTER, TIME, IS_WARMUP),
-        rows=tuple(
-            Row(values=(one.step + 1, one.cell.warmup_steps, one.step_ms, one.is_warmup), cells=(one.cell_id,))
-            for one in family
-        ),
+        rows=tuple(Row.of(one, one.step + 1, one.cell.warmup_steps, one.step_ms, one.is_warmup) for one in family),
         draw=Draw("strip", "duration_ms", across="step", series="warmup_steps", hollow="is_warmup"),
         note="One process for each number of warm-up steps. Hollow: warm-up, which no summary includes.",
     )
@@ -87,7 +84,7 @@ def _summarize(family: Sequence[EarlyStep], words: str) -> View:
         middle, mean = median(rest), fmean(rest)
         changes = 100 * (fmean(times) / mean - 1), 100 * (median(times) / middle - 1)
         values = (count, times[0] / middle, times[0], fmean(times), stdev(times), median(times), *changes, middle)
-        lines.append(Row(values=(*values, len(times)), cells=(steps[0].cell_id,)))
+        lines.append(Row.of(steps[0], *values, len(times)))
     return View(
         name="warmup",
         title="First measured step after each number of warm-up steps",
