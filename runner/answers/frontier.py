@@ -5,9 +5,8 @@ from typing import Any
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.words import format_value, lacks
 from runner.formats import format_bytes, format_number, join_parts
-from runner.results.cells import Frontier
 from runner.results.rows import Rows
-from runner.schema import FrontierCell
+from runner.schema import FrontierCell, FrontierRow
 from runner.schema.sizes import shape_name
 
 WHERE = Field("where", "Where")
@@ -33,15 +32,15 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         asked,
         "grows",
         "What grows",
-        [words for name, (words, _) in _GROWS.items() if any(one.cell.limited == name for one in known)],
+        [words for name, (words, _) in _GROWS.items() if any(one.limited == name for one in known)],
     )
     name, unit = next((name, unit) for name, (words, unit) in _GROWS.items() if words == grows.chosen)
-    mine = [one for one in known if one.cell.limited == name]
-    limit = choose(asked, "limit", "Memory", list(dict.fromkeys(format_bytes(one.cell.limit_bytes) for one in mine)))
-    mine = [one for one in mine if format_bytes(one.cell.limit_bytes) == limit.chosen]
-    shown: dict[tuple[str, str], Frontier] = {}
+    mine = [one for one in known if one.limited == name]
+    limit = choose(asked, "limit", "Memory", list(dict.fromkeys(format_bytes(one.limit_bytes) for one in mine)))
+    mine = [one for one in mine if format_bytes(one.limit_bytes) == limit.chosen]
+    shown: dict[tuple[str, str], FrontierRow] = {}
     for one in mine:
-        shown.setdefault((_where(one.cell), _way(one.cell)), one)
+        shown.setdefault((_where(one), _way(one)), one)
     view = View(
         name="frontier",
         title=f"Largest {grows.chosen} that fits ({unit})",
@@ -58,7 +57,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         sentence=_say(view, unit, limit.chosen),
         views=(view,),
         choices=(grows, limit),
-        cells={one.cell_id: one.cell for one in shown.values()},
+        cells={one.cell_id: one for one in shown.values()},
     )
 
 

@@ -92,8 +92,8 @@ def _draw_contributors(saved: SavedCell, words: str, peaks: Sequence[Peak]) -> V
     shapes: dict[str, list[str]] = {}
     for tensor in saved.tensors:
         key = f"{tensor.operation.removeprefix('aten::')} in {within_block(tensor.module) or tensor.module or 'it'}"
-        sums[key] = sums.get(key, 0) + tensor.size
-        shapes.setdefault(key, []).append(tensor.shape)
+        sums[key] = sums.get(key, 0) + tensor.storage_bytes
+        shapes.setdefault(key, []).append(f"{tensor.shape} {tensor.dtype}")
     total = sum(sums.values())
     return View(
         name="saved-contributors",

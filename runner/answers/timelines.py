@@ -51,14 +51,14 @@ def _draw_phases(one: TimelineDetails, about: str) -> View:
         Row(
             values=(
                 phase.phase,
-                phase.allocated,
-                phase.left,
+                phase.peak_allocated_bytes,
+                phase.end_allocated_bytes,
                 one.begins_us[phase.phase] / 1000 if phase.phase in one.begins_us else None,
             ),
             cells=cells,
         )
         for phase in one.phases
-        if phase.allocated is not None
+        if phase.peak_allocated_bytes is not None
     ]
     if not lines:  # a recording without phases
         lines = [Row(values=("whole recording", line.peak_block_bytes or line.peak_bytes, None, 0.0), cells=cells)]
@@ -129,11 +129,11 @@ def line_of(item: LiveAllocation) -> str | None:
 
 def _say(one: TimelineDetails) -> str:
     line = one.timeline
-    peaks = {phase.phase: phase.allocated for phase in one.phases if phase.allocated is not None}
+    peaks = {phase.phase: phase.peak_allocated_bytes for phase in one.phases if phase.peak_allocated_bytes is not None}
     top = max(peaks, key=lambda name: peaks[name] or 0, default="")
     peak = peaks.get(top) or line.peak_block_bytes or line.peak_bytes
     text = f"**{verbatim(line.label)}** peaks at **{format_bytes(peak)}**" + (f" in {top}" if top else "")
-    left = {phase.phase: phase.left for phase in one.phases if phase.left is not None}
+    left = {phase.phase: phase.end_allocated_bytes for phase in one.phases if phase.end_allocated_bytes is not None}
     if "forward" in left and "backward" in left:
         text += f": {format_bytes(left['forward'])} after forward, {format_bytes(left['backward'])} after backward"
     if one.largest and (where := line_of(one.largest[0])):

@@ -12,17 +12,18 @@ from uuid import UUID
 from runner.results.times import PhaseTime
 from runner.schema import (
     AccumulationRow,
+    AllocationRow,
     AttentionCell,
     Bound,
     Cell,
     FloatName,
-    FrontierCell,
     KernelClass,
     MemoryCell,
     NormStatistic,
     Phase,
     ProfileCell,
     StepCell,
+    TimelineRow,
 )
 
 
@@ -236,49 +237,11 @@ class Peak(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PhasePeak:
-    """Peaks within one phase of a memory cell, in bytes; None where they were not counted."""
-
-    phase: str
-    allocated: int | None
-    reserved: int | None
-    driver: int | None
-    left: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Frontier:
-    """The largest sequence, context or batch that fits, and the prediction."""
-
-    cell_id: UUID
-    cell: FrontierCell
-    status: str
-    predicted: int | None
-    largest: int | None
-    smallest_failing: int | None
-    largest_peak_bytes: int | None
-    trials: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Timeline:
+class Timeline(TimelineRow):
     """One recorded timeline. `label` is its name, unique in the file; `cell` is what was measured, None if imported."""
 
-    cell_id: UUID
-    run_id: UUID
-    title: str
     label: str
     machine: str
-    origin: str
-    allocations: int
-    duration_us: int
-    baseline_bytes: int
-    peak_bytes: int
-    peak_at_us: int
-    lost_events: int
-    device_bytes: int | None
-    baseline_allocations: int | None = None
-    peak_block_bytes: int | None = None
     cell: MemoryCell | None = None
 
 
@@ -292,15 +255,7 @@ class MemoryPart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiveAllocation:
+class LiveAllocation(AllocationRow):
     """One allocation that is alive at a moment, with the stack that made it."""
 
-    allocation: int
-    allocated_bytes: int
-    category: str
-    phase: str | None
-    module: str | None
-    operation: str | None
-    born_us: int
-    died_us: int | None
-    frames: str | None
+    frames: str | None = None

@@ -14,14 +14,12 @@ from runner.results.cells import (
     AccumulationResult,
     AttentionResult,
     EarlyStep,
-    Frontier,
     Kernel,
     KernelPart,
     KernelTrace,
     LiveAllocation,
     NormalizationResult,
     Peak,
-    PhasePeak,
     PhaseSample,
     StepResult,
     Timeline,
@@ -29,7 +27,16 @@ from runner.results.cells import (
 from runner.results.findings import AuditedRow
 from runner.results.published import PublishedTable
 from runner.results.times import Clock, Noise, RepeatedCell
-from runner.schema import Bound, CeilingRow, DtypeRow, NoteKind, NumericsRow
+from runner.schema import (
+    Bound,
+    CeilingRow,
+    DtypeRow,
+    FrontierRow,
+    NoteKind,
+    NumericsRow,
+    PhasePeakRow,
+    SavedTensorRow,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,25 +166,13 @@ class RunSteps:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SavedTensor:
-    """A tensor that one operation keeps for backward: its shape with its dtype, and the bytes that it alone keeps.
-    `tensor` is its name, where it has one."""
-
-    operation: str
-    module: str
-    tensor: str | None
-    shape: str
-    size: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class SavedCell:
     """What the first block of a memory cell, or an attention cell, keeps for backward."""
 
     cell_id: UUID
     machine: str
     cell: Any
-    tensors: tuple[SavedTensor, ...] = ()
+    tensors: tuple[SavedTensorRow, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +181,7 @@ class TimelineDetails:
     alive at its peak, the largest first."""
 
     timeline: Timeline
-    phases: tuple[PhasePeak, ...] = ()
+    phases: tuple[PhasePeakRow, ...] = ()
     begins_us: Mapping[str, int]
     largest: tuple[LiveAllocation, ...] = ()
 
@@ -245,7 +240,7 @@ class Rows:
     saved: tuple[SavedCell, ...] = ()
     recorded: tuple[TimelineDetails, ...] = ()
     imported: tuple[ImportedTrace, ...] = ()
-    frontiers: tuple[Frontier, ...] = ()
+    frontiers: tuple[FrontierRow, ...] = ()
     sums: tuple[AccumulationResult, ...] = ()
     precise: tuple[Precise, ...] = ()
     early: tuple[EarlyStep, ...] = ()

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from runner.results.cells import Kernel, KernelPart, KernelTrace, StepResult
 from runner.results.rows import ImportedTrace, Rows, RunSteps, TimelineDetails, Traced
-from runner.schema import TABLES, CeilingRow
+from runner.schema import TABLES, CeilingRow, Cell
 from runner.store.database import open_reader
 from runner.store.read.findings import load_audit
 from runner.store.read.memory import load_accumulations, load_peaks, load_precise, load_recorded, load_saved
@@ -170,5 +170,5 @@ def read(path: Path, of: Selection, needs: Iterable[str], *, load: Load | None =
 
 def _passes(of: Selection, one: Any) -> bool:
     part = one.trace if isinstance(one, Traced) else one.timeline if isinstance(one, TimelineDetails) else one
-    cell = getattr(part, "cell", None)
+    cell = part if isinstance(part, Cell) else getattr(part, "cell", None)
     return cell is None or of.holds(cell)

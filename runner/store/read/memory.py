@@ -22,13 +22,32 @@ from runner.results.cells import (
     MemoryPart,
     NormalizationResult,
     Peak,
-    PhasePeak,
     Timeline,
 )
-from runner.results.rows import Precise, SavedCell, SavedTensor, TimelineDetails
-from runner.schema import TABLES, AttentionCell, Category, DtypeRow, MemoryCell, Precision
+from runner.results.rows import Precise, SavedCell, TimelineDetails
+from runner.schema import (
+    TABLES,
+    AllocationRow,
+    AttentionCell,
+    Category,
+    DtypeRow,
+    MemoryCell,
+    PhasePeakRow,
+    Precision,
+    SavedTensorRow,
+    TimelineRow,
+)  # fmt: skip
 from runner.store.database import open_reader
-from runner.store.read.selection import MACHINE, Selection, fetch, fetch_by, fetch_by_cell, select, select_chosen
+from runner.store.read.selection import (
+    MACHINE,
+    Selection,
+    fetch,
+    fetch_by,
+    fetch_by_cell,
+    fetch_rows,
+    select,
+    select_chosen,
+)
 from runner.store.read.timed import choose
 
 KEY = TABLES["memory"].key
@@ -74,11 +93,7 @@ def load_peaks(path: Path, of: Selection) -> list[Peak]:
 
 
 #: The peaks of each phase of a memory cell, and when each begins (µs), both in their order.
-_PHASES = """
-    SELECT phase, peak_allocated_bytes AS allocated, peak_reserved_bytes AS reserved, peak_driver_bytes AS driver,
-        end_allocated_bytes AS left
-    FROM phase_peaks WHERE cell_id = ?
-    ORDER BY list_position(['forward', 'loss', 'backward', 'optimizer'], phase)"""
+_PHASES = "phase_peaks WHERE cell_id = ? ORDER BY list_position(['forward', 'loss', 'backward', 'optimizer'], phase)"
 _MARKS = "SELECT at_us, name FROM marks WHERE cell_id = ? ORDER BY at_us"
 
 
@@ -95,11 +110,9 @@ _TIMELINES = f"""
         SELECT t.*, {MACHINE} AS machine, replace(t.title, ' · timeline', '') AS words
         FROM timelines t LEFT JOIN runs r USING (run_id) WHERE $run IS NULL OR t.run_id = $run
         QUALIFY t.cell_id = max(t.cell_id) OVER (PARTITION BY t.title, machine))
-    SELECT t.cell_id, t.run_id, t.title,
+    SELECT {select(TimelineRow, "t.")},
         words || CASE WHEN count(*) OVER (PARTITION BY words) > 1 THEN ' · ' || machine ELSE '' END AS label,
-        machine, origin, t.allocations, duration_us, baseline_bytes, t.peak_bytes, peak_at_us, lost_events,
-        device_bytes, baseline_allocations, peak_block_bytes,
-        {select(MemoryCell, "m.")}
+        machine, {select(MemoryCell, "m.")}
     FROM recorded t LEFT JOIN memory m USING (cell_id)
     ORDER BY machine IS DISTINCT FROM $first, t.cell_id DESC"""
 
@@ -165,8 +178,7 @@ def load_largest_at(
 ) -> list[LiveAllocation]:
     """Returns the largest allocations alive at a moment, the largest first."""
     query = f"""
-        SELECT allocation, allocated_bytes, category, phase, module, operation, born_us, died_us, frames
-        FROM (SELECT * FROM allocations WHERE {_ALIVE}{_WHICH[which]}
+        SELECT {select(AllocationRow)}, frames FROM (SELECT * FROM allocations WHERE {_ALIVE}{_WHICH[which]}
             ORDER BY allocated_bytes DESC, allocation LIMIT {int(limit)})
         LEFT JOIN (SELECT stack, frames FROM stacks WHERE cell_id = ?) USING (stack)
         ORDER BY allocated_bytes DESC, allocation"""
@@ -177,10 +189,7 @@ def load_largest_at(
 #: The largest allocations that are read of each timeline.
 MAX_ALLOCATIONS = 12
 
-_SAVED_TENSORS = """
-    SELECT cell_id, operation, coalesce(module, '') AS module, tensor, shape || ' ' || dtype AS shape,
-        storage_bytes AS size
-    FROM saved_tensors SEMI JOIN chosen USING (cell_id) WHERE storage_bytes > 0 ORDER BY cell_id, position"""
+_TENSORS = "saved_tensors SEMI JOIN chosen USING (cell_id) WHERE storage_bytes > 0 ORDER BY cell_id, position"
 
 
 def load_saved(path: Path, of: Selection) -> list[SavedCell]:
@@ -189,7 +198,7 @@ def load_saved(path: Path, of: Selection) -> list[SavedCell]:
     with open_reader(path) as reader:
         for table, kind in (("memory", MemoryCell), ("attention", AttentionCell)):
             choose(reader, table, of)
-            tensors: dict[UUID, list[SavedTensor]] = fetch_by(reader, _SAVED_TENSORS, kind=SavedTensor, by=("cell_id",))
+            tensors = fetch_by_cell(reader, SavedTensorRow, _TENSORS)
             keys = ", ".join(TABLES[table].key)
             query = f"SELECT cell_id, machine, {keys} FROM chosen WHERE list_contains(?, cell_id) ORDER BY {keys}"
             found = fetch(reader, query, [list(tensors)], kind=SavedCell, cell=kind)
@@ -202,7 +211,7 @@ def load_recorded(path: Path, of: Selection) -> list[TimelineDetails]:
     recorded = []
     for line in load_timelines(path, of.run, of.machine):
         with open_reader(path) as reader:
-            phases = fetch(reader, _PHASES, [line.cell_id], kind=PhasePeak)
+            phases = fetch_rows(reader, PhasePeakRow, _PHASES, [line.cell_id])
             marks = reader.execute(_MARKS, [line.cell_id]).fetchall()
         recorded.append(
             TimelineDetails(

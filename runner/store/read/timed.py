@@ -20,7 +20,7 @@ import duckdb
 from runner.analysis.noise import MIN_STD, Repeats, pool_changes, pool_noise
 from runner.analysis.statistics import estimate
 from runner.errors import UsageError
-from runner.results.cells import AttentionResult, EarlyStep, Frontier, StepResult, TimedResult
+from runner.results.cells import AttentionResult, EarlyStep, StepResult, TimedResult
 from runner.results.rows import CellHistory
 from runner.results.times import (
     COLUMNS,
@@ -34,7 +34,7 @@ from runner.results.times import (
     find_bound,
     pool_bounds,
 )
-from runner.schema import TABLES, AttentionRow, Bound, Phase, StepCell, StepRow
+from runner.schema import TABLES, AttentionRow, Bound, FrontierRow, Phase, StepCell, StepRow
 from runner.store.database import open_reader
 from runner.store.read.runs import find_subject
 from runner.store.read.selection import DEVICE, MACHINE, Selection, fetch, fetch_by, fetch_rows, select_chosen
@@ -403,11 +403,9 @@ def load_attention(path: Path, of: Selection) -> list[AttentionResult]:
         return with_times(reader, "attention", fetch(reader, _ATTENTION, kind=AttentionResult))
 
 
-def load_frontiers(path: Path, of: Selection) -> list[Frontier]:
+def load_frontiers(path: Path, of: Selection) -> list[FrontierRow]:
     """Returns the answer to every question of the frontier: the finest resolution, and of those the latest."""
-    columns = ("predicted", "largest", "smallest_failing", "largest_peak_bytes", "trials")
-    query, parameters = select_chosen("frontier", of, columns)
+    query, parameters = select_chosen("frontier", of, [column.name for column in TABLES["frontier"].columns])
     order = "limited, implementation <> 'naive', implementation, precision, d_head, d_model, layers, context, batch"
-    names = ", ".join(("cell_id", "status", *columns, *TABLES["frontier"].key))
     with open_reader(path) as reader:
-        return fetch(reader, f"SELECT {names} FROM ({query}) ORDER BY {order}", parameters, kind=Frontier)
+        return fetch_rows(reader, FrontierRow, f"({query}) ORDER BY {order}", parameters)
