@@ -106,7 +106,7 @@ def _relative(path: str) -> str:
 
 #: The digits of the hash of an own part's source, and how rows hold one, without control characters.
 _KEY_DIGITS = 8
-PART = r"[^\x00-\x1f\x7f]{1,300}\.py:\w{1,100}@[0-9a-f]{8}"
+PART = r"[^\x00-\x1f\x7f]+\.py:\w+@[0-9a-f]{8}"
 
 
 def is_own_part(value: object) -> bool:

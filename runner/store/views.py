@@ -195,16 +195,18 @@ def make_views(con: DuckDBPyConnection, members: Sequence[Member], made: dict[st
     `made` are the views that the connection has, by table, as SQL. Those that would be the same stay."""
     read = [member if member.waiting is not None else read_spool(con, member) for member in members]
     damaged = {name for member in members for name in member.survey.damaged}
+    statements = []
     for table in TABLES.values():
         if table.name in damaged:
-            con.execute(f"DROP VIEW IF EXISTS memory.main.{table.name}")
+            statements.append(f"DROP VIEW IF EXISTS memory.main.{table.name}")
             made.pop(table.name, None)
             continue
         nothing = "SELECT " + ", ".join(f"NULL::{c.sql_type} AS {c.name}" for c in table.columns) + " WHERE false"
         view = " UNION ALL ".join(part for member in read for part in _parts(table, member)) or nothing
         if made.get(table.name) != view:
-            con.execute(f"CREATE OR REPLACE VIEW memory.main.{table.name} AS {view}")
+            statements.append(f"CREATE OR REPLACE VIEW memory.main.{table.name} AS {view}")
             made[table.name] = view
+    con.execute("; ".join(["BEGIN", *statements, "COMMIT"]))
     return any(member.waiting is not None for member in read)
 
 

@@ -8,6 +8,7 @@ DuckDB → `runner.store.read` → `runner.results.rows.Rows` → `runner.answer
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -31,17 +32,23 @@ from runner.store.read.timed import (
     load_history,
     load_steps,
 )
+from runner.store.sql import EVERY_CELL
 
 
 def _load_by_run(path: Path, of: Selection) -> list[RunSteps]:
-    found = []
-    for run in load_runs(path):
-        if run.run_id not in of.hidden and run.cells:
-            mine = replace(of, run=run.run_id, settled=False)
-            steps, attention = load_steps(path, mine), load_attention(path, mine)
-            peaks = load_peaks(path, mine)
-            found.append(RunSteps(run=run, steps=tuple(steps), attention=tuple(attention), peaks=tuple(peaks)))
-    return [one for one in found if one.steps or one.attention or one.peaks]
+    every = replace(of, run=None, settled=False, each_run=True)
+    with open_reader(path) as reader:
+        run_of = dict(reader.execute(f"SELECT cell_id, run_id FROM ({EVERY_CELL})").fetchall())
+        results: dict[str, list[Any]] = {
+            "steps": load_steps(path, every),
+            "attention": load_attention(path, every),
+            "peaks": load_peaks(path, every),
+        }
+    by_run: dict[UUID, dict[str, tuple[Any, ...]]] = {}
+    for kind, found in results.items():
+        for run, own in groupby(sorted(found, key=lambda one: run_of[one.cell_id]), lambda one: run_of[one.cell_id]):
+            by_run.setdefault(run, {"steps": ()})[kind] = tuple(own)
+    return [RunSteps(run=run, **by_run[run.run_id]) for run in load_runs(path) if run.run_id in by_run]
 
 
 def _load_latest(path: Path, of: Selection) -> list[RunSteps]:

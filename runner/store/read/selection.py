@@ -196,12 +196,14 @@ class Selection:
     `settled` apply to all tables; rows of `hidden` runs do not count, unless one is the run. The other fields are the
     filters, which apply to `steps`; a filter holds values of the column of its name, or whole shapes as `size`. A field
     that is added here becomes a filter of the sidebar, of a page's address and of every query. Where there is `only`,
-    other cells than those of these configurations (`config_of`) do not count in an answer."""
+    other cells than those of these configurations (`config_of`) do not count in an answer. With `each_run` a cell
+    counts in every run that measured it, not in the latest alone."""
 
     machine: str | None = None
     run: UUID | None = None
     hidden: tuple[UUID, ...] = ()
     settled: bool = True
+    each_run: bool = False
     only: frozenset[tuple[object, ...]] = frozenset()
     mode: str | None = None
     size: tuple[Model, ...] = ()
@@ -244,7 +246,7 @@ class Selection:
 
 
 #: The filters in the order of the sidebar, and those that may have several values.
-_NO_FILTERS = ("machine", "run", "hidden", "settled", "only")
+_NO_FILTERS = ("machine", "run", "hidden", "settled", "each_run", "only")
 FILTERS = tuple(item.name for item in fields(Selection) if item.name not in _NO_FILTERS)
 REPEATABLE = tuple(name for name in FILTERS if name != "mode")
 
@@ -278,6 +280,7 @@ def select_chosen(table: str, of: Selection, names: Sequence[str] = ()) -> tuple
     # The last try of each round in the latest run of each `cell_key` on a machine. Groups and semi-joins, because
     # windows over every row take four times as long on 60,000 rows. Other columns are read of the rows that count
     # alone: those of a million took 450 MB.
+    counted = "tries" if of.each_run else "tries SEMI JOIN last_runs USING (cell_key, run_id)"
     query = f"""
             WITH tries AS MATERIALIZED (
                 SELECT s.run_id, s.cell_key, max(s.cell_id) AS cell_id
@@ -285,7 +288,7 @@ def select_chosen(table: str, of: Selection, names: Sequence[str] = ()) -> tuple
             last_runs AS (
                 SELECT cell_key, max(tries.run_id) AS run_id FROM tries LEFT JOIN runs r USING (run_id)
                 GROUP BY cell_key, {MACHINE}),
-            counted AS (SELECT cell_id FROM tries SEMI JOIN last_runs USING (cell_key, run_id)),
+            counted AS (SELECT cell_id FROM {counted}),
             latest AS MATERIALIZED (
                 SELECT {", ".join(f"s.{name}" for name in columns)}, {MACHINE} AS machine, r.torch AS torch
                 FROM {table} s SEMI JOIN counted USING (cell_id) LEFT JOIN runs r USING (run_id))"""
@@ -306,7 +309,7 @@ def select_chosen(table: str, of: Selection, names: Sequence[str] = ()) -> tuple
         query += " FROM latest"
     if first := TABLES[table].first:
         query += f"""
-            QUALIFY row_number() OVER (PARTITION BY {question if of.settled else key}
+            QUALIFY row_number() OVER (PARTITION BY {"run_id, " * of.each_run}{question if of.settled else key}
                 ORDER BY status = 'ok' DESC, {first}) = 1"""
     return query, [*parameters, *values]
 

@@ -51,10 +51,10 @@ POOLED = """coalesce(min(cell_id) FILTER (status = 'ok'), min(cell_id)) AS cell_
         arg_max(failed_phase, cell_id) AS failed_phase, arg_max(message, cell_id) AS message"""
 
 _CELLS = f"""
-    SELECT machine, cell_key, {", ".join(KEY)}, max(run_id) AS run_id, any_value(torch) AS torch,
+    SELECT machine, cell_key, {", ".join(KEY)}, run_id, any_value(torch) AS torch,
         count(*) AS rounds, {POOLED}, {", ".join(f"median({name}) AS {name}" for name in _MEDIANS)},
         {", ".join(f"max({name}) AS {name}" for name in _GREATEST)}
-    FROM chosen GROUP BY machine, cell_key, {", ".join(KEY)} ORDER BY min(chosen.cell_id)"""
+    FROM chosen GROUP BY run_id, machine, cell_key, {", ".join(KEY)} ORDER BY min(chosen.cell_id)"""
 
 
 def load_steps(path: Path, selection: Selection) -> list[StepResult]:
@@ -341,29 +341,29 @@ _LISTED = {"rounds": "c.round", "medians": "t.median_ms", "lows": "t.low_ms", "h
            "counts": "t.n", "loops": "t.loop_ms", "devices": "t.device_ms",
            "undisturbed": "t.undisturbed_ms"}  # fmt: skip
 _TIMES = f"""
-    WITH rounds AS (SELECT c.machine, c.cell_key, c.run_id, c.round, cell_id, s.bound FROM chosen c
-        JOIN {{table}} s USING (cell_id) WHERE c.status = 'ok')
-    SELECT c.machine, any_value({DEVICE}) AS device, c.cell_key, any_value(c.run_id) AS run_id, max(bound) AS bound,
-        t.phase,
+    WITH rounds AS (
+        SELECT min(cell_id) OVER (PARTITION BY c.run_id, c.machine, c.cell_key) AS first, c.run_id, c.round, cell_id,
+            s.bound
+        FROM chosen c JOIN {{table}} s USING (cell_id) WHERE c.status = 'ok')
+    SELECT first, any_value({DEVICE}) AS device, any_value(c.run_id) AS run_id, max(bound) AS bound, t.phase,
         {", ".join(f"list({column} ORDER BY c.round, c.cell_id) AS {name}" for name, column in _LISTED.items())},
         avg(t.mean_ms) AS mean_ms, sqrt(avg(t.std_ms * t.std_ms)) AS std_ms, CAST(sum(t.n) AS BIGINT) AS n
     FROM rounds c JOIN timings t USING (cell_id) LEFT JOIN runs r ON r.run_id = c.run_id
-    WHERE t.median_ms IS NOT NULL GROUP BY c.machine, c.cell_key, t.phase
-    ORDER BY c.machine, c.cell_key,
-        list_position(['forward', 'loss', 'backward', 'optimizer', 'forward_backward', 'step'], t.phase)"""
+    WHERE t.median_ms IS NOT NULL GROUP BY first, t.phase
+    ORDER BY first, list_position(['forward', 'loss', 'backward', 'optimizer', 'forward_backward', 'step'], t.phase)"""
 
 
 R = TypeVar("R", bound=TimedResult)
 
 
-#: The bound of a cell and its times, by machine and cell key.
-TimesByCell = dict[tuple[str, str], tuple[Bound | None, TimesByPhase]]
+#: The bound of a cell and its times, by the id of its first ok row.
+TimesByCell = dict[UUID, tuple[Bound | None, TimesByPhase]]
 
 
 def load_times(reader: duckdb.DuckDBPyConnection, table: str) -> TimesByCell:
-    """Returns the bounds and the times of the cells of the temporary table `chosen`, by machine and cell key. The rows
-    of a cell are those of one run."""
-    by_cell = fetch_by(reader, _TIMES.format(table=table), kind=_PhaseRounds, by=("machine", "cell_key"))
+    """Returns the bounds and the times of the cells of the temporary table `chosen`. The rows of a cell are those of
+    one run."""
+    by_cell = fetch_by(reader, _TIMES.format(table=table), kind=_PhaseRounds, by=("first",))
     noise = load_noise(reader, table, {rows[0].device for rows in by_cell.values()})
     return {
         cell: (rows[0].bound, TimesByPhase({one.phase: partial(one.time, noise) for one in rows}))
@@ -374,7 +374,7 @@ def load_times(reader: duckdb.DuckDBPyConnection, table: str) -> TimesByCell:
 def with_times(reader: duckdb.DuckDBPyConnection, table: str, cells: Sequence[R]) -> list[R]:
     """Returns the cells of the temporary table `chosen` with their times and bounds."""
     found, none = load_times(reader, table), (None, TimesByPhase({}))
-    known = [(cell, *found.get((cell.machine, cell.cell_key), none)) for cell in cells]
+    known = [(cell, *found.get(cell.cell_id, none)) for cell in cells]
     return [replace(cell, bound=bound, times=times) for cell, bound, times in known]
 
 
@@ -391,7 +391,7 @@ _ATTENTION = f"""
         any_value(device) AS device, any_value(device_name) AS device_name, {POOLED},
         {", ".join(f"max({name}) AS {name}" for name in _LARGEST)}, {", ".join(_ATTENTION_KEY)}
     FROM chosen LEFT JOIN (SELECT run_id, device, device_name, device_memory_bytes FROM runs) USING (run_id)
-    GROUP BY machine, cell_key, {", ".join(_ATTENTION_KEY)}
+    GROUP BY run_id, machine, cell_key, {", ".join(_ATTENTION_KEY)}
     ORDER BY implementation <> 'naive', implementation, backend DESC, d_head, seq_len, precision, causal,
         min(chosen.cell_id)"""
 

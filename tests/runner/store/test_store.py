@@ -234,8 +234,10 @@ def test_a_long_text_is_examined_with_more_memory(tmp_path: Path, monkeypatch: p
         return connect(*files, limits=limits)
 
     monkeypatch.setattr(contract, "connect", recorded)
-    for memory, attempts in ((128, 1), (1, 2)):
+    for small, memory, attempts in ((0, 128, 1), (0, 1, 2), (2**24, 128, 0), (2**24, 1, 2)):
+        monkeypatch.setattr(contract, "SMALL_BYTES", small)
         contract._known.clear()
+        shared.close_all()
         used.clear()
         monkeypatch.setattr(shared, "THREAD_MB", memory)
         assert look_through(file).left_out == {"runs": 1}
