@@ -35,9 +35,10 @@ TRICKY: dict[type, list[Any]] = {
 
 
 def every_type(table: Table, *, cell_id: UUID) -> dict[str, Any]:
-    """Returns a row of a table as keywords, with a value in every second column that may be empty."""
+    """Returns a row of a table as keywords, with a value in every second column that may be empty, and in the key of an
+    own model, which alone has a context of 0."""
     ids, values = {"run_id": RUN.run_id, "cell_id": cell_id}, dict[str, Any]()
-    required = {item.name for item in fields(table.row) if item.default is MISSING}
+    required = {"model_key", *(item.name for item in fields(table.row) if item.default is MISSING)}
     for place, column in enumerate(table.columns):
         if column.name in ids:
             values[column.name] = ids[column.name]
