@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import typer
 
-from runner.cli.main import app, make_command
+from runner.cli.main import app, console, make_command
 from runner.cli.show import columns_markdown
 from runner.plan.planning import PRESETS
-from tests.command import ROOT, run_apart, run_line
+from tests.command import ROOT, run, run_line
 from tests.runner.answers.shipped import FOLDER
 from tests.synthetic import rows
 
@@ -141,15 +141,15 @@ def test_the_examples_of_every_help_run(folder: Path) -> None:
         assert done.returncode in (0, 1), f"{words}: {done.stdout}"
 
 
-def test_the_answers_of_the_readme_are_those_of_the_shipped_rows() -> None:
+def test_the_answers_of_the_readme_are_those_of_the_shipped_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each line of an output below a command stands in its output at 80 columns."""
-    narrow = {"COLUMNS": "80"}
+    monkeypatch.setattr(console, "width", 80)
     recipes = re.findall(
         r"`stepscope ((?:show|compare) [^`]+)`[^`]*(?:`[^`]+`[^`]*)*?\n```text\n(.*?)```", README, re.S
     )
     assert len(recipes) == 5
     for command, output in recipes:
-        lines = {line.rstrip() for line in run_apart(*shlex.split(command), db=FOLDER, env=narrow).stdout.splitlines()}
+        lines = {line.rstrip() for line in run(*shlex.split(command), db=FOLDER).stdout.splitlines()}
         missing = [line for line in output.splitlines() if line and line not in lines]
         assert not missing, f"{command}: {missing}"
 

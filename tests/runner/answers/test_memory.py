@@ -8,7 +8,7 @@ from runner.answers import ask
 from runner.schema.axes import SHAPE
 from runner.store.read import read
 from runner.store.read.selection import Selection
-from tests.command import run_apart
+from tests.command import run
 from tests.runner.answers.shipped import query, shipped
 
 
@@ -39,7 +39,7 @@ def test_a_block_keeps_what_its_tensors_keep() -> None:
 def test_the_best_number_of_blocks_to_recompute_is_measured_and_is_the_formulas(db: Path) -> None:
     """A sweep of one toy, on the CPU, with and without the optimizer's step."""
     words = "--sizes toy-256 --contexts 128 --modes backward,train --precisions fp32 --checkpoint 0,1,2,3"
-    done = run_apart("sweep", "--experiment", "memory", *words.split(), db=db)
+    done = run("sweep", "--experiment", "memory", *words.split(), db=db)
     assert done.returncode == 0, done.stdout
     answer = ask("saved", read(db, Selection(), ("peaks", "saved")))
     views = {view.name: view.column("peak_allocated_bytes") for view in answer.views if "checkpointing" in view.name}

@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from runner.cli.main import app
 from tests.command import PATIENCE_S, ROOT, rows, run
 
 MODEL = """
@@ -99,11 +101,12 @@ def test_a_slower_commit_is_found_and_the_tree_stays_as_it_was(repository: Path)
         pytest.param(("main", "late", "--model", "net.py:build"), 2, "error in forward", marks=pytest.mark.soak),
     ],
 )
-def test_what_is_not_measured(repository: Path, words: tuple[str, ...], code: int, said: str) -> None:
-    done = run_ab(repository, *words)
-    assert done.returncode == code, done.stderr
-    assert said in re.sub(r"\s+", " ", done.stdout + done.stderr)
-    assert "Traceback" not in done.stderr
+def test_what_is_not_measured(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], code: int, said: str
+) -> None:
+    monkeypatch.chdir(repository)
+    done = run("ab", *QUICK, *words, db=repository.parent / "ab.duckdb")
+    assert (done.returncode, said in re.sub(r"\s+", " ", done.stdout)) == (code, True), done.stdout
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 
@@ -154,7 +157,9 @@ def test_two_values_of_an_option_are_compared(tmp_path: Path) -> None:
     assert "A and B are both naive" in refused.stderr
 
 
-def test_cells_of_one_side_are_named_and_those_of_both_compared(tmp_path: Path) -> None:
+def test_cells_of_one_side_are_named_and_those_of_both_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The other version raises at 32 tokens once it is measured. What both have is printed, and every row is kept."""
     folder = tmp_path / "here"
     folder.mkdir()
@@ -162,8 +167,10 @@ def test_cells_of_one_side_are_named_and_those_of_both_compared(tmp_path: Path) 
     late = "lambda out: out.square().mean() if out.is_meta or want.context < 32 else out[99, 0]"
     (folder / "old.py").write_text(model)
     (folder / "new.py").write_text(model.replace("lambda out: out.square().mean()", late))
-    done = run_ab(folder, "--model", "old.py:build", "--against", "new.py:build", "--contexts", "16,32", "--json")
-    assert done.returncode == 2, done.stderr
+    monkeypatch.chdir(folder)
+    words = ["--model", "old.py:build", "--against", "new.py:build", "--contexts", "16,32", "--json"]
+    done = CliRunner().invoke(app, ["ab", *QUICK, *words, "--db", str(tmp_path / "ab.duckdb")])
+    assert done.exit_code == 2, done.stderr
     found = json.loads(done.stdout)
     assert [row["verdict"] for row in found["rows"] if row["cell"]["context"] == 16] != []
     assert [cell["why"] for cell in found["left_out"]] == ["error in loss"]

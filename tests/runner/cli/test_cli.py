@@ -84,13 +84,12 @@ def test_the_program_alone_says_in_eight_lines_what_to_do_first() -> None:
     assert all(any(name in line for line in lines) for name in ("sweep", "app", "show", "report", "--help"))
 
 
-def test_messages_name_the_program_as_it_was_started() -> None:
+def test_messages_name_the_program_as_it_was_started(filled: Path) -> None:
     started = "import sys; sys.argv[0] = '/usr/bin/stepscope'; from runner.__main__ import run; run()"
-    done = subprocess.run([sys.executable, "-c", started, "list", "sizes"], capture_output=True, text=True, check=True)
-    assert "list is now: stepscope show\n" in done.stderr
-    words = ["show", "precision", "--db", str(FOLDER)]
+    words = ["list", "precision", "--db", str(filled)]
     done = subprocess.run([sys.executable, "-c", started, *words], capture_output=True, text=True, check=True)
-    assert "$ stepscope sweep --experiment" in done.stdout
+    assert "list is now: stepscope show\n" in done.stderr
+    assert "stopped: stepscope sweep\n" in done.stdout
     assert "python -m runner" not in done.stdout
 
 

@@ -298,10 +298,8 @@ def test_what_another_user_may_not_read_is_left_out_and_named(shared: Path, clos
     assert named in text
     assert "Permission denied" in text
     assert "chmod" in text
-    for words in (["show"], ["report", "--question", "step"]):
-        done = runner_as_nobody(*words, "--db", str(path))
-        assert "Traceback" not in done.stderr, done.stderr
-        assert done.returncode == 0, done.stderr
+    done = runner_as_nobody("report", "--question", "step", "--db", str(path))
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
     done = runner_as_nobody("doctor", "--db", str(path))
     assert done.returncode == 1
     assert f"{named} cannot be read: Permission denied. Let this user read it (chmod a+rX)" in done.stdout
@@ -312,15 +310,14 @@ def test_what_another_user_may_not_read_is_left_out_and_named(shared: Path, clos
 def test_a_file_or_a_folder_that_one_may_not_use_is_one_sentence(shared: Path) -> None:
     path = rows.store(shared / "in" / "r.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])
     path.chmod(0o600)
-    for place in (path, path.parent):
+    for place, command in ((path, "doctor"), (path.parent, "report")):
         place.chmod(0o600)
-        for command in (["doctor"], ["report"]):
-            done = runner_as_nobody(*command, "--db", str(path))
-            assert done.returncode == 2, done.stderr
-            said = " ".join(done.stderr.replace("│", "").split())
-            assert "Permission denied" in said or "is not readable" in said
-            assert "Traceback" not in done.stderr
-            assert "not a results file" not in done.stderr
+        done = runner_as_nobody(command, "--db", str(path))
+        assert done.returncode == 2, done.stderr
+        said = " ".join(done.stderr.replace("│", "").split())
+        assert "Permission denied" in said or "is not readable" in said
+        assert "Traceback" not in done.stderr
+        assert "not a results file" not in done.stderr
     path.parent.chmod(0o555)
     path.chmod(0o644)
     new, copy, report = (path.parent / name for name in ("new.duckdb", "copy.duckdb", "r.md"))

@@ -166,7 +166,7 @@ def test_a_step_keeps_its_memory_unless_the_user_says_otherwise(db: Path) -> Non
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
 def test_an_interrupted_sweep_continues_under_its_run(tmp_path: Path, number: signal.Signals) -> None:
     """Warm-up makes its cells long enough for the signal to arrive before the last one."""
-    db, words = tmp_path / "results.duckdb", (*FIVE, "--warmup", "100")
+    db, words = tmp_path / "results.duckdb", (*FIVE, "--warmup", "50")
     process = start("sweep", *words, db=db)
     awaited(process, lambda: len(load_visible(db)) >= 1)
     everyone = family(process)
