@@ -150,7 +150,7 @@ def print_plan(console: Terminal, prepared: Prepared, *, as_json: bool) -> None:
             "peak_bytes": item.predicted.peak_bytes,
             "fits": not memory or (item.predicted.peak_bytes or 0) < memory,
             "seconds": item.predicted.seconds,
-            "done": prepared.done.get((item.planned.cell.key, item.planned.round)),
+            "done": done.status if (done := prepared.done.get(item.id)) else None,
         }
         for item in prepared.cells
     ]

@@ -28,29 +28,14 @@ Source = Literal["measured", "published", "imported"]
 Limited = Literal["seq_len", "context", "batch"]
 TimelineOrigin = Literal["cuda-allocator", "cpu-profiler", "imported"]
 Category = Literal[
-    "parameter",
-    "gradient",
-    "optimizer state",
-    "activation",
-    "autocast copy",
-    "input",
-    "temporary",
-    "workspace",
+    "parameter", "gradient", "optimizer state", "activation", "autocast copy", "input", "temporary", "workspace",
     "unknown",
-]
+]  # fmt: skip
 TraceOrigin = Literal["torch-profiler", "nsys"]
 KernelClass = Literal[
-    "matmul",
-    "attention",
-    "softmax",
-    "normalisation",
-    "elementwise",
-    "reduction",
-    "optimizer",
-    "copy or cast",
-    "communication",
-    "other",
-]
+    "matmul", "attention", "softmax", "normalisation", "elementwise", "reduction", "optimizer", "copy or cast",
+    "communication", "other",
+]  # fmt: skip
 FloatName = Literal["fp64", "fp32", "bf16", "fp16"]
 NormStatistic = Literal["mean", "variance", "mean of squares", "output"]
 Ceiling = Literal["matmul", "copy"]
@@ -61,22 +46,9 @@ TableSubject = Literal["steps", "attention", "accumulation", "dtypes", "kernels"
 #: What a published figure measures beside the time of a phase: of a named kernel or range (ms), bytes of memory (by
 #: what the heading calls them), a number without a unit, or a dtype.
 OtherQuantity = Literal[
-    "duration",
-    "total_duration",
-    "peak_memory",
-    "allocated_memory",
-    "reserved_memory",
-    "memory",
-    "speedup",
-    "ratio",
-    "share",
-    "calls",
-    "tokens_per_s",
-    "flops_per_s",
-    "result",
-    "dtype",
-    "other",
-]
+    "duration", "total_duration", "peak_memory", "allocated_memory", "reserved_memory", "memory", "speedup", "ratio",
+    "share", "calls", "tokens_per_s", "flops_per_s", "result", "dtype", "other",
+]  # fmt: skip
 FigureQuantity = Literal[Phase, OtherQuantity]
 FigureStatistic = Literal["value", "mean", "std", "median", "min", "max"]
 

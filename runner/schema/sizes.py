@@ -150,10 +150,6 @@ def check_shape(cell: ModelCell) -> None:
 WORDS: Mapping[str, str] = {
     "oom": "out of memory",
     "timeout": "timed out",
-    "crashed": "crashed",
-    "error": "error",
-    "skipped": "skipped",
-    "wrong": "wrong",
     "forward": "forward",
     "loss": "loss",
     "backward": "backward",

@@ -1,6 +1,6 @@
 """What the runner reads from the file: the cells that are done, the run that goes on, the rates to expect.
 
-    done = done_cells("data/results.duckdb", machine)
+    done = measured_rounds("data/results.duckdb", machine)
 
 A file that does not exist yet gives empty answers; one that cannot be read raises, before anything is measured.
 """
@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from runner.errors import DatabaseMissing
@@ -24,8 +24,8 @@ from runner.store.sql import EVERY_CELL
 MAX_PAST = 100
 #: A cell of a sweep in one round: its key and the round.
 CellRound = tuple[str, int]
-#: The status of each finished cell.
-Done = Mapping[CellRound, Status]
+#: The columns of `timings` that say how long the whole step of a round took.
+TIMES = ("median_ms", "low_ms", "high_ms", "n", "undisturbed_ms", "device_ms")
 #: What a later measurement must have in common with a run to become part of it.
 SAME_RUN = ("host", "device_name", "device_uuid", "torch", "git_commit", "threads", "allocator")
 
@@ -38,13 +38,6 @@ _HERE_NAMES = ("device_name", "torch", "threads", "allocator")
 _DONE = f"""{_HERE} AND ($any_commit OR git_commit IS NOT DISTINCT FROM $git_commit) AND list_contains($done, status)"""
 
 
-def done_cells(db: Path, machine: Mapping[str, Any], *, any_commit: bool = False) -> Done:
-    """Returns the cells that need not be measured again on this machine: same device name, torch version and commit
-    and, on a CPU, as many threads and the same settings of the allocator. With `any_commit` those that other commits
-    measured are done, too."""
-    return {cell: one.status for cell, one in measured_rounds(db, machine, any_commit=any_commit).items()}
-
-
 @dataclass(frozen=True, kw_only=True)
 class MeasuredRound:
     """What came of a cell in one round and how long it took (s). `time` is that of the whole step; None for what is not
@@ -55,30 +48,32 @@ class MeasuredRound:
     bound: Bound | None = None
     time: RoundTime | None = None
 
+    @classmethod
+    def of(cls, status: Status, seconds: float, *times: Any) -> Self:
+        """Returns the round of a cell whose whole step has these values of `TIMES`, or none."""
+        step = dict(zip(TIMES, times, strict=True)) if times and times[0] else {}
+        bound = find_bound(step.get("median_ms"), step.get("device_ms"))
+        known = {name: value for name, value in step.items() if name != "device_ms"}
+        return cls(status=status, seconds=seconds, bound=bound, time=RoundTime(**known) if known else None)
+
 
 def measured_rounds(
     db: Path, machine: Mapping[str, Any], *, any_commit: bool = False
 ) -> dict[CellRound, MeasuredRound]:
-    """Returns what `done_cells` counts as done, with times."""
+    """Returns the cells that need not be measured again on this machine: same device name, torch version and commit
+    and, on a CPU, as many threads and the same settings of the allocator. With `any_commit` those that other commits
+    measured are done, too."""
     rows = _query(
         db,
         f"""
-        SELECT c.cell_key, c.round, c.status, coalesce(c.cell_seconds, 0), t.median_ms, t.low_ms, t.high_ms, t.n,
-            t.undisturbed_ms, t.device_ms
+        SELECT c.cell_key, c.round, c.status, coalesce(c.cell_seconds, 0), {", ".join(f"t.{name}" for name in TIMES)}
         FROM ({EVERY_CELL}) c JOIN runs USING (run_id)
         LEFT JOIN timings t ON t.cell_id = c.cell_id AND t.phase = 'step' AND c.status = 'ok'
         WHERE {_DONE} ORDER BY c.cell_id
         """,
         {**_subset(machine, *_HERE_NAMES, "git_commit"), "done": sorted(DONE), "any_commit": any_commit},
     )
-    found = {}
-    for key, number, status, seconds, median, low, high, n, alone, device_ms in rows:
-        known = median is not None
-        time = RoundTime(median_ms=median, low_ms=low, high_ms=high, n=n, undisturbed_ms=alone) if known else None
-        found[key, number] = MeasuredRound(
-            status=status, seconds=seconds, bound=find_bound(median, device_ms), time=time
-        )
-    return found
+    return {(key, number): MeasuredRound.of(*values) for key, number, *values in rows}
 
 
 def find_run(db: Path, sweep_key: str) -> UUID | None:

@@ -209,7 +209,7 @@ def explore(flags: Mapping[str, Any], settings: Settings, *, say: Callable[[str]
     with lock_machine(say):
         machine = engine.describe(settings.device)
         questions = make_questions(flags, limit_bytes=given or default_limit(machine))
-        done = {} if settings.fresh else history.done_cells(settings.db, machine)
+        done = {} if settings.fresh else history.measured_rounds(settings.db, machine)
         owed = [question for question in questions if (question.key, 0) not in done]
         answered = len(questions) - len(owed)
         earlier = f", {answered} answered before (--fresh asks again)" if answered else ""

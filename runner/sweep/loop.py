@@ -13,7 +13,7 @@ import contextlib
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 from uuid import UUID
@@ -22,7 +22,6 @@ from runner.engines.engine import Engine
 from runner.errors import StoreError
 from runner.formats import format_share
 from runner.job import CeilingJob, Job, Outcome
-from runner.results.times import RoundTime, find_bound
 from runner.schema import DONE, Moment, PlanRow, Row, TimingRow, new_id, table_of, utc_now
 from runner.schema.sizes import title
 from runner.store import history
@@ -39,10 +38,7 @@ class Spent:
     """Seconds of a sweep by what they went to, of `all_s`. Measured steps are those waited for and those of the loop.
     The rest is what starts a process and ends it, ceilings, and the store."""
 
-    measured_s: float = 0.0
-    warmup_s: float = 0.0
-    compiling_s: float = 0.0
-    building_s: float = 0.0
+    parts: Mapping[str, float] = field(default_factory=dict)
     all_s: float = 0.0
 
     @classmethod
@@ -53,26 +49,16 @@ class Spent:
             for name in ("measure", "unwaited", "warmup", "compile", "compile_warm", "build")
         )
         compiling = min(first, warmup)
-        return cls(
-            measured_s=measured + unwaited,
-            warmup_s=warmup - compiling,
-            compiling_s=compiling + again,
-            building_s=building,
-        )
+        waiting = {"warm-up": warmup - compiling, "compiling": compiling + again, "building": building}
+        return cls(parts={"measured steps": measured + unwaited, **waiting})
 
-    def __add__(self, other: Self) -> "Spent":
-        names = self.__dataclass_fields__
-        return Spent(**dict(zip(names, map(sum, zip(astuple(self), astuple(other), strict=True)), strict=True)))
+    def __add__(self, other: "Spent") -> "Spent":
+        parts = {**other.parts, **{name: part_s + other.parts.get(name, 0.0) for name, part_s in self.parts.items()}}
+        return Spent(parts=parts, all_s=self.all_s + other.all_s)
 
     def describe(self) -> str:
         """Returns the share of each part, without those that took nothing."""
-        parts = {
-            "measured steps": self.measured_s,
-            "warm-up": self.warmup_s,
-            "compiling": self.compiling_s,
-            "building": self.building_s,
-        }
-        parts["the rest"] = max(self.all_s - sum(parts.values()), 0.0)
+        parts = {**self.parts, "the rest": max(self.all_s - sum(self.parts.values()), 0.0)}
         return ", ".join(f"{format_share(part_s / self.all_s)} {part}" for part, part_s in parts.items() if part_s)
 
 
@@ -201,7 +187,7 @@ class Sweep:
         """Adds cells to the end of the plan."""
         for item in items:
             self.positions[item.id] = len(self.cells)
-            status = self.prepared.done.get(item.id)
+            done = self.prepared.done.get(item.id)
             row = PlanRow(
                 run_id=self.run_id,
                 position=len(self.cells),
@@ -209,9 +195,9 @@ class Sweep:
                 cell_key=item.planned.cell.key,
                 round=item.planned.round,
                 title=title(item.planned.cell),
-                state="done" if status else "waiting",
-                status=status,
-                seconds=None if status else item.predicted.seconds,
+                state="done" if done else "waiting",
+                status=done.status if done else None,
+                seconds=None if done else item.predicted.seconds,
             )
             self.plan.append(row)
             self.cells.append(item)
@@ -250,7 +236,9 @@ class Sweep:
         timings = [timing for timing in details.get("timings", ()) if isinstance(timing, TimingRow)]
         self.prepared.forecast.learn(cell, predicted=item.predicted.seconds, measured=seconds)
         self.spent += Spent.of(row)
-        self.further.record(item, _summarize(row, timings, seconds=seconds))
+        step = next((timing for timing in timings if timing.phase == "step"), None)
+        times = [getattr(step, name) for name in history.TIMES] if step else []
+        self.further.record(item, MeasuredRound.of(row.status, seconds, *times))
         self._update_plan(position, state="done", status=outcome.status, seconds=seconds)
         self.watcher.finished(row, timings, left_s=self._seconds_left(rest) + self._seconds_after())
         return row
@@ -316,19 +304,3 @@ class Sweep:
 
     def _is_out_of_budget(self) -> bool:
         return self.settings.budget_s is not None and time.monotonic() - self.began >= self.settings.budget_s
-
-
-def _summarize(row: Row, timings: Sequence[TimingRow], *, seconds: float) -> MeasuredRound:
-    """Returns what decides whether a measured cell gets another round."""
-    step = next((timing for timing in timings if timing.phase == "step"), None)
-    time, bound = None, None
-    if step and step.median_ms:
-        bound = find_bound(step.median_ms, step.device_ms)
-        time = RoundTime(
-            median_ms=step.median_ms,
-            low_ms=step.low_ms,
-            high_ms=step.high_ms,
-            n=step.n,
-            undisturbed_ms=step.undisturbed_ms,
-        )
-    return MeasuredRound(status=row.status, seconds=seconds, bound=bound, time=time)

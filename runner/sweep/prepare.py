@@ -138,17 +138,15 @@ class Expected:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A sweep on a known machine: every cell with its forecast, and those already done. It has no preset where its
-    cells were given. `is_auto` is whether it adds further rounds, for which `measured` says what is known by now.
-    `joined` is the run of which its cells are further rounds. `own` are the own models by
-    their keys, and `left_out` says by name why others are not part."""
+    """A sweep on a known machine: every cell with its forecast, and what came of those already done. It has no preset
+    where its cells were given. `is_auto` is whether it adds further rounds. `joined` is the run of which its cells are
+    further rounds. `own` are the own models by their keys, and `left_out` says by name why others are not part."""
 
     preset: str | None
     machine: Mapping[str, Any]
     cells: tuple[Expected, ...]
-    done: history.Done
     is_auto: bool = False
-    measured: Mapping[history.CellRound, history.MeasuredRound] = field(default_factory=dict)
+    done: Mapping[history.CellRound, history.MeasuredRound] = field(default_factory=dict)
     forecast: Forecast = field(default_factory=Forecast)
     ceiling_seconds: float = 0.0
     joined: UUID | None = None
@@ -201,13 +199,18 @@ def new_run(
 
 
 def prepare(
-    request: Request, settings: Settings, engine: Engine, *, own: Mapping[str, OwnModel] | None = None
+    request: Request,
+    settings: Settings,
+    engine: Engine,
+    *,
+    machine: Mapping[str, Any] | None = None,
+    own: Mapping[str, OwnModel] | None = None,
 ) -> Prepared:
-    """Describes the machine, plans the cells for it and looks up which are done. Measures nothing. `own` are the own
-    models by key, where they were described before.
+    """Describes the machine, plans the cells for it and looks up which are done. Measures nothing. `machine`, and `own`
+    models by key, are given where they were described before.
 
     Raises UsageError for a cell that cannot be built."""
-    machine = engine.describe(settings.device)
+    machine = machine or engine.describe(settings.device)
     device = machine["device"]
     seed, is_auto = machine["host"] or "", request.rounds == "auto"
     left_out: Mapping[str, str] = {}
@@ -229,12 +232,9 @@ def prepare(
         preset=request.named_preset(device),
         machine=machine,
         cells=cells,
-        done={} if settings.fresh else history.done_cells(settings.db, machine, any_commit=settings.any_commit),
+        done={} if settings.fresh else history.measured_rounds(settings.db, machine, any_commit=settings.any_commit),
         forecast=forecast,
         is_auto=is_auto,
-        measured=history.measured_rounds(settings.db, machine, any_commit=settings.any_commit)
-        if is_auto and not settings.fresh
-        else {},
         ceiling_seconds=CEILING_SECONDS[device] if settings.ceilings else 0.0,
         joined=settings.joins if following else None,
         left_out=left_out,

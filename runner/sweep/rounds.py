@@ -122,7 +122,7 @@ class FurtherRounds:
         self._planned = {item.id: item for item in prepared.cells}
         self._added: dict[CellRound, Expected] = {}
         self._rounds: dict[str, dict[int, MeasuredRound]] = {key: {} for key, _ in self._planned}
-        for (key, number), measured in prepared.measured.items():
+        for (key, number), measured in prepared.done.items():
             if key in self._rounds:
                 self._rounds[key][number] = measured
         firsts = {item.planned.cell.key: item for item in prepared.cells if item.planned.round == 0}

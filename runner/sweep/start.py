@@ -9,7 +9,6 @@ place; another device measures the whole plan again. Each place is a run of its 
 shared out anew among those that are left; a cell that was being measured there is measured again.
 """
 
-import contextlib
 import fcntl
 import os
 import tempfile
@@ -20,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TextIO
 
 from runner.engines.engine import Engine, PlaceLost, open_engine
 from runner.errors import UsageError
@@ -40,7 +39,10 @@ SAME = ("python", "torch", "git_commit")
 def spread(request: Request, settings: Settings, places: Sequence[Engine], *, watcher: Watcher) -> int:
     """Measures the owed cells in all places and returns the exit code, as `run_sweep` does. Raises
     UsageError where the places differ in what must be the same, and PlaceLost when none is left."""
-    with _lock_file(settings.db, watcher), ThreadPoolExecutor(len(places)) as pool:
+    (folder := Spool(settings.db).folder).mkdir(parents=True, exist_ok=True)
+    waiting = "Another sweep adds to this file; waiting for it to end."
+    alone = _lock((folder / ".sweep").open("a"), watcher.waiting, waiting)
+    with alone, ThreadPoolExecutor(len(places)) as pool:
         machines = list(pool.map(lambda place: place.describe(settings.device), places))
         for name in SAME:
             found = {str(machine["host"]): machine[name] for machine in machines}
@@ -67,16 +69,12 @@ def spread(request: Request, settings: Settings, places: Sequence[Engine], *, wa
         return max((code for code in codes if code is not None), default=0)
 
 
-class _Placed:
+class _Placed(NamedTuple):
     """A place with its machine, which was described once."""
 
-    def __init__(self, place: Engine, machine: dict[str, Any], number: int) -> None:
-        self.place, self.machine, self.number = place, machine, number
-        self.describe_model, self.ceilings = place.describe_model, place.ceilings
-        self.measure, self.end = place.measure, place.end
-
-    def describe(self, device: str) -> dict[str, Any]:
-        return self.machine
+    place: Engine
+    machine: Mapping[str, Any]
+    number: int
 
 
 def _share(request: Request, settings: Settings, group: Sequence[_Placed]) -> list[tuple[Prepared, _Placed]]:
@@ -85,7 +83,7 @@ def _share(request: Request, settings: Settings, group: Sequence[_Placed]) -> li
     for number, placed in enumerate(group):
         part = replace(request, shard=Shard(number + 1, len(group))) if len(group) > 1 else request
         try:
-            plans.append((prepare(part, settings, placed), placed))
+            plans.append((prepare(part, settings, placed.place, machine=placed.machine), placed))
         except UsageError:
             if number == 0 or part.shard is None:
                 raise
@@ -101,7 +99,7 @@ def _run_all(
         return [one.result() for one in running]
     except BaseException:
         for _, placed in plans:
-            placed.end()
+            placed.place.end()
         raise
 
 
@@ -109,23 +107,21 @@ def _run(plan: tuple[Prepared, _Placed], settings: Settings, shared: "_Shared") 
     """Returns the exit code of one place; None when it was lost."""
     prepared, placed = plan
     try:
-        return run_sweep(prepared, settings, engine=placed, watcher=shared)
+        return run_sweep(prepared, settings, engine=placed.place, watcher=shared)
     except PlaceLost as lost:
         shared.waiting(str(lost))
         return None
 
 
 @contextmanager
-def _lock_file(db: Path, watcher: Watcher) -> Iterator[None]:
-    """Waits until no other such sweep adds to the file. The lock ends with the process."""
-    folder = Spool(db).folder
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".sweep").open("a") as lock:
+def _lock(file: TextIO, report: Callable[[str], None], waiting: str) -> Iterator[None]:
+    """Locks a file, and says what it waits for where another process has it. The lock ends with the process."""
+    with file:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            watcher.waiting("Another sweep adds to this file; waiting for it to end.")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            report(waiting)
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
@@ -188,19 +184,14 @@ def sweep(request: Request, settings: Settings, *, watcher: Watcher) -> int:
             return run_sweep(prepare(request, settings, places[0]), settings, engine=places[0], watcher=watcher)
 
 
-@contextlib.contextmanager
+@contextmanager
 def lock_machine(report: Callable[[str], None]) -> Iterator[None]:
     """Waits until no other sweep measures on this machine. The lock ends with the process."""
     path = Path(tempfile.gettempdir(), f"stepscope-{os.getuid()}.lock")
-    with contextlib.ExitStack() as opened:
-        try:
-            lock = opened.enter_context(path.open("a"))
-        except OSError as error:
-            raise unusable_error(error) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report("Another sweep is measuring on this machine; waiting for it to end.")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        file = path.open("a")
+    except OSError as error:
+        raise unusable_error(error) from error
+    with _lock(file, report, "Another sweep is measuring on this machine; waiting for it to end."):
         remove_leftovers()
         yield

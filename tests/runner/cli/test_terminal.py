@@ -147,7 +147,7 @@ def test_doctor_and_the_lines_of_a_sweep() -> None:
     print_report(console, {**machine, "device": "cpu", "compute_capability": None, "threads": 1, "cpu_cores": 2})
     lines = PlainLines(console, db=Path(ODD))
     lines.waiting(ODD)
-    lines.began(Prepared(preset=ODD, machine=machine, cells=(), done={}), total=1, left_s=1.0)
+    lines.began(Prepared(preset=ODD, machine=machine, cells=()), total=1, left_s=1.0)
     row = rows.failed(rows.run(), tiny(), message=ODD).step
     lines.finished(replace(row, started_at=utc_now()), [], left_s=1.0)
     assert harmless(printed(console)).count("[red]bold[/]") >= 5

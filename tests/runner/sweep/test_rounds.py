@@ -123,12 +123,12 @@ def test_the_widest_come_first_if_time_is_short() -> None:
     assert choose_cells(cells, seconds_left=0.5) == []
 
 
-def prepared(*contexts: int, device: str = "cpu", canary_rounds: int = 3, **measured: Any) -> Prepared:
+def prepared(*contexts: int, device: str = "cpu", canary_rounds: int = 3, **known: Any) -> Prepared:
     """Returns a sweep of cells of 2 s, the first of which is the canary."""
     cells = [tiny(context=context) for context in contexts]
     planned = [(cells[0], number) for number in range(canary_rounds)] + [(one, 0) for one in cells[1:]]
     return Prepared(
-        preset="laptop", machine={"host": "node1", "device": device}, done={}, is_auto=True, **measured,
+        preset="laptop", machine={"host": "node1", "device": device}, is_auto=True, **known,
         cells=tuple(expected(one, number) for one, number in planned),
     )  # fmt: skip
 
@@ -184,7 +184,7 @@ def test_a_small_sweep_may_take_two_minutes_to_decide() -> None:
     assert FurtherRounds(prepared(8, 16, 24)).most_seconds() == pytest.approx(110.0)
     assert FurtherRounds(prepared(8, 16, 24, device="cuda")).most_seconds() == pytest.approx(20.0)
     slow = {item.id: ok(5.0, seconds=10.0) for item in prepared(8, 16, 24).cells}
-    assert FurtherRounds(prepared(8, 16, 24, measured=slow)).most_seconds() == pytest.approx(120.0)
+    assert FurtherRounds(prepared(8, 16, 24, done=slow)).most_seconds() == pytest.approx(120.0)
 
 
 def test_a_restarted_sweep_makes_the_same_decisions() -> None:
@@ -193,7 +193,7 @@ def test_a_restarted_sweep_makes_the_same_decisions() -> None:
     measure(further, list(sweep.cells), {8: 5.0, 16: 10.0, 24: 20.0})
     items = further.next_round()
     known = {item.id: ok(5.0 * (1 + 0.1 * (item.planned.round % 2))) for item in sweep.cells}
-    assert FurtherRounds(prepared(8, 16, 24, measured=known)).next_round() == items
+    assert FurtherRounds(prepared(8, 16, 24, done=known)).next_round() == items
 
 
 def test_failed_and_slow_cells_and_a_fixed_number_of_rounds_get_no_more() -> None:
@@ -201,9 +201,9 @@ def test_failed_and_slow_cells_and_a_fixed_number_of_rounds_get_no_more() -> Non
     known = {item.id: ok(5.0) for item in sweep.cells}
     failed, long = sweep.cells[-2].id, sweep.cells[-1].id
     known |= {failed: MeasuredRound(status="crashed", seconds=1.0), long: ok(5.0, seconds=301.0)}
-    found = FurtherRounds(prepared(8, 16, 24, measured=known)).next_round()
+    found = FurtherRounds(prepared(8, 16, 24, done=known)).next_round()
     assert found == [], "the canary's rounds agree, and it is measured only together with others"
-    given = Prepared(preset="laptop", machine=sweep.machine, done={}, cells=sweep.cells, measured=known)
+    given = Prepared(preset="laptop", machine=sweep.machine, cells=sweep.cells, done=known)
     assert (FurtherRounds(given).next_round(), FurtherRounds(given).seconds_left()) == ([], 0.0)
 
 
