@@ -66,7 +66,13 @@ def build(spec: str, attention: Any = "sdpa") -> Built:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
+#: Kinds that go the way of another one.
+LIKE_OTHERS = ("mamba2", "deberta", "bart", "resnet", "roberta")
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.soak] if kind in LIKE_OTHERS else []) for kind in KINDS]
+)
 def test_each_kind_gets_its_inputs_and_the_loss_of_its_labels(tmp_path: Path, kind: str) -> None:
     fields, name, labelled, reads_attention = KINDS[kind]
     spec = configure(tmp_path, kind, fields)

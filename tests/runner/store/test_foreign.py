@@ -40,7 +40,7 @@ def view(table: str, replaced: str) -> tuple[str, str]:
 SECRET = "known only to this machine"
 
 
-@pytest.mark.parametrize("table", ["runs", "steps"])
+@pytest.mark.parametrize("table", ["runs", pytest.param("steps", marks=pytest.mark.soak)])
 def test_a_view_is_not_executed(file: Path, tmp_path: Path, table: str) -> None:
     (tmp_path / "secret").write_text(SECRET)
     column = {"runs": "label", "steps": "message"}[table]
