@@ -26,7 +26,7 @@ from runner.answers import ask
 from runner.answers.answer import Answer
 from runner.answers.compare import OF_CELL
 from runner.cli.compare import CLOCK_WORDS, CompareOptions, print_comparison
-from runner.cli.progress import PlainLines
+from runner.cli.progress import SweepLines
 from runner.cli.terminal import Terminal
 from runner.engines.engine import open_engine
 from runner.errors import INTERRUPTED_CODE, BadModel, UsageError
@@ -111,7 +111,7 @@ def _compare(
     rounds, answer, rows = 0, None, None
     failed: list[str] = []
     opened = open_engine("local", on=(), compiles=request.may_compile)
-    lines = PlainLines(progress, db=settings.db, fresh=True)
+    lines = SweepLines(progress, db=settings.db, fresh=True)
     with opened as (engine,), lock_machine(progress.say), closing(lines) as watcher:
         try:
             while answer is None or (rounds < MAX_ROUNDS and _list_undecided(answer, given.limit)):

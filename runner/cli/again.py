@@ -7,13 +7,14 @@ Where machine, torch and commit are those of the cell's run, the new row is one 
 
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from operator import attrgetter
 from pathlib import Path
 
 import typer
 
 from runner.analysis.statistics import next_process_interval
-from runner.cli.progress import PlainLines, make_json
+from runner.cli.progress import SweepLines, make_json
 from runner.cli.terminal import Terminal, errors
 from runner.errors import UsageError
 from runner.formats import format_count, format_ms, format_number, visible
@@ -68,8 +69,9 @@ def measure_again(
         joins=row.run_id,
     )
     progress = errors if as_json else console
-    watcher = _Lines(progress, settings, row, run)
-    if code := sweep(Request(cells=(wanted,)), settings, watcher=watcher):
+    with closing(_Lines(progress, settings, row, run)) as watcher:
+        code = sweep(Request(cells=(wanted,)), settings, watcher=watcher)
+    if code:
         return code
     new, timings = watcher.rows[0]
     found = make_json(new, timings)
@@ -101,7 +103,7 @@ def _ask_before_running(cell: Cell, *, is_sure: bool) -> None:
         )
 
 
-class _Lines(PlainLines):
+class _Lines(SweepLines):
     """The lines of a sweep. It says what differs from the run of the file."""
 
     def __init__(self, console: Terminal, settings: Settings, row: Row, run: RunRow | None) -> None:

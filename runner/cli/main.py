@@ -194,7 +194,7 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, as_json: bool | 
             console.dump([make_json(row) for row in rows])
         raise typer.Exit(1 if {row.status for row in rows} - DONE else 0)
     request, settings = parse_request(given, config=config)
-    from runner.cli.progress import PlainLines, TerminalBar, make_json, print_plan
+    from runner.cli.progress import SweepLines, make_json, print_plan
     from runner.sweep.start import sweep
 
     if dry_run:
@@ -203,8 +203,7 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, as_json: bool | 
 
         print_plan(console, prepare(request, settings, LocalEngine()), as_json=bool(as_json))
         return
-    lines = TerminalBar if progress.is_terminal else PlainLines
-    with closing(lines(progress, db=settings.db, fresh=settings.fresh)) as watcher:
+    with closing(SweepLines(progress, db=settings.db, fresh=settings.fresh)) as watcher:
         code = sweep(request, settings, watcher=watcher)
     if as_json:
         console.dump([make_json(row, timings) for row, timings in watcher.rows])
@@ -331,8 +330,14 @@ def tune_command(
     from runner.cli import tune
     from runner.sweep.request import Settings, parse_duration
 
-    asked = tune.Asked(
-        model={"model": own} if own else {"shape": (shape,)} if shape else {"sizes": (sizes or "small",)},
+    settings = Settings(
+        db=path, device=device, label=label or None, budget_s=parse_duration("budget", budget), fresh=fresh
+    )
+    code = tune.tune(
+        console,
+        errors if as_json else console,
+        settings,
+        {"model": own} if own else {"shape": (shape,)} if shape else {"sizes": (sizes or "small",)},
         context=context,
         objective=objective,
         price=price_per_hour,
@@ -340,10 +345,7 @@ def tune_command(
         keep_math=keep_math,
         as_json=as_json,
     )
-    settings = Settings(
-        db=path, device=device, label=label or None, budget_s=parse_duration("budget", budget), fresh=fresh
-    )
-    raise typer.Exit(tune.tune(console, Terminal(stderr=True) if as_json else console, asked, settings))
+    raise typer.Exit(code)
 
 
 @app.command(name="report", epilog="Example: stepscope report --format html --out report.html")
@@ -559,8 +561,9 @@ def note_command(
     path = check_results(db)
     from runner.cli import notes
 
-    asked = notes.NoteOptions(about=about, text=text, name=name, tag=tag, baseline=baseline, hide=hide, remove=remove)
-    notes.note(console, asked, db=path, as_json=as_json)
+    texts = {"note": text, "name": name, "tag": tag}
+    marks = {"baseline": baseline, "hidden": hide}
+    notes.note(console, about, texts, [kind for kind in marks if marks[kind]], remove=remove, db=path, as_json=as_json)
 
 
 model_group = typer.Typer(no_args_is_help=True, epilog="Example: stepscope model check train.py:build")

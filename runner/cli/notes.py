@@ -5,8 +5,9 @@ python -m runner note nightly --name "before the driver update" --tag h200 --bas
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from runner.cli.terminal import Terminal, new_grid
@@ -24,34 +25,26 @@ MAX_NOTE, MAX_NAME = 2_000, 60
 _PATIENCE_S = 2.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoteOptions:
-    """What to say of what, or to take back."""
-
-    about: str = ""
-    text: str = ""
-    name: str = ""
-    tag: str = ""
-    baseline: bool = False
-    hide: bool = False
-    remove: bool = False
-
-    def said(self) -> list[tuple[NoteKind, str]]:
-        """Returns what is said, kind by kind."""
-        texts: tuple[tuple[NoteKind, str], ...] = (("note", self.text), ("name", self.name), ("tag", self.tag))
-        marks: tuple[tuple[NoteKind, bool], ...] = (("baseline", self.baseline), ("hidden", self.hide))
-        return [(kind, text) for kind, text in texts if text] + [(kind, "") for kind, is_said in marks if is_said]
-
-
-def note(console: Terminal, asked: NoteOptions, *, db: Path, as_json: bool) -> None:
-    """Adds, takes back or lists notes. Raises UsageError for what is not there, too long or no use for a cell."""
-    if not asked.about:
+def note(
+    console: Terminal,
+    about: str,
+    texts: Mapping[Any, str],
+    marks: Sequence[Any],
+    *,
+    remove: bool,
+    db: Path,
+    as_json: bool,
+) -> None:
+    """Adds, takes back or lists what is said of a run or a cell: a text by its kind, and kinds that have none. Raises
+    UsageError for what is not there, too long or no use for a cell."""
+    if not about:
         _print_notes(console, list(load_notes(db).notes), as_json=as_json)
         return
-    subject, said = find_subject(db, asked.about), asked.said()
+    subject, said = find_subject(db, about), [(kind, text) for kind, text in texts.items() if text]
+    said += [(kind, "") for kind in marks]
     _check(subject, said)
     words = ""
-    if asked.remove:
+    if remove:
         words = f"Taken back of {_name(subject)}: {_describe_all(_remove(subject, said, db=db))}."
     elif said:
         for kind, text in said:

@@ -1,6 +1,6 @@
-"""The plan of a sweep, and its progress: a live bar on a terminal, plain lines elsewhere.
+"""The plan of a sweep, and its progress: one line a cell, and on a terminal a live bar below.
 
-watcher = TerminalBar(console, db=path) if console.is_terminal else PlainLines(console, db=path)
+with closing(SweepLines(console, db=path)) as watcher: sweep(request, settings, watcher=watcher)
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,11 +25,16 @@ STATUS_STYLES = {"ok": "green", "skipped": "yellow", "oom": "magenta"} | dict.fr
 )
 
 
-class PlainLines:
-    """One line a cell: for logs, pipes and CI."""
+class SweepLines:
+    """One line a cell. On a terminal they stand above a bar that shows the cell, its phase and the time left."""
+
+    kind = Progress
 
     def __init__(self, console: Terminal, *, db: Path, fresh: bool = False) -> None:
         self.console, self._say, self.db, self.fresh = console, console.say, db, fresh
+        columns = BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}", markup=False)
+        self.bar = self.kind(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self.task = self.bar.add_task("", total=None)
         self.number = self.total = 0
         self.width = USUAL.width
         self.rows: list[tuple[Row, list[TimingRow]]] = []
@@ -38,7 +43,6 @@ class PlainLines:
         self._say(reason)
 
     def began(self, prepared: Prepared, *, total: int, left_s: float) -> None:
-        self.total = total
         self.width = goal_on(prepared.machine["device"]).width
         machine, done = prepared.machine, len(prepared.cells) - total
         earlier = f", {done} of them measured before (--fresh measures them again)" if done else ""
@@ -47,14 +51,21 @@ class PlainLines:
         self._say(" · ".join([where, *([f"preset {prepared.preset}"] if prepared.preset else []), f"{count}{earlier}"]))
         if total:
             self._say(f"about {format_duration(left_s)} · rows go to {self.db}")
+            self._expect(total)
+
+    def _expect(self, count: int) -> None:
+        """Shows the bar, with so many cells more."""
+        self.total += count
+        self.bar.update(self.task, total=self.total)
+        self.bar.start()
 
     def added(self, count: int) -> None:
-        self.total += count
         cells = "1 cell" if count == 1 else f"{count} cells"
         self._say(f"One more round of {cells}, until intervals are within ±{self.width:.0%}.")
+        self._expect(count)
 
     def doing(self, item: Expected, phase: str, *, left_s: float) -> None:
-        """Prints nothing, because a line a cell is enough."""
+        self.bar.update(self.task, description=f"{title(item.planned.cell)}: {phase} · {format_duration(left_s)} left")
 
     def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None:
         self.number += 1
@@ -63,8 +74,10 @@ class PlainLines:
         left = f" · {format_duration(left_s)} left" if self.number < self.total else ""
         status, result = (row.status, STATUS_STYLES[row.status]), f"  {format_result(row, timings)}"
         self._say(Text.assemble(start, status, result, (left, "dim")))
+        self.bar.update(self.task, advance=1)
 
     def ended(self, *, statuses: Mapping[str, int], out_of_budget: int, spent: Spent) -> None:
+        self.bar.stop()
         if not statuses and not out_of_budget:
             self._say("Nothing to measure: every cell is done. --fresh measures them again.")
             return
@@ -77,43 +90,6 @@ class PlainLines:
             self._say(f"The budget ran out with {out_of_budget} cells to go; {then}.")
         elif set(statuses) - DONE:
             self._say("The same command tries the failed cells again; `python -m runner show` says why they failed.")
-
-    def close(self) -> None:
-        """Does nothing, because lines stay as they are."""
-
-
-class TerminalBar(PlainLines):
-    """The same lines above a bar that shows the cell, its phase and the time left."""
-
-    kind = Progress
-
-    def __init__(self, console: Terminal, *, db: Path, fresh: bool = False) -> None:
-        super().__init__(console, db=db, fresh=fresh)
-        columns = BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}", markup=False)
-        self.bar = self.kind(*columns, console=console, transient=True)
-        self.task = self.bar.add_task("", total=None)
-
-    def began(self, prepared: Prepared, *, total: int, left_s: float) -> None:
-        super().began(prepared, total=total, left_s=left_s)
-        self.bar.update(self.task, total=total)
-        if total:
-            self.bar.start()
-
-    def added(self, count: int) -> None:
-        super().added(count)
-        self.bar.update(self.task, total=self.total)
-        self.bar.start()
-
-    def doing(self, item: Expected, phase: str, *, left_s: float) -> None:
-        self.bar.update(self.task, description=f"{title(item.planned.cell)}: {phase} · {format_duration(left_s)} left")
-
-    def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None:
-        super().finished(row, timings, left_s=left_s)
-        self.bar.update(self.task, advance=1)
-
-    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int, spent: Spent) -> None:
-        self.bar.stop()
-        super().ended(statuses=statuses, out_of_budget=out_of_budget, spent=spent)
 
     def close(self) -> None:
         """Removes the bar and shows the cursor again, however the sweep ended."""

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from statistics import median
@@ -21,13 +21,12 @@ from runner.allowance import gpu_handle
 from runner.answers import ask
 from runner.answers.answer import Answer
 from runner.answers.tune import CODE, EQUAL, RANKS, name_way
-from runner.cli.progress import PlainLines, TerminalBar
+from runner.cli.progress import SweepLines
 from runner.cli.terminal import Terminal, new_grid
 from runner.engines.engine import open_engine
 from runner.errors import UsageError
 from runner.formats import at_tokens, format_bytes, format_duration, format_number, format_share
 from runner.plan.planning import Request
-from runner.render.json import to_text
 from runner.render.text import print_answer
 from runner.schema import Row, StepRow, TimingRow
 from runner.schema.own import OwnModel, parse_spec
@@ -47,58 +46,55 @@ from runner.sweep.tune import Tuner
 SHOWN = 6
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What is to be tuned: a model as an axis of a sweep names it, at one length, and by what."""
-
-    model: Mapping[str, Any]
-    context: int
-    objective: str
-    price: float
-    memory: str
-    keep_math: bool
-    as_json: bool
-
-
-def tune(console: Terminal, progress: Terminal, asked: Asked, settings: Settings) -> int:
-    """Races, prints the ranking and what the winner needs, and returns 0. Raises UsageError where nothing can be raced
-    or no way works; what was measured is kept."""
-    if asked.objective not in RANKS:
-        raise UsageError(f"--objective got {asked.objective!r}.", expected=", ".join(RANKS))
-    limit = parse_size("memory", asked.memory) if asked.memory else None
-    for name in asked.model.get("sizes", ()):
+def tune(
+    console: Terminal,
+    progress: Terminal,
+    settings: Settings,
+    model: Mapping[str, Any],
+    *,
+    context: int,
+    objective: str,
+    price: float,
+    memory: str,
+    keep_math: bool,
+    as_json: bool,
+) -> int:
+    """Races the ways to train a model, named as an axis of a sweep names it, at one length. Prints the ranking and what
+    the winner needs, and returns 0. Raises UsageError where nothing can be raced or no way works; what was measured is
+    kept."""
+    if objective not in RANKS:
+        raise UsageError(f"--objective got {objective!r}.", expected=", ".join(RANKS))
+    limit = parse_size("memory", memory) if memory else None
+    for name in model.get("sizes", ()):
         size_named(name)
-    for shape in asked.model.get("shape", ()):
+    for shape in model.get("shape", ()):
         parse_shape(shape)
     check_writable(settings.db)
     began = time.monotonic()
     with open_engine("local", on=(), compiles=True) as (engine,), lock_machine(progress.say):
         machine = engine.describe(settings.device)
         device = machine["device"]
-        if asked.objective == "tokens/J" and gpu_handle(settings.torch_device(machine)) is None:
+        if objective == "tokens/J" and gpu_handle(settings.torch_device(machine)) is None:
             raise UsageError(f"{machine['device_name']} counts no energy.", expected="--objective tokens/s")
-        model = dict(asked.model)
         own: Mapping[str, OwnModel] = {}
         if spec := model.get("model"):
-            axes = {"model": (parse_spec(spec).text,), "batch": (1, 4, 16, 64), "contexts": (asked.context,)}
+            axes = {"model": (parse_spec(spec).text,), "batch": (1, 4, 16, 64), "contexts": (context,)}
             own, _ = describe_models(Request(axes=axes), engine, device=settings.torch_device(machine))
-            model["model"] = tuple(own.values())
+            model = {"model": tuple(own.values())}
         has_context = all("context" in one.reads for one in own.values())
-        ways = list_ways(model, asked.context if has_context else 0, device, keep_math=asked.keep_math)
+        ways = list_ways(model, context if has_context else 0, device, keep_math=keep_math)
         prepared = prepare(Request(cells=tuple(ways)), settings, engine, own=own)
         card = machine["device_memory_bytes"] if device == "cuda" else None
-        memory = DeviceMemory(device=device, gpu=machine["device_name"] or "", card_bytes=card)
+        room = DeviceMemory(device=device, gpu=machine["device_name"] or "", card_bytes=card)
         race = Race(
             prepared.cells,
             device=device,
-            room_bytes=memory.bytes_within(min(limit or default_limit(machine), default_limit(machine))),
+            room_bytes=room.bytes_within(min(limit or default_limit(machine), default_limit(machine))),
             budget_s=settings.budget_s or 600.0,
-            by_energy=asked.objective == "tokens/J",
+            by_energy=objective == "tokens/J",
         )
         _check(race, prepared)
-        watching = RaceBar if progress.is_terminal else RaceLines
-        lines = watching(progress, db=settings.db, objective=asked.objective)
-        with closing(lines) as watcher:
+        with closing(RaceLines(progress, db=settings.db, objective=objective)) as watcher:
             watcher.waiting(_describe(prepared, race))
             tuner = Tuner(prepared, settings, engine=engine, watcher=watcher, race=race, began=began)
             is_done = tuner.run()
@@ -106,10 +102,13 @@ def tune(console: Terminal, progress: Terminal, asked: Asked, settings: Settings
         failed = next(iter(race.known.values()), None)
         why = f"{failed.status}: {' '.join((failed.message or '').split())[:300]}" if failed else "no trial ended"
         raise UsageError(f"No way worked. The first ended {why}.", expected="a model that trains here")
-    found = _ask(settings.db, asked, tuner, machine)
+    rows = read(settings.db, Selection(run=tuner.run_id, settled=False), ("every_step",))
+    mine = tuple(one for one in rows.every_step if one.cell.context in (context, 0))
+    chosen = {"by": objective, "price": f"{price:g}", **({"memory": f"{limit / 2**30:g}"} if limit else {})}
+    found = ask("tune", replace(rows, every_step=mine), chosen)
     left_out = race.list_left_out(tuner.results.values())
-    if asked.as_json:
-        print(to_text(_make_json(found, left_out), indent=1))
+    if as_json:
+        console.dump(_make_json(found, left_out))
         return 0
     print_answer(console, found, command=False)
     reasons = Counter(left_out.values())
@@ -142,16 +141,6 @@ def _describe(prepared: Prepared, race: Race) -> str:
     return f"{machine['device_name']} · torch {machine['torch']}{room} · {model} · {format_duration(race.budget_s)}"
 
 
-def _ask(db: Path, asked: Asked, tuner: Tuner, machine: Mapping[str, Any]) -> Answer:
-    """Returns the ranking of this run's ways."""
-    rows = read(db, Selection(run=tuner.run_id, settled=False), ("every_step",))
-    chosen = {"by": asked.objective, "price": f"{asked.price:g}"}
-    if asked.memory:
-        chosen["memory"] = f"{parse_size('memory', asked.memory) / 2**30:g}"
-    mine = tuple(one for one in rows.every_step if one.cell.context in (asked.context, 0))
-    return ask("tune", replace(rows, every_step=mine), chosen)
-
-
 def _make_json(answer: Answer, left_out: Mapping[Way, str]) -> dict[str, Any]:
     view = answer.views[0]
     ranking = [
@@ -173,8 +162,20 @@ def _make_json(answer: Answer, left_out: Mapping[Way, str]) -> dict[str, Any]:
     return {"ranking": ranking, "left_out": others}
 
 
-class RaceLines(PlainLines):
-    """One line a trial."""
+class Standings(Progress):
+    """A bar below the ranking so far."""
+
+    ranking: RenderableType = ""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield self.ranking
+        yield from super().get_renderables()
+
+
+class RaceLines(SweepLines):
+    """One line a trial. On a terminal they stand above the ranking so far and a bar."""
+
+    kind = Standings
 
     def __init__(self, console: Terminal, *, db: Path, objective: str) -> None:
         super().__init__(console, db=db)
@@ -182,10 +183,11 @@ class RaceLines(PlainLines):
         self.trials: dict[str, list[StepRow]] = {}
 
     def began(self, prepared: Prepared, *, total: int, left_s: float) -> None:
-        self.total += total
+        self._expect(total)
 
     def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None:
         assert isinstance(row, StepRow)
+        assert isinstance(self.bar, Standings)
         self.number += 1
         way = f"batch {row.batch} · {name_way(row)}"
         if row.status != "ok":
@@ -195,6 +197,12 @@ class RaceLines(PlainLines):
             best = "  ← best so far" if self.rank()[0] == way else ""
             said = " · ".join(one for one in _describe_trials([row]) if one) + best
         self.console.say(f"[{self.number}] {way}  {said}")
+        self.bar.update(self.task, advance=1)
+        ranked = self.rank()
+        grid = new_grid("", f"the best of {len(ranked)} so far", "", "", "", "", "processes")
+        for place, way in enumerate(ranked[:SHOWN], 1):
+            grid.add_row(str(place), way, *_describe_trials(self.trials[way]), str(len(self.trials[way])))
+        self.bar.ranking = grid
 
     def rank(self) -> list[str]:
         """Returns the ways that worked, the best first."""
@@ -227,34 +235,3 @@ def _describe_trials(rows: Sequence[StepRow]) -> list[str]:
         format_bytes(peak) if peak else "",
         f"{format_number(joules)} J/1,000 tokens" if joules < inf else "",
     ]
-
-
-class Standings(Progress):
-    """A bar below the ranking so far."""
-
-    ranking: RenderableType = ""
-
-    def get_renderables(self) -> Iterator[RenderableType]:
-        yield self.ranking
-        yield from super().get_renderables()
-
-
-class RaceBar(RaceLines, TerminalBar):
-    """The same lines above the ranking so far and a bar."""
-
-    kind = Standings
-
-    def began(self, prepared: Prepared, *, total: int, left_s: float) -> None:
-        super().began(prepared, total=total, left_s=left_s)
-        self.bar.update(self.task, total=self.total)
-        self.bar.start()
-
-    def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None:
-        super().finished(row, timings, left_s=left_s)
-        self.bar.update(self.task, advance=1)
-        assert isinstance(self.bar, Standings)
-        ranked = self.rank()
-        grid = new_grid("", f"the best of {len(ranked)} so far", "", "", "", "", "processes")
-        for place, way in enumerate(ranked[:SHOWN], 1):
-            grid.add_row(str(place), way, *_describe_trials(self.trials[way]), str(len(self.trials[way])))
-        self.bar.ranking = grid

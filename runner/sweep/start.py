@@ -1,7 +1,7 @@
 """Starts a sweep where its engine measures: in one place, or in several at once. A machine measures one at a time,
 because two slow each other down.
 
-    code = sweep(Request(), Settings(db=Path("data/results.duckdb")), watcher=PlainLines())
+    code = sweep(Request(), Settings(db=Path("data/results.duckdb")), watcher=SweepLines())
 
 On several places at once each measures a share of the plan, and all rows go into one file (`spread`). Places of one
 device share the plan out (`runner.plan.planning`), so that what is compared is measured, in all its rounds, in one

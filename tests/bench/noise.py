@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.analysis.costs.steps import step_flops
-from runner.cli.progress import PlainLines
+from runner.cli.progress import SweepLines
 from runner.cli.terminal import Terminal
 from runner.engines.local import LocalEngine
 from runner.formats import format_number
@@ -207,7 +207,7 @@ def run(seconds: float = SECONDS, db: Path | None = None) -> list[Result]:
         request = Request(cells=plan_cells(device).measured, rounds=PROCESSES[device])
         command = f"python -m tests.bench noise --seconds {seconds:g}"
         settings = Settings(db=path, label="noise", budget_s=seconds, ceilings=False, command=command)
-        sweep(request, settings, watcher=PlainLines(console, db=path))
+        sweep(request, settings, watcher=SweepLines(console, db=path))
     print(f"rows: {path}", file=sys.stderr)
     kinds = load_kinds(path)
     for kind in kinds:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from runner.cli.doctor import print_report
 from runner.cli.main import app
-from runner.cli.progress import PlainLines, TerminalBar
+from runner.cli.progress import SweepLines
 from runner.cli.terminal import Terminal
 from runner.formats import visible
 from runner.schema import TABLES, new_id, utc_now
@@ -145,7 +145,7 @@ def test_doctor_and_the_lines_of_a_sweep() -> None:
     machine: dict[str, Any] = {column.name: ODD for column in TABLES["runs"].columns if column.type is str}
     console = Terminal(file=StringIO(), width=2000)
     print_report(console, {**machine, "device": "cpu", "compute_capability": None, "threads": 1, "cpu_cores": 2})
-    lines = PlainLines(console, db=Path(ODD))
+    lines = SweepLines(console, db=Path(ODD))
     lines.waiting(ODD)
     lines.began(Prepared(preset=ODD, machine=machine, cells=()), total=1, left_s=1.0)
     row = rows.failed(rows.run(), tiny(), message=ODD).step
@@ -158,13 +158,13 @@ def test_doctor_and_the_lines_of_a_sweep() -> None:
 )
 def test_the_end_of_a_budget_says_what_goes_on(fresh: bool, then: str) -> None:
     console = Terminal(file=StringIO(), width=200)
-    PlainLines(console, db=Path("x"), fresh=fresh).ended(statuses={"ok": 2}, out_of_budget=3, spent=Spent())
+    SweepLines(console, db=Path("x"), fresh=fresh).ended(statuses={"ok": 2}, out_of_budget=3, spent=Spent())
     assert f"The budget ran out with 3 cells to go; {then}." in printed(console)
 
 
 def test_only_the_progress_bar_moves_the_cursor() -> None:
     console = Terminal(file=StringIO(), width=300, force_terminal=True)
-    bar = TerminalBar(console, db=Path("x"))
+    bar = SweepLines(console, db=Path("x"))
     bar.bar.start()
     bar.bar.update(bar.task, description=ODD)
     bar.bar.refresh()

@@ -10,7 +10,7 @@ import pytest
 
 from runner.answers import ask
 from runner.cli.terminal import Terminal
-from runner.cli.tune import RaceBar
+from runner.cli.tune import RaceLines
 from runner.results.cells import StepResult
 from runner.results.rows import Rows
 from runner.results.times import Estimate, PhaseTime, Spread
@@ -51,7 +51,7 @@ def test_a_race_on_a_cpu_ranks_ways_that_are_rows(tmp_path: Path) -> None:
 
 def test_a_terminal_shows_the_ranking_so_far(tmp_path: Path) -> None:
     console = Terminal(file=io.StringIO(), force_terminal=True, width=120)
-    bar = RaceBar(console, db=tmp_path / "r.duckdb", objective="tokens/s")
+    bar = RaceLines(console, db=tmp_path / "r.duckdb", objective="tokens/s")
     for batch, rate in ((1, 10.0), (4, 40.0), (4, 20.0), (16, 25.0)):
         row = ok(run_row(), asked(batch=batch)).step
         bar.finished(replace(row, tokens_per_s=rate), [], left_s=0)

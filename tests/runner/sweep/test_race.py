@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from runner.cli.progress import PlainLines
+from runner.cli.progress import SweepLines
 from runner.cli.terminal import Terminal
 from runner.engines.local import LocalEngine
 from runner.experiments import kind_of
@@ -161,7 +161,7 @@ def race_by_formula(db: Path) -> tuple[Tuner, list[StepCell]]:
     ways = list_ways({"sizes": ("toy-64",)}, 128, "cpu")
     prepared = prepare(Request(cells=tuple(ways)), settings, engine)
     race = Race(prepared.cells, device="cpu", room_bytes=None, budget_s=3600)
-    lines = PlainLines(Terminal(file=io.StringIO()), db=db)
+    lines = SweepLines(Terminal(file=io.StringIO()), db=db)
     tuner = Tuner(prepared, settings, engine=engine, watcher=lines, race=race, began=time.monotonic())
     assert tuner.run()
     return tuner, engine.cells
