@@ -16,10 +16,10 @@ and `schema` only.
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from runner.analysis.statistics import Outcome, Ratio, ratio
-from runner.results.cells import TimedResult
+from runner.results.cells import Result, TimedResult
 from runner.results.times import Clock, find_bound
 from runner.schema import TABLES, AttentionCell, Cell, Column, Phase, table_of
 from runner.schema.own import part_title
@@ -28,16 +28,7 @@ from runner.schema.own import part_title
 CLOCKS: Mapping[str, Clock] = {"throughput": "loop", "latency": "step", "GPU time": "device"}
 
 
-class Sided(Protocol):
-    """One side of a pair: a cell with its status."""
-
-    @property
-    def cell(self) -> Any: ...
-    @property
-    def status(self) -> str: ...
-
-
-S = TypeVar("S", bound=Sided)
+S = TypeVar("S", bound=Result)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +127,7 @@ def name_attention(cell: AttentionCell) -> str:
     return name if cell.backend == "eager" else f"{name} · {cell.backend}"
 
 
-def _object(a: Sided, b: Sided) -> str:
+def _object(a: Result, b: Result) -> str:
     """Returns why two cells cannot be compared; empty where they can."""
     if unlike := describe_effort_difference(a.cell, b.cell):
         return f"measured with {unlike}"
@@ -166,7 +157,7 @@ def match_pair(a: Sequence[S], b: Sequence[S]) -> tuple[S, S] | None:
     return max(found, key=lambda pair: (pair[0].status == pair[1].status == "ok", *map(rank_effort, pair)))
 
 
-def rank_effort(side: Sided) -> tuple[float, ...]:
+def rank_effort(side: Result) -> tuple[float, ...]:
     """Returns the rank of a cell's effort; a higher rank is preferred."""
     return tuple(column.preference(getattr(side.cell, column.name)) for column in _EFFORT[type(side.cell)])
 

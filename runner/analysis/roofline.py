@@ -12,11 +12,12 @@ keep from one kernel to the next is moved for nothing, so a small model may come
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from runner.analysis.costs import hardware, steps
 from runner.analysis.costs.activations import Device, residual_stream_bytes, retained_bytes, saved_bytes, weight_bytes
-from runner.schema import PHASES, CeilingRow, KernelClass, ModelCell, Phase
+from runner.results.cells import Kernel, KernelTrace
+from runner.schema import PHASES, CeilingRow, KernelClass, KernelRow, ModelCell, Phase, ProfileRow
 
 Bound = Literal["compute", "memory", "launch", "unknown"]
 BOUNDS: tuple[Bound, ...] = ("compute", "memory", "launch", "unknown")
@@ -147,29 +148,7 @@ def utilization(cell: ModelCell, *, step_ms: float, peak_flops_per_s: float) -> 
     return passes * forward.total / at_peak, passes * causal / at_peak, steps.step_flops(cell) / at_peak
 
 
-class TimedKernel(Protocol):
-    """A kernel with its time and, where they are known, its operations and bytes."""
-
-    @property
-    def kernel_class(self) -> KernelClass: ...
-    @property
-    def device_ms(self) -> float: ...
-    @property
-    def flops(self) -> int | None: ...
-    @property
-    def moved_bytes(self) -> int | None: ...
-
-
-class ProfiledStep(Protocol):
-    """A profiled step: the share of it in which a kernel ran, and in which the device waited for the host."""
-
-    @property
-    def busy_share(self) -> float | None: ...
-    @property
-    def host_bound_share(self) -> float | None: ...
-
-
-def bound_of(kernel: TimedKernel, *, ridge: float | None) -> Bound:
+def bound_of(kernel: Kernel | KernelRow, *, ridge: float | None) -> Bound:
     """Returns whether a kernel is compute-bound or memory-bound: by its own intensity where operations and bytes are
     known, else by its class. Unknown without a ridge, and for other kernels whose shapes are not recorded."""
     if kernel.flops and kernel.moved_bytes and ridge is not None:
@@ -177,7 +156,9 @@ def bound_of(kernel: TimedKernel, *, ridge: float | None) -> Bound:
     return "memory" if kernel.kernel_class in STREAMING else "unknown"
 
 
-def shares(profile: ProfiledStep, kernels: Sequence[TimedKernel], *, ridge: float | None) -> Mapping[Bound, float]:
+def shares(
+    profile: KernelTrace | ProfileRow, kernels: Sequence[Kernel | KernelRow], *, ridge: float | None
+) -> Mapping[Bound, float]:
     """Returns the shares of a step's time by what limits it, which add up to 1.
 
     `launch` is the time in which no kernel ran and the device waited for the host; the rest is divided among the

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
+from runner.answers.kernels import CLASS, PHASE, TOTAL, group_by_phase, split_time
 from runner.answers.shared import about, narrow, sizes_of
 from runner.answers.words import SIZE, lacks, plain_cells
 from runner.formats import at_tokens, format_list, format_share
@@ -12,8 +13,6 @@ from runner.results.rows import Rows, Traced
 from runner.schema import Model, ProfileCell
 
 MODE = Field.of("profiles", "mode")
-PHASE = Field.of("timings", "phase")
-CLASS = Field("kernel_class", "Kind of work")
 SHARE = Field("share", "Share", unit="%", role="value", doc="Of the GPU time of the phase.")
 TOOK = Field("device_ms", "GPU time", unit="ms", role="note", doc="Per step, under the profiler.")
 PRODUCTS = Field(
@@ -24,9 +23,7 @@ PRODUCTS = Field(
     doc="Their share of the GPU time of all kernels of the step.",
 )
 WHOLE = Field("kernel_ms", "All kernels", unit="ms", role="note", doc="Per step, under the profiler.")
-TOTAL = "total"
 _MODES = ("inference", "forward", "backward", "train")
-_PHASES = ("forward", "loss", "backward", "optimizer")
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
@@ -50,23 +47,17 @@ def answer(rows: Rows, asked: Asked) -> Answer:
 
 
 def _draw_kinds(traced: Sequence[Traced], size: str, words: str) -> View:
-    lines = []
-    for one in traced:
-        mode, present = one.trace.cell.mode, {part.phase for part in one.parts}
-        for phase in (*(name for name in _PHASES if name in present), *sorted(present - {*_PHASES})):
-            sums = {part.kernel_class: part.device_ms for part in one.parts if part.phase == phase and part.device_ms}
-            whole = sum(sums.values())
-            if not whole:
-                continue
-            values = [(CLASS_WORDS[name], sums[name]) for name in CLASS_WORDS if name in sums]
-            for word, took in (*values, (TOTAL, whole)):
-                lines.append(Row.of(one.trace, mode, phase, word, took / whole, took))
     return View(
         name="kernel-classes",
         title=f"{size}: each kind of work by mode and phase",
         about=words,
         fields=(MODE, PHASE, CLASS, SHARE, TOOK),
-        rows=tuple(lines),
+        rows=tuple(
+            Row.of(one.trace, one.trace.cell.mode, phase, kind, share, took)
+            for one in traced
+            for phase, parts in group_by_phase(one.parts).items()
+            for kind, took, share in split_time(parts)
+        ),
         draw=Draw("bars", "share", down=("mode", "phase"), series="kernel_class", total=TOTAL, beside=("device_ms",)),
         note="A kernel counts in the phase that launched it; one fused of several operations as the heaviest of them.",
     )

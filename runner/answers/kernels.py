@@ -2,16 +2,15 @@
 
 import math
 import re
-from collections import Counter
-from collections.abc import Sequence
-from typing import Any
-from uuid import UUID
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, verbatim
 from runner.answers.shared import about, narrow, sizes_of
 from runner.answers.words import CONTEXT, SIZE, STATUS, lacks, plain_cells
 from runner.formats import at_tokens, format_calls, format_number, format_share
-from runner.results.cells import CLASS_WORDS, Kernel, KernelTrace, StepResult
+from runner.results.cells import CLASS_WORDS, Kernel, KernelPart, KernelTrace, StepResult
 from runner.results.rows import Rows, Traced
 from runner.schema import TABLES, Model, ProfileCell
 from runner.schema.sizes import describe_status
@@ -42,6 +41,7 @@ OVERHEAD = Field.of("profiles", "overhead_share", "note")
 ATTRIBUTED = Field.of("profiles", "attributed_share", "note")
 _PHASES = ("forward", "loss", "backward", "optimizer")
 TOTAL = "total"
+W = TypeVar("W", Kernel, KernelPart)
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
@@ -54,14 +54,14 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     found, size_choice = narrow(shown, asked, drawn=())
     one = traced[found[0].cell_id]
     size, words = sizes[Model.of(one.trace.cell)], about([one.trace], more=["GPU time"])
-    phases = draw_phases(one.kernels, one.trace.cell_id, title=f"{size}: kernels by phase", words=words)
-    top = draw_top(one.kernels, one.trace.cell_id, words=words)
+    phases = draw_phases(one.kernels, one.trace, title=f"{size}: kernels by phase", words=words)
+    top = draw_top(one.kernels, one.trace, words=words)
     leaders = _draw_leaders([traced[one.cell_id] for one in shown], sizes, about(shown, more=["GPU time"]))
     every = [one.trace for one in rows.traced if one.trace.status != "skipped"]
     timed, _ = narrow(every, asked, drawn=("size", "context"))
     clock = _draw_clock(timed, traced, rows.steps, sizes_of(every))
     return Answer(
-        sentence=_say(one, phases, size, top),
+        sentence=_say(one, size, top),
         more=f"{_say_leaders(leaders, size)} {_say_clock(clock)}".strip(),
         views=(
             phases,
@@ -75,20 +75,32 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
 
 
-def draw_phases(kernels: Sequence[Kernel], trace: UUID, *, title: str, words: str) -> View:
-    """Draws the GPU time of each phase of one trace by kind of work."""
-    kinds: dict[str, dict[str, list[Kernel]]] = {}
-    for one in kernels:
+def group_by_phase(work: Iterable[W]) -> dict[str, list[W]]:
+    """Returns what took GPU time by phase, in the order of a step."""
+    groups: dict[str, list[W]] = {}
+    for one in work:
         if one.device_ms:
-            kinds.setdefault(one.phase, {}).setdefault(one.kernel_class, []).append(one)
+            groups.setdefault(one.phase, []).append(one)
+    return {phase: groups[phase] for phase in sorted(groups, key=lambda name: ([*_PHASES, name].index(name), name))}
+
+
+def split_time(work: Iterable[Kernel | KernelPart]) -> list[tuple[str, float, float]]:
+    """Returns the GPU time (ms) of each kind of work and its share of all, which comes last; nothing without any."""
+    sums = defaultdict[str, float](float)
+    for one in work:
+        sums[one.kernel_class] += one.device_ms
+    whole = sum(sums.values())
+    kinds = [(words, sums[name]) for name, words in CLASS_WORDS.items() if sums[name]]
+    return [(words, took, took / whole) for words, took in (*kinds, (TOTAL, whole)) if whole]
+
+
+def draw_phases(kernels: Sequence[Kernel], trace: Any, *, title: str, words: str) -> View:
+    """Draws the GPU time of each phase of one trace by kind of work."""
     lines = []
-    for phase in sorted(kinds, key=lambda name: _PHASES.index(name) if name in _PHASES else len(_PHASES)):
-        whole = sum(one.device_ms for parts in kinds[phase].values() for one in parts)
-        for name in (name for name in CLASS_WORDS if name in kinds[phase]):
-            took, calls = (sum(getattr(one, key) for one in kinds[phase][name]) for key in ("device_ms", "calls"))
-            lines.append(Row(values=(phase, CLASS_WORDS[name], took, took / whole, calls), cells=(trace,)))
-        calls = sum(one.calls for parts in kinds[phase].values() for one in parts)
-        lines.append(Row(values=(phase, TOTAL, whole, 1.0, calls), cells=(trace,)))
+    for phase, mine in group_by_phase(kernels).items():
+        for kind, took, share in split_time(mine):
+            calls = sum(one.calls for one in mine if kind in (TOTAL, CLASS_WORDS[one.kernel_class]))
+            lines.append(Row.of(trace, phase, kind, took, share, calls))
     return View(
         name="kernels-by-phase",
         title=title,
@@ -100,15 +112,16 @@ def draw_phases(kernels: Sequence[Kernel], trace: UUID, *, title: str, words: st
     )
 
 
-def draw_top(kernels: Sequence[Kernel], trace: UUID, *, words: str) -> View:
+def draw_top(kernels: Sequence[Kernel], trace: Any, *, words: str) -> View:
     """Draws the table of the kernels of one trace, the longest first."""
     whole, names = sum(one.device_ms for one in kernels), short_names([one.kernel for one in kernels])
     rows = []
     for place, one in enumerate(kernels, 1):
         share = one.device_ms / whole if whole else None
         kind = CLASS_WORDS[one.kernel_class]
-        values = (place, names[one.kernel], one.phase, kind, one.device_ms, share, one.calls, one.kernel)
-        rows.append(Row(values=values, cells=(trace,)))
+        rows.append(
+            Row.of(trace, place, names[one.kernel], one.phase, kind, one.device_ms, share, one.calls, one.kernel)
+        )
     return View(
         name="kernels-top",
         title="Kernels by time",
@@ -120,21 +133,18 @@ def draw_top(kernels: Sequence[Kernel], trace: UUID, *, words: str) -> View:
 
 
 def _draw_sizes(traced: Sequence[Traced], sizes: dict[Any, str], words: str) -> View:
-    lines = []
-    for one in traced:
-        size, whole = sizes[Model.of(one.trace.cell)], sum(part.device_ms for part in one.parts)
-        for name, word in CLASS_WORDS.items():
-            if took := sum(part.device_ms for part in one.parts if part.kernel_class == name):
-                lines.append(Row.of(one.trace, size, word, took / whole, took))
-        lines.append(Row.of(one.trace, size, TOTAL, 1.0, whole))
-    share = Field("share", "Share of the GPU time", unit="%", role="value")
+    of_whole = Field("share", "Share of the GPU time", unit="%", role="value")
     took_field = Field("took_ms", "GPU time", unit="ms", role="note")
     return View(
         name="kernels-by-size",
         title="What each size is made of",
         about=words,
-        fields=(SIZE, CLASS, share, took_field),
-        rows=tuple(lines),
+        fields=(SIZE, CLASS, of_whole, took_field),
+        rows=tuple(
+            Row.of(one.trace, sizes[Model.of(one.trace.cell)], kind, share, took)
+            for one in traced
+            for kind, took, share in split_time(one.parts)
+        ),
         draw=Draw("bars", "share", down=("size",), series="kernel_class", total=TOTAL, beside=("took_ms",)),
     )
 
@@ -246,16 +256,11 @@ def _say_clock(view: View) -> str:
     return text
 
 
-def _say(one: Traced, phases: View, size: str, top: View) -> str:
-    kinds = Counter[str]()
-    for row in phases.rows:
-        if (kind := phases.get(row, "kernel_class")) != TOTAL:
-            kinds[kind] += phases.get(row, "device_ms")
-    whole = kinds.total() or 1
-    (first, most), *others = kinds.most_common(2) or [("nothing", 0)]
-    of = f"of the GPU time of **{size}**{at_tokens(one.trace.cell.context)}"
-    words = f"**{format_share(most / whole)}** {of} is {first}"
-    words += "".join(f", {format_share(ms / whole)} {name}" for name, ms in others)
+def _say(one: Traced, size: str, top: View) -> str:
+    kinds = sorted(split_time(one.kernels)[:-1], key=lambda kind: -kind[1]) or [("nothing", 0.0, 0.0)]
+    (first, _, most), *others = kinds[:2]
+    words = f"**{format_share(most)}** of the GPU time of **{size}**{at_tokens(one.trace.cell.context)} is {first}"
+    words += "".join(f", {format_share(share)} {name}" for name, _, share in others)
     longest = top.rows[0]
     share, took = format_share(top.get(longest, "share")), format_number(top.get(longest, "device_ms"))
     return f"{words}; one kernel takes **{share}** ({took} ms)."
