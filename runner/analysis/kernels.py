@@ -20,7 +20,6 @@ them. Limits: an exponential costs more than an addition; what a kernel really e
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from runner.results.cells import KernelPart, KernelTrace
@@ -132,34 +131,24 @@ ROLES: Mapping[str, re.Pattern[str]] = {
 MATMULS = ("scores", "product with values")
 
 
-@dataclass(frozen=True, kw_only=True)
-class AttentionRange:
-    """The time and FLOPs of one range in the chosen phases."""
-
-    role: str
-    device_ms: float
-    flops: int | None
-    calls: float
-
-
 @lru_cache(maxsize=4096)
 def role_of(scope: str) -> str | None:
     return next((role for role, pattern in ROLES.items() if pattern.search(scope)), None)
 
 
-def attention_ranges(parts: Sequence[KernelPart], trace: KernelTrace, *, phases: Sequence[str]) -> list[AttentionRange]:
-    """Returns every range inside attention that ran in these phases, in the order of computation."""
+def attention_ranges(
+    parts: Sequence[KernelPart], trace: KernelTrace, *, phase: str
+) -> list[tuple[str, float, int | None]]:
+    """Returns every range inside attention that ran in a phase, in the order of computation: its role, its time (ms)
+    and its FLOPs, where known."""
     inside_attention = []
     for role in ("scores", "mask", "softmax", "product with values"):
-        inside = [part for part in parts if part.phase in phases and role_of(part.scope) == role]
+        inside = [part for part in parts if part.phase == phase and role_of(part.scope) == role]
         if not inside:
             continue
         counted = [part.flops for part in inside if part.flops is not None]
         flops = sum(counted) if counted else None
         if role == "softmax" and trace.cell.model_key is None:
-            flops = sum(softmax_flops(trace.cell, phase=phase) for phase in phases)
-        inside_attention.append(
-            AttentionRange(role=role, device_ms=sum(part.device_ms for part in inside), flops=flops,
-                  calls=sum(part.calls for part in inside))
-        )  # fmt: skip
+            flops = softmax_flops(trace.cell, phase=phase)
+        inside_attention.append((role, sum(part.device_ms for part in inside), flops))
     return inside_attention

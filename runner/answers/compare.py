@@ -14,14 +14,14 @@ from typing import Any
 from runner.analysis.pair import CLOCKS, Pair, Verdict, is_host_noise, pair_cells
 from runner.analysis.statistics import MIN_DIFFERENCE
 from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Question, Row, View, choose, verbatim
-from runner.answers.shared import about, cells_of, make_keys, sizes_of
+from runner.answers.shared import about, cells_of, tell_apart
 from runner.answers.speedup import HIGH, LOW, ROUNDS
 from runner.answers.words import LEVEL, PHASES, ended, lacks, name_levels, say_ratio
 from runner.formats import format_count, format_number
 from runner.results.cells import AttentionResult, Peak, StepResult
 from runner.results.rows import Rows, RunSteps
 from runner.results.times import Clock
-from runner.schema import Cell, Phase, table_of
+from runner.schema import Phase, table_of
 
 CELL = Field("cell", "Cell")
 RATIO = Field("ratio", "A / B", unit="×", role="value", doc="Time of A over that of B: above 1, B is faster.")
@@ -126,15 +126,6 @@ def _has(pairs: Sequence[Pair[Any]], clock: Any) -> bool:
     return any(pair.ratio(clock=clock) for pair in pairs)
 
 
-def _name_cells(pairs: Sequence[Pair[Any]]) -> list[str]:
-    """Returns what tells the cells of these pairs apart, in words: `small · 512 · train`."""
-    cells: list[Cell] = [pair.base.cell for pair in pairs]
-    keys, sizes = make_keys(cells), {*sizes_of([pair.base for pair in pairs]).values()}
-    alone = len(sizes) == 1
-    words = [[word for word in keys.values(cell)[alone:] if word not in ("–", "as usual")] for cell in cells]
-    return [" · ".join(one) or next(iter(sizes), "the cell") for one in words]
-
-
 def _draw_times(
     name: str, title: str, pairs: Sequence[Pair[Any]], sides: Sequence[Choice], phase: Phase, clock: str, words: str
 ) -> View:
@@ -152,7 +143,7 @@ def _draw_times(
         ROUNDS,
         WHY,
     )
-    named = zip(pairs, _name_cells(pairs), strict=True) if pairs else ()
+    named = zip(pairs, tell_apart([pair.base.cell for pair in pairs]), strict=True)
     decided = [(pair, cell, _decide(pair, phase, clock)) for pair, cell in named]
     rows = [_make_row(pair, cell, *found) for pair, cell, found in decided]
     rows.sort(key=lambda row: -abs(math.log(row.values[3])) if row.values[3] else 1.0)
@@ -232,7 +223,7 @@ def _say_clocks(pair: Pair[Any], phase: Phase, verdict: Verdict) -> str | None:
 
 def _draw_peaks(pairs: Sequence[Pair[Peak]], sides: Sequence[Choice]) -> View:
     _, base, other = sides
-    named = zip(pairs, _name_cells(pairs), strict=True) if pairs else ()
+    named = zip(pairs, tell_apart([pair.base.cell for pair in pairs]), strict=True)
     rows = []
     for pair, cell in named:
         sizes = [side.peak_allocated_bytes for side in pair.sides]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runner.analysis.kernels import MATMULS, AttentionRange, attention_ranges, role_of
+from runner.analysis.kernels import MATMULS, attention_ranges, role_of
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.shared import about, best, narrow, sizes_of
 from runner.answers.words import CONTEXT, SIZE, lacks, plain_cells
@@ -69,23 +69,23 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
 
 
-def _ranges(one: Traced, phase: str) -> list[AttentionRange]:
+def _ranges(one: Traced, phase: str) -> list[tuple[str, float, int | None]]:
     """Returns the ranges inside attention that ran in a phase, in the order of computation."""
     here = any(part.phase == phase and role_of(part.scope) for part in one.ranges)
-    return attention_ranges(one.ranges, one.trace, phases=(phase,)) if here else []
+    return attention_ranges(one.ranges, one.trace, phase=phase) if here else []
 
 
 def _compare(one: Traced, phase: str) -> tuple[float, float, float | None] | None:
     """Returns the times of softmax and of the products around it (ms), and the ratio of their FLOPs where both are
     known; None where either has no range."""
-    by_role = {item.role: item for item in _ranges(one, phase)}
+    by_role = {role: (ms, flops) for role, ms, flops in _ranges(one, phase)}
     products, softmax = [by_role[role] for role in MATMULS if role in by_role], by_role.get("softmax")
-    took = sum(item.device_ms for item in products)
+    took = sum(ms for ms, _ in products)
     if softmax is None or not took:
         return None
-    flops = sum(item.flops or 0 for item in products)
-    known = softmax.flops is not None and flops and all(item.flops is not None for item in products)
-    return softmax.device_ms, took, softmax.flops / flops if known and softmax.flops is not None else None
+    counted = [flops for _, flops in products if flops]
+    is_known = softmax[1] is not None and len(counted) == len(products)
+    return softmax[0], took, (softmax[1] or 0) / sum(counted) if is_known else None
 
 
 def _draw_ratios(traced: Sequence[Traced], phase: str, sizes: Mapping[Any, str]) -> View:
@@ -114,10 +114,8 @@ def _draw_ranges(one: Traced, size: str, words: str) -> View:
     lines = []
     for phase in _PHASES:
         ranges = _ranges(one, phase)
-        values = [(phase, item.role, item.device_ms, item.flops) for item in ranges]
-        if ranges:
-            values.append((phase, TOTAL, sum(item.device_ms for item in ranges), None))
-        lines += [Row.of(one.trace, *each) for each in values]
+        total = [(TOTAL, sum(ms for _, ms, _ in ranges), None)] if ranges else []
+        lines += [Row.of(one.trace, phase, *each) for each in (*ranges, *total)]
     return View(
         name="attention-ranges",
         title=f"Ranges inside attention: {size}",

@@ -1,22 +1,21 @@
-"""What several questions say alike: sizes, the fields in which cells differ, what rows share, intervals, power laws.
+"""What several questions say alike: sizes, the fields in which cells differ, what rows share.
 
-    keys = make_keys(cells)
-    keys.headings, keys.values(cells[0])      # ('Size', 'Context (tokens)'), ('small', '512')
-    keys.shared                               # 'train, fp32, eager, naive attention, batch 4'
+    tell_apart(cells)[0]      # 'small · 512'
+    about(results)            # 'NVIDIA H200 · train, fp32, eager, naive attention, batch 4'
 
 Every number of a sentence is read from the rows of a view by these functions, never worked out a second time.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from runner.analysis.pair import CLOCKS as CLOCKS
 from runner.analysis.pair import describe_unusual_effort
 from runner.answers.answer import Asked, Choice, Row, View, choose
-from runner.answers.words import NONE, format_value
+from runner.answers.words import format_value
 from runner.formats import format_bytes, format_count
 from runner.results.cells import Result, TimedResult
 from runner.results.rows import RunSummary
@@ -31,55 +30,37 @@ _KEY_ORDER = ("d_head", "seq_len", "context", "batch", "mode", "precision", "imp
 _SAID = ("mode", "precision", "implementation", "backend", "attention", "batch", "context", "seq_len", "d_head")
 #: The fields whose values need no label.
 _PLAIN = ("mode", "precision", "implementation", "backend")
-_MEASURED = "How measured"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Keys:
-    """The columns in which cells differ, and in words the values that all of them share."""
-
-    names: tuple[str, ...]
-    headings: tuple[str, ...]
-    shared: str
-    sizes: dict[Model, str]
-
-    def values(self, cell: Cell) -> tuple[str, ...]:
-        """Returns the cell's values, one a heading."""
-        return tuple(self._value(cell, name) for name in self.names)
-
-    def _value(self, cell: Cell, name: str) -> str:
-        if name == "size":
-            assert isinstance(cell, Model)
-            return self.sizes[Model.of(cell)]
-        if name == "effort":
-            return describe_unusual_effort(cell) or "as usual"
-        value = getattr(cell, name)
-        return NONE if is_unread(name, value) else format_value(value)
+def _split_fields(cells: Sequence[Cell], without: Sequence[str] = ()) -> tuple[list[str], list[str]]:
+    """Returns the config fields in which cells of one table differ, and those in which they agree."""
+    names = [name for name in table_of(cells[0]).question if name not in (*MODEL, *without)]
+    names.sort(key=lambda name: _KEY_ORDER.index(name) if name in _KEY_ORDER else len(_KEY_ORDER))
+    varied = [name for name in names if len({getattr(cell, name) for cell in cells}) > 1]
+    return varied, [name for name in names if name not in varied]
 
 
-def make_keys(cells: Sequence[Cell], *, without: Sequence[str] = ()) -> Keys:
-    """Returns the columns for cells of one table; `without` are fields that another column shows."""
-    table = table_of(cells[0])
-    fields = sorted(
-        (name for name in table.question if name not in (*MODEL, *without)),
-        key=lambda name: _KEY_ORDER.index(name) if name in _KEY_ORDER else len(_KEY_ORDER),
-    )
-    varied = [name for name in fields if len({getattr(cell, name) for cell in cells}) > 1]
-    shared = [name for name in fields if name not in varied]
-    shapes = [Model.of(cell) for cell in cells if isinstance(cell, Model)]
-    headings = {name: table.column(name).title for name in varied}
-    names = [*(["size"] if shapes else []), *varied]
+def tell_apart(cells: Sequence[Cell]) -> list[str]:
+    """Returns what tells each of these cells of one table from the others: `small · 512 · train`."""
+    varied, _ = _split_fields(cells) if cells else ([], [])
+    sizes = name_models(Model.of(cell) for cell in cells if isinstance(cell, Model))
+    efforts = [describe_unusual_effort(cell) for cell in cells]
+    named = []
+    for cell, effort in zip(cells, efforts, strict=True):
+        words = [sizes[Model.of(cell)]] if isinstance(cell, Model) and len({*sizes.values()}) > 1 else []
+        values = [(name, getattr(cell, name)) for name in varied]
+        words += [format_value(value) for name, value in values if value is not None and not is_unread(name, value)]
+        words += [effort] if effort and len({*efforts}) > 1 else []
+        named.append(" · ".join(words) or next(iter(sizes.values()), "the cell"))
+    return named
+
+
+def _share(cells: Sequence[Cell], without: Sequence[str]) -> str:
+    """Returns what all of these cells of one table have: `train, fp32, eager, naive attention, batch 4`."""
+    table, (_, shared) = table_of(cells[0]), _split_fields(cells, without)
+    words = [_describe_shared(table.column(name), getattr(cells[0], name)) for name in sorted(shared, key=_rank)]
     efforts = {describe_unusual_effort(cell) for cell in cells}
-    if len(efforts) > 1:
-        names.append("effort")
-    said = [_describe_shared(table.column(name), getattr(cells[0], name)) for name in sorted(shared, key=_rank)]
-    words = [*(word for word in said if word), *(efforts if len(efforts) == 1 else ())]
-    return Keys(
-        names=tuple(names),
-        headings=tuple({"size": "Size", "effort": _MEASURED}.get(name) or headings[name] for name in names),
-        shared=", ".join(word for word in words if word),
-        sizes=name_models(shapes),
-    )
+    return ", ".join(word for word in (*words, *(efforts if len(efforts) == 1 else ())) if word)
 
 
 def _rank(name: str) -> int:
@@ -119,7 +100,7 @@ def sizes_of(results: Sequence[Measured]) -> dict[Any, str]:
 def about(results: Sequence[Measured], *without: str, more: Sequence[str] = ()) -> str:
     """Returns what the rows share: `NVIDIA H200 · train, fp32, eager, naive attention, batch 4`."""
     machines = dict.fromkeys(one.machine.split(" · ")[0] for one in results)
-    shared = make_keys([one.cell for one in results], without=without).shared if results else ""
+    shared = _share([one.cell for one in results], without) if results else ""
     return " · ".join(part for part in (*machines, *more, shared) if part)
 
 

@@ -8,6 +8,7 @@ Those of `sweep` and `ab` are made when one of them runs: the schema, the preset
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Optional, cast
 
@@ -30,25 +31,18 @@ FIRST = ("preset", "experiment", "model", "sizes", "contexts", "precisions", "ba
 FIRST_OF_AB = ("a", "b", "model", "against", "contexts", "threshold", "clock", "budget", "label", "as_json", "form")
 
 
-def _what(text: str, *, metavar: str = "A,B,…") -> Any:
-    return typer.Option(help=escape(text), show_default=False, metavar=metavar, rich_help_panel="What to measure")
+def _option(panel: str, text: str, *names: str, **how: Any) -> Any:
+    return typer.Option(*names, help=escape(text), show_default=False, rich_help_panel=panel, **how)
 
 
-def _how(text: str, **limits: Any) -> Any:
-    return typer.Option(help=escape(text), show_default=False, rich_help_panel="How carefully", **limits)
-
-
-def where(text: str, *, metavar: str | None = None) -> Any:
-    return typer.Option(help=escape(text), show_default=False, metavar=metavar, rich_help_panel="Where and how long")
+_what = partial(_option, "What to measure", metavar="A,B,…")
+_how = partial(_option, "How carefully")
+where = partial(_option, "Where and how long")
+_largest = partial(_option, "The largest that fits, of --experiment frontier")
 
 
 def _flag(name: str, text: str) -> Any:
-    return typer.Option(name, help=text, show_default=False, rich_help_panel="How it runs")
-
-
-def _largest(text: str, *names: str, **how: Any) -> Any:
-    panel = "The largest that fits, of --experiment frontier"
-    return typer.Option(*names, help=escape(text), show_default=False, rich_help_panel=panel, **how)
+    return _option("How it runs", text, name)
 
 
 def _print_all(context: typer.Context, value: bool) -> None:
@@ -167,7 +161,7 @@ def sweep_options() -> dict[str, Any]:
             bool | None, _flag("--any-commit", "Do not measure cells again that another commit of Stepscope measured.")
         ],
         "skip_predicted_oom": Annotated[bool | None, _flag("--skip-predicted-oom", _SKIP)],
-        "ceilings": Annotated[bool | None, _flag("--ceilings/--no-ceilings", escape(_CEILINGS))],
+        "ceilings": Annotated[bool | None, _flag("--ceilings/--no-ceilings", _CEILINGS)],
         "grow": Annotated[
             str | None,
             _largest("What of a model's step grows; single-head attention without.", metavar="context|batch"),

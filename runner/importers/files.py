@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.analysis.kernels import kernel_class
-from runner.analysis.timeline.allocations import AboutTimeline, timeline_rows
+from runner.analysis.timeline.allocations import timeline_rows
 from runner.errors import UsageError
 from runner.formats import format_bytes
 from runner.importers.nsys import load_processes, open_export
@@ -178,8 +178,8 @@ def _import_snapshot(path: Path, *, db: Path, label: str | None) -> ImportReport
     while timelines:  # each is freed when its rows are made: there may be hundreds of thousands
         columns = timelines.pop(0)
         title = path.name if is_single else f"{path.name} · cuda:{columns['device']}"
-        about = AboutTimeline(run_id=run.run_id, cell_id=new_id(), origin="imported", title=title)
-        for table, table_rows in timeline_rows(columns, about).items():
+        made = timeline_rows(columns, run_id=run.run_id, cell_id=new_id(), origin="imported", title=title)
+        for table, table_rows in made.items():
             rows.setdefault(table, []).extend(table_rows)
     write_run(rows, run=run, db=db, where=path)
     kept = [row for row in rows.get("allocations", ()) if isinstance(row, AllocationRow)]

@@ -38,7 +38,7 @@ from torch.nn.attention.flex_attention import BlockMask
 
 from runner.allowance import total_memory
 from runner.analysis.costs.attention import FLEX_BLOCK, is_unfused
-from runner.analysis.timeline.allocations import AboutTimeline, columns_of, timeline_rows
+from runner.analysis.timeline.allocations import columns_of, timeline_rows
 from runner.errors import Skipped
 from runner.job import Job, Measurement
 from runner.measure import limits, precision
@@ -189,14 +189,15 @@ def timeline_details(step: RecordedStep, job: Job, *, device: Device) -> dict[st
     if cuda:
         peak = max((mark.peak_allocated or 0 for mark in step.marks[1:]), default=0)
         columns["timeline"] |= {"baseline_block_bytes": step.marks[0].allocated, "peak_block_bytes": peak or None}
-    about = AboutTimeline(
+    rows = timeline_rows(
+        columns,
         run_id=job.run_id,
         cell_id=job.cell_id,
         origin="cuda-allocator" if cuda else "cpu-profiler",
         title=title(replace(job.cell, timeline=False)),
         device_bytes=torch.cuda.mem_get_info(device.torch)[1] if cuda else total_memory(),
     )
-    return {**timeline_rows(columns, about)}
+    return {**rows}
 
 
 #: The most steps until one does not overflow: a scaler begins at 2^16 and halves at every overflow.

@@ -21,7 +21,6 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 from runner.analysis.audit.findings import Drift, RowContext, doubt, fault, note
@@ -266,15 +265,6 @@ MAX_DOF = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moment:
-    """One round of a canary with a known start (UTC), and its time as one process knows it."""
-
-    at: datetime
-    ms: float
-    estimate: Estimate
-
-
-@dataclass(frozen=True, kw_only=True)
 class Canary:
     """The canary of a run, and the changes of the machine that it shows, without those that contain another. `drifts`
     is None where the run cannot separate them from noise."""
@@ -303,24 +293,19 @@ def judge_canary(cells: Sequence[RepeatedCell]) -> Canary | None:
     noise = estimate_noise([(len(own), statistics.variance(own)) for own in logs], max_dof=MAX_DOF)
     if noise is None or len(cell.rounds) < MIN_ROUNDS:
         return Canary(cell=cell, drifts=None)
-    times = [one.time for one in cell.rounds]
-    moments = [
-        Moment(at=at, ms=time.median_ms, estimate=estimate([time], noise))
-        for at, time in zip(cell.started, times, strict=True)
-    ]
-    pairs = list(itertools.combinations(sorted(moments, key=lambda one: one.at), 2))
+    moments = [(at, estimate([one.time], noise)) for at, one in zip(cell.started, cell.rounds, strict=True)]
+    pairs = list(itertools.combinations(sorted(moments, key=lambda one: one[0]), 2))
     level = 1 - (1 - DECIDED) / len(pairs)
-    changed = [pair for pair in pairs if _differ(*pair, level=level)]
+    changed = [(*first, *last) for first, last in pairs if _differ(first[1], last[1], level=level)]
     drifts = [
-        Drift(started_at=first.at, ended_at=last.at, before_ms=first.ms, after_ms=last.ms, bound=cell.bound)
-        for first, last in changed
-        if not any(first.at <= a.at and b.at <= last.at for a, b in changed if (a, b) != (first, last))
+        Drift(started_at=start, ended_at=end, before_ms=before.ms, after_ms=after.ms, bound=cell.bound)
+        for start, before, end, after in changed
+        if not any(start <= a and b <= end for a, _, b, _ in changed if (a, b) != (start, end))
     ]
     return Canary(cell=cell, drifts=drifts)
 
 
-def _differ(first: Moment, last: Moment, *, level: float) -> bool:
-    a, b = first.estimate, last.estimate
+def _differ(a: Estimate, b: Estimate, *, level: float) -> bool:
     if a.std is None or b.std is None:
         return False
     change = abs(math.log(b.ms / a.ms))

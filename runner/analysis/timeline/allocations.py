@@ -13,7 +13,7 @@ Sizes are those that were asked for: a snapshot's events have no others.
 A recording passes between processes as columns, in JSON, which become rows of the schema:
 
     columns = columns_of(history, stacks=stacks.texts, marks=[(0, "forward"), (812, "backward")])
-    rows = timeline_rows(columns, about=About(run_id=..., cell_id=..., origin="imported", title="step.pickle"))
+    rows = timeline_rows(columns, run_id=..., cell_id=..., origin="imported", title="step.pickle")
 
 Standard library only.
 """
@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from runner.schema import AllocationRow, Category, MarkRow, StackRow, TimelineOrigin, TimelineRow
+from runner.schema import AllocationRow, Category, MarkRow, StackRow, TimelineRow
 
 NS_PER_US = 1000
 
@@ -179,17 +179,6 @@ def phase_of(position: int | None, starts: Sequence[int], names: Sequence[str]) 
     return names[found] if found >= 0 else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class AboutTimeline:
-    """The title of a timeline, and the run and the cell that it belongs to."""
-
-    run_id: UUID
-    cell_id: UUID
-    origin: TimelineOrigin
-    title: str
-    device_bytes: int | None = None
-
-
 def columns_of(
     history: History, *, stacks: Sequence[str], marks: Sequence[tuple[int, str]], phased: bool
 ) -> dict[str, Any]:
@@ -224,17 +213,13 @@ def columns_of(
     }
 
 
-def timeline_rows(columns: Mapping[str, Any], about: AboutTimeline) -> dict[str, list[object]]:
-    """Returns the rows of `timelines`, `allocations`, `stacks` and `marks`. Raises TypeError or ValueError for columns
-    that `columns_of` cannot have made."""
-    ids: dict[str, Any] = {"run_id": about.run_id, "cell_id": about.cell_id}
+def timeline_rows(columns: Mapping[str, Any], *, run_id: UUID, cell_id: UUID, **about: Any) -> dict[str, list[object]]:
+    """Returns the rows of `timelines`, `allocations`, `stacks` and `marks`; `about` are further columns of the first.
+    Raises TypeError or ValueError for columns that `columns_of` cannot have made."""
+    ids: dict[str, Any] = {"run_id": run_id, "cell_id": cell_id}
     allocations = columns["allocations"]
     return {
-        "timelines": [
-            TimelineRow(
-                **ids, origin=about.origin, title=about.title, device_bytes=about.device_bytes, **columns["timeline"]
-            )
-        ],
+        "timelines": [TimelineRow(**ids, **about, **columns["timeline"])],
         "allocations": [
             AllocationRow(**ids, allocation=number, **dict(zip(allocations, row, strict=True)))
             for number, row in enumerate(zip(*allocations.values(), strict=True))
