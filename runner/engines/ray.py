@@ -98,27 +98,14 @@ class Place:
         lock = os.open(Path(tempfile.gettempdir(), f"stepscope-{os.getuid()}.lock"), os.O_CREAT | os.O_WRONLY, 0o600)
         fcntl.flock(lock, fcntl.LOCK_SH)
 
-    def describe(self, device: str) -> dict[str, Any] | StepscopeError:
-        try:
-            return self.engine.describe(device)
-        except StepscopeError as error:
-            return error
+    def call(self, method: str, *words: Any, **more: Any) -> Any:
+        """Returns what a method of the engine returns, or the error that it raises, which Ray would wrap."""
 
-    def describe_model(self, job: OwnModelJob) -> OwnModel | StepscopeError:
-        try:
-            return self.engine.describe_model(job)
-        except StepscopeError as error:
-            return error
-
-    def ceilings(self, job: CeilingJob) -> Ceilings:
-        return self.engine.ceilings(job)
-
-    def measure(self, job: Job, timeout_s: float) -> Outcome | StepscopeError:
         def beat(phase: str) -> None:
             self.phase = phase
 
         try:
-            return self.engine.measure(job, timeout_s=timeout_s, beat=beat)
+            return getattr(self.engine, method)(*words, **more, **({"beat": beat} if method == "measure" else {}))
         except StepscopeError as error:
             return error
         finally:
@@ -136,22 +123,16 @@ class RayEngine:
         self.spot, self.actor, self.phase, self.has_ended = spot, self.start(), "start", False
 
     def describe(self, device: str) -> dict[str, Any]:
-        columns = self._ask("describe", device, timeout_s=START_SECONDS)
-        if isinstance(columns, StepscopeError):
-            raise columns
-        found: dict[str, Any] = columns
-        return found
+        columns: dict[str, Any] = self._ask("describe", device, within_s=START_SECONDS)
+        return columns
 
     def describe_model(self, job: OwnModelJob) -> OwnModel:
-        understood = self._ask("describe_model", job, timeout_s=MODEL_SECONDS)
-        if isinstance(understood, StepscopeError):
-            raise understood
-        model: OwnModel = understood
+        model: OwnModel = self._ask("describe_model", job, within_s=MODEL_SECONDS)
         return model
 
     def ceilings(self, job: CeilingJob) -> Ceilings:
         try:
-            found: Ceilings = self._ask("ceilings", job, timeout_s=CEILINGS_SECONDS)
+            found: Ceilings = self._ask("ceilings", job, within_s=CEILINGS_SECONDS)
         except _Ended as ended:
             return Ceilings(rows=(), missing={"all": str(ended)})
         return found
@@ -159,12 +140,9 @@ class RayEngine:
     def measure(self, job: Job, *, timeout_s: float, beat: Callable[[str], None] = lambda phase: None) -> Outcome:
         """Measures one cell. Raises PlaceLost when the node is gone."""
         try:
-            outcome = self._ask("measure", job, timeout_s, timeout_s=timeout_s, beat=beat)
+            found: Outcome = self._ask("measure", job, within_s=timeout_s, beat=beat, timeout_s=timeout_s)
         except _Ended as ended:
             return Outcome(status=ended.status, failed_phase=self.phase, message=str(ended))
-        if isinstance(outcome, StepscopeError):
-            raise outcome
-        found: Outcome = outcome
         return found
 
     def end(self) -> None:
@@ -179,25 +157,30 @@ class RayEngine:
             ray.kill(self.actor, no_restart=True)
 
     def _ask(
-        self, method: str, *words: object, timeout_s: float, beat: Callable[[str], None] = lambda phase: None
+        self,
+        method: str,
+        *words: object,
+        within_s: float,
+        beat: Callable[[str], None] = lambda phase: None,
+        **more: object,
     ) -> Any:
-        """Returns what the actor answers. Raises _Ended when its process died or did not answer, PlaceLost when its
-        node is gone."""
+        """Returns what the actor answers, and raises what its engine raised. Raises _Ended when its process died or did
+        not answer, PlaceLost when its node is gone."""
         import ray
 
-        ends, self.phase = time.monotonic() + timeout_s + MARGIN_SECONDS, "start"
+        ends, self.phase = time.monotonic() + within_s + MARGIN_SECONDS, "start"
         try:
-            answer = getattr(self.actor, method).remote(*words)
+            answer = self.actor.call.remote(method, *words, **more)
             while not ray.wait([answer], timeout=BEAT_SECONDS)[0]:
                 if time.monotonic() > ends:
                     raise TimeoutError
                 with contextlib.suppress(ray.exceptions.GetTimeoutError):
                     self.phase = ray.get(self.actor.current_phase.remote(), timeout=BEAT_SECONDS)
                 beat(self.phase)
-            return ray.get(answer)
+            found = ray.get(answer)
         except TimeoutError:
             self._restart()
-            raise _Ended(f"{self.spot.name} did not answer within {timeout_s:g} s.", status="timeout") from None
+            raise _Ended(f"{self.spot.name} did not answer within {within_s:g} s.", status="timeout") from None
         except ray.exceptions.OutOfMemoryError:
             self._restart()
             raise _Ended("Ray ended the process to save memory.", status="oom") from None
@@ -205,6 +188,9 @@ class RayEngine:
             self._restart()
             reason = str(error).strip().splitlines()[0] if str(error).strip() else "no reason"
             raise _Ended(f"The process that Ray ran ended: {reason}", status="crashed") from None
+        if isinstance(found, StepscopeError):
+            raise found
+        return found
 
     def _restart(self) -> None:
         """Starts the actor again. On a node that is gone it cannot start: that tells sooner than the list of nodes."""
