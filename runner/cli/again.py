@@ -23,7 +23,7 @@ from runner.plan.planning import Request
 from runner.results.times import Estimate
 from runner.schema import TABLES, Cell, Model, Phase, Row, RunRow, table_of
 from runner.schema.sizes import title
-from runner.store.read.runs import load_run_details
+from runner.store.read.runs import load_runs
 from runner.store.read.timed import find_timed
 from runner.sweep.prepare import Prepared, new_run
 from runner.sweep.request import Settings
@@ -58,7 +58,7 @@ def measure_again(
             expected="a row that `runner sweep` measured",
         )
     _ask_before_running(wanted, is_sure=is_sure)
-    run = next(iter(load_run_details(db, [row.run_id])), None)
+    run = next((one for one in load_runs(db) if one.run_id == row.run_id), None)
     settings = Settings(
         db=db,
         device=device or (run and run.device) or "auto",

@@ -27,7 +27,7 @@ from runner.results.rows import RunSummary
 from runner.schema import config_of
 from runner.store.packing import MEASURE, describe_reference, is_reference
 from runner.store.read import Load, load_once, read
-from runner.store.read.runs import Contents, find_run, load_contents, load_run_details
+from runner.store.read.runs import Contents, find_run, load_contents
 from runner.store.read.selection import Selection, load_measured
 
 EDITIONS = tuple(edition for edition in OUTSIDE if edition)
@@ -173,8 +173,7 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
     runs = [run for run in contents.runs if run.machine == of.machine and of.run in (None, run.run_id)]
     if not runs:
         return (("Rows", f"This file has no measured run. Measure what this machine can: {MEASURE}"),)
-    details = load_run_details(db, [run.run_id for run in runs])
-    first = details[0]
+    first = runs[0]
     machine = [
         of.machine or "",
         f"{format_bytes(first.device_memory_bytes)} of memory" if first.device_memory_bytes else "",
@@ -185,11 +184,11 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
     names = {"torch": "torch", "python": "Python", "cuda": "CUDA", "driver": "driver", "git_commit": "commit"}
     versions = []
     for column, words in names.items():
-        values = dict.fromkeys(str(value)[:12] for row in details if (value := getattr(row, column)) is not None)
+        values = dict.fromkeys(str(value)[:12] for row in runs if (value := getattr(row, column)) is not None)
         versions += [f"{words} {', '.join(values)}"] if values else []
     errors = measure_errors(read(db, of, ("peaks",), load=load).peaks)
     more = [f"and {format_count(len(runs) - _MAX_RUNS, 'earlier run')}"] if len(runs) > _MAX_RUNS else []
-    dirty = sum(bool(row.git_dirty) for row in details)
+    dirty = sum(bool(row.git_dirty) for row in runs)
     versions += [f"{format_count(dirty, 'run')} with uncommitted changes"] if dirty else []
     return (
         *(

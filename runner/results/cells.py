@@ -10,21 +10,10 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from runner.results.times import PhaseTime
-from runner.schema import (
-    AccumulationRow,
-    AllocationRow,
-    AttentionCell,
-    Bound,
-    Cell,
-    FloatName,
-    KernelClass,
-    MemoryCell,
-    NormStatistic,
-    Phase,
-    ProfileCell,
-    StepCell,
-    TimelineRow,
-)
+from runner.schema import AccumulationRow, AttentionCell, Bound, Cell, FloatName, KernelClass, NormStatistic, Phase
+from runner.schema.kernels import ProfileCell
+from runner.schema.memory import AllocationRow, MemoryCell, TimelineRow
+from runner.schema.steps import StepCell
 
 
 @dataclass(frozen=True, kw_only=True)

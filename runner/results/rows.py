@@ -27,35 +27,15 @@ from runner.results.cells import (
 from runner.results.findings import AuditedRow
 from runner.results.published import PublishedTable
 from runner.results.times import Clock, Noise, RepeatedCell
-from runner.schema import (
-    Bound,
-    CeilingRow,
-    DtypeRow,
-    FrontierRow,
-    NoteKind,
-    NumericsRow,
-    PhasePeakRow,
-    SavedTensorRow,
-)
+from runner.schema import Bound, CeilingRow, DtypeRow, NoteKind, NumericsRow, RunRow
+from runner.schema.memory import FrontierRow, PhasePeakRow, SavedTensorRow
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSummary:
+class RunSummary(RunRow):
     """One run and how its cells ended. `given` is the name that somebody gave it later."""
 
-    run_id: UUID
     machine: str
-    started_at: datetime | None
-    label: str | None
-    preset: str | None
-    argv: str | None
-    torch: str | None
-    device: str | None
-    device_name: str | None
-    device_memory_bytes: int | None
-    git_commit: str | None
-    git_dirty: bool | None
-    source: str | None
     ok: int
     failed: int
     skipped: int

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import duckdb
 
-from runner.schema import TABLES
+from runner.schema import TABLES, RunRow
 from runner.store.database import look_through
-from runner.store.read.runs import load_run_details, load_runs
+from runner.store.read.runs import load_runs
 from runner.store.sql import default_value
 from tests.synthetic import rows
 
@@ -89,6 +89,6 @@ def fill(path: Path, *, cells: int) -> int:
 
 def add_cell(path: Path) -> None:
     """Adds a measured cell to the newest run of the file, as a sweep does."""
-    newest = load_runs(path)[0].run_id
-    (of,) = load_run_details(path, [newest])
+    newest = load_runs(path)[0]
+    of = RunRow(**{name: vars(newest)[name] for name in TABLES["runs"].names})
     rows.store(path, of, [rows.ok(of, rows.asked())])

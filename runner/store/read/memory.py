@@ -25,18 +25,8 @@ from runner.results.cells import (
     Timeline,
 )
 from runner.results.rows import Precise, SavedCell, TimelineDetails
-from runner.schema import (
-    TABLES,
-    AllocationRow,
-    AttentionCell,
-    Category,
-    DtypeRow,
-    MemoryCell,
-    PhasePeakRow,
-    Precision,
-    SavedTensorRow,
-    TimelineRow,
-)  # fmt: skip
+from runner.schema import TABLES, AttentionCell, Category, DtypeRow, Precision
+from runner.schema.memory import AllocationRow, MemoryCell, PhasePeakRow, SavedTensorRow, TimelineRow
 from runner.store.database import open_reader
 from runner.store.read.selection import (
     MACHINE,

@@ -6,7 +6,7 @@ print([run.label for run in summary.runs], summary.shapes)
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from runner.schema import TABLES, Model, RunRow, utc_now
 from runner.schema.axes import MODEL
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
-from runner.store.read.selection import FILTERS, MACHINE, Selection, fetch, fetch_rows
+from runner.store.read.selection import FILTERS, MACHINE, Selection, fetch, select
 from runner.store.spool import STALE_S
 from runner.store.sql import EVERY_CELL
 
@@ -47,8 +47,7 @@ class Contents:
 
 
 _RUNS = f"""
-    SELECT r.run_id, {MACHINE} AS machine, r.started_at, r.label, r.preset, r.argv, r.torch, r.device, r.device_name,
-        r.device_memory_bytes, r.git_commit, r.git_dirty, r.source, count(s.cell_id) FILTER (s.status = 'ok') AS ok,
+    SELECT {select(RunRow, "r.")}, {MACHINE} AS machine, count(s.cell_id) FILTER (s.status = 'ok') AS ok,
         count(s.cell_id) FILTER (s.status NOT IN ('ok', 'skipped')) AS failed,
         count(s.cell_id) FILTER (s.status = 'skipped') AS skipped
     FROM runs r LEFT JOIN ({EVERY_CELL}) s USING (run_id) GROUP BY ALL ORDER BY r.run_id DESC"""
@@ -111,12 +110,6 @@ def find_run(path: Path, words: str) -> RunSummary:
         expected=f"an id, its beginning or a label, such as {labels}",
         do="`stepscope show --help` names the questions.",
     )
-
-
-def load_run_details(path: Path, runs: Sequence[UUID]) -> list[RunRow]:
-    """Returns all that is known of these runs, newest first."""
-    with open_reader(path) as reader:
-        return fetch_rows(reader, RunRow, "runs WHERE list_contains(?, run_id) ORDER BY run_id DESC", [list(runs)])
 
 
 def load_contents(path: Path) -> Contents:
