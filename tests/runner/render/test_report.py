@@ -32,17 +32,6 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return rows.store(path, of, rows.laptop(of))
 
 
-@pytest.mark.soak
-def test_every_form_has_the_numbers_of_the_answers() -> None:
-    """All steps of the shipped rows: each number of `ask` is in the Markdown, the HTML and the LaTeX."""
-    view = ask("step", shipped("steps")).views[0]
-    numbers = {format_number(value) for value in view.column("median_ms") if value is not None}
-    for form in ("markdown", "html", "latex"):
-        done = run("report", "--question", "step", "--format", form, db=FOLDER)
-        assert done.returncode == 0, done.stdout
-        assert all(number in done.stdout for number in numbers), form
-
-
 def test_show_prints_the_answer_within_80_columns_and_as_json(file: Path) -> None:
     done = run_apart("show", "step", "--precision", "bf16", db=file, env={"COLUMNS": "80"})
     assert done.returncode == 0, done.stdout

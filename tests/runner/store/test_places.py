@@ -147,7 +147,7 @@ def test_a_deleted_working_folder_is_one_sentence(tmp_path: Path, stored: Path) 
         "import os, sys, shutil; os.chdir(sys.argv[1]); shutil.rmtree(sys.argv[1]); "
         "os.execv(sys.executable, sys.argv[2:])"
     )
-    for words in (["show", "runs", "--db", str(stored)], ["show"], ["report"]):
+    for words in (["show", "runs", "--db", str(stored)], ["report"]):
         (folder := tmp_path / "gone").mkdir()
         command = [sys.executable, "-c", code, str(folder), sys.executable, "-m", "runner", *words]
         done = subprocess.run(
