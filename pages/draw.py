@@ -1,7 +1,5 @@
 """Draws any answer: its headline, its choices in one row, and each view as chart or table with its files."""
 
-import csv
-import io
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from pages.address import keep, report_missing
-from pages.api.files import harmless
+from pages.api.files import write_csv
 from pages.browser import is_narrow
 from pages.frame import Frame
 from pages.markdown import literal, mark, restrict
@@ -172,8 +170,9 @@ def _draw_share(frame: Frame, answer: Answer, view: View, *, is_table: bool) -> 
     with box, st.container(horizontal=True, gap="xsmall"):
         whole = as_json.as_json(answer)
         views = [one for one in whole["views"] if one["name"] == view.name]
+        lines = [*(row.values for row in view.rows), [f"# {view.title} · {source(frame, view)}"]]
         files = {
-            "CSV": (write_csv(view, source(frame, view)), "text/csv"),
+            "CSV": (write_csv([one.title for one in view.fields], lines), "text/csv"),
             "JSON": (as_json.to_text({**whole, "views": views, "source": source(frame, view)}), "application/json"),
         }
         for kind, (content, mime) in files.items():
@@ -299,13 +298,3 @@ def _raw(view: View, name: str, value: Any) -> Any:
         if (isinstance(value, int | float) and scale.factor != 1) or isinstance(value, float)
         else value
     )
-
-
-def write_csv(view: View, source: str) -> str:
-    """Returns the raw rows under headings with units, and below them where they come from; harmless to spreadsheets."""
-    out = io.StringIO()
-    lines = csv.writer(out, lineterminator="\n")
-    lines.writerow(harmless(item.title) for item in view.fields)
-    lines.writerows([harmless(value) for value in row.values] for row in view.rows)
-    lines.writerow([harmless(f"# {view.title} · {source}")])
-    return out.getvalue()

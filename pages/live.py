@@ -22,6 +22,7 @@ import streamlit as st
 from pages.frame import cached
 from pages.markdown import literal, quoted, restrict
 from runner.errors import StoreError
+from runner.formats import format_duration
 from runner.store.database import fingerprint, plan_fingerprint
 from runner.store.read.runs import SweepProgress, load_progress
 from runner.store.spool import STALE_S
@@ -62,18 +63,13 @@ def _draw_sweep(sweep: SweepProgress) -> None:
     counts = f"**{sweep.done} of {sweep.total}** cells" + (f", {sweep.failed} without a result" if sweep.failed else "")
     if sweep.is_alive():
         now = f" · now: {literal(sweep.current)}" if sweep.current else ""
-        words = f":material/timer: Sweep running: {counts}{_format_left(sweep.seconds_left)}{now}"
+        left = "" if sweep.seconds_left is None else f" · about {format_duration(max(1, sweep.seconds_left))} left"
+        words = f":material/timer: Sweep running: {counts}{left}{now}"
         st.progress(share, text=restrict(words))
     else:
         command = f": {quoted(sweep.argv)}" if sweep.argv else ""
         words = f":material/pause_circle: Interrupted after {counts}: run the same command again to go on{command}"
         st.progress(share, text=restrict(words))
-
-
-def _format_left(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    return f" · about {seconds / 60:.0f} min left" if seconds >= 90 else f" · about {max(1, seconds):.0f} s left"
 
 
 MAX_HELD_S = 30.0

@@ -18,13 +18,12 @@ from runner.render.grid import interval_of, scale_of
 from runner.results.findings import Grade, grade
 from runner.schema import AttentionCell, Cell, StepCell, table_of
 from runner.schema.sizes import title
-from runner.store.read.findings import load_findings
+from runner.store.read.findings import AUDITED, load_findings
 from runner.store.read.selection import load_samples
 
 #: The cells of a row that are shown one by one; a ratio has two, a fit all of its points.
 MAX_CELLS = 4
 COLORS: dict[Grade, str] = {"A": "green", "B": "blue", "C": "orange", "D": "red"}
-_AUDITED = ("steps", "attention", "memory")
 
 
 def open_row(frame: Frame, answer: Answer, view: View, row: Row) -> None:
@@ -84,7 +83,7 @@ def _draw_cell(frame: Frame, cell_id: UUID, cell: Cell) -> None:
     """Draws the grade of one cell with its findings, what people said of it, and its samples."""
     st.markdown(restrict(f"**{literal(title(cell))}**"))
     table = table_of(cell).name
-    if table in _AUDITED:
+    if table in AUDITED:
         findings = frame.load(load_findings, (cell_id,), table).get(cell_id, [])
         letter = grade(findings)
         words = " ".join(literal(one.sentence) for one in findings) or "Nothing was found against this row."

@@ -9,7 +9,7 @@ CSV a text that a spreadsheet would take for a formula begins with an apostrophe
 import csv
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -46,15 +46,19 @@ def harmless(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
+def write_csv(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(
+        [harmless(_to_plain(value)) for value in row] for row in (headings, *rows)
+    )
+    return text.getvalue()
+
+
 def encode_rows(table: Table, page: TablePage, kind: str, *, is_reference: bool = False) -> bytes:
     """Returns the rows in one of `FORMATS`. Unknown values are empty in CSV, null elsewhere. JSON and Parquet say
     whether the rows are those of the reference."""
     if kind == "csv":
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([column.name for column in table.columns])
-        writer.writerows([harmless(_to_plain(value)) for value in row] for row in page.rows)
-        return text.getvalue().encode()
+        return write_csv([column.name for column in table.columns], page.rows).encode()
     return (_encode_json if kind == "json" else _encode_parquet)(table, page, is_reference)
 
 

@@ -21,7 +21,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, get_args
@@ -67,19 +67,11 @@ _waiting: set[Request] = set()
 
 
 async def _serve_index(request: Request) -> Response:
-    return _refuse_parameters(request) or await _serve(request, lambda: JSONResponse(_describe()))
-
-
-async def _serve_rows(request: Request) -> Response:
-    return await _serve(request, lambda: _encode_request(request))
+    return _refuse_parameters(request) or await _serve(lambda _: JSONResponse(_describe()), request)
 
 
 async def _serve_questions(request: Request) -> Response:
-    return _refuse_parameters(request) or await _serve(request, lambda: JSONResponse(list(QUESTIONS)))
-
-
-async def _serve_answer(request: Request) -> Response:
-    return await _serve(request, lambda: _answer(request))
+    return _refuse_parameters(request) or await _serve(lambda _: JSONResponse(list(QUESTIONS)), request)
 
 
 async def _serve_health(request: Request) -> Response:
@@ -110,19 +102,7 @@ async def _serve_nothing(request: Request) -> Response:
     return _error(UsageError(f"Nothing is at {request.url.path[:200]}.", expected=list_names(there)), status=404)
 
 
-ROUTES = (
-    Route(f"{BASE}/api/v1", _serve_index),
-    Route(ADDRESS, _serve_state),
-    Route(f"{BASE}/api/v1/rows.{{format}}", _serve_rows),
-    Route(f"{BASE}/api/v1/answers", _serve_questions),
-    Route(f"{BASE}/api/v1/answers/{{name}}", _serve_answer),
-    Route(f"{BASE}/healthz", _serve_health),
-    Route(f"{BASE}/api", _serve_nothing),
-    Route(f"{BASE}/api/{{rest:path}}", _serve_nothing),
-)
-
-
-async def _serve(request: Request, work: Callable[[], Response]) -> Response:
+async def _serve(work: Callable[[Request], Response], request: Request) -> Response:
     """Returns the result of `work`, which runs in a thread, or an error as JSON with got, expected, do."""
     if refusal := _refuse_access(request):
         return refusal
@@ -130,7 +110,7 @@ async def _serve(request: Request, work: Callable[[], Response]) -> Response:
         busy = UsageError("Too many answers are asked for at once.", expected="a little patience", do="Ask again.")
         return _error(busy, status=503, headers=_AGAIN)
     try:
-        return await run_in_threadpool(work)
+        return await run_in_threadpool(work, request)
     except DatabaseBusy as error:
         return _error(error, status=503, headers=_AGAIN)
     except UsageError as error:
@@ -311,3 +291,15 @@ def _is_present(path: Path) -> bool:
     with contextlib.suppress(StoreError):
         return any(map(os.path.exists, list_files(path)))
     return False
+
+
+ROUTES = (
+    Route(f"{BASE}/api/v1", _serve_index),
+    Route(ADDRESS, _serve_state),
+    Route(f"{BASE}/api/v1/rows.{{format}}", partial(_serve, _encode_request)),
+    Route(f"{BASE}/api/v1/answers", _serve_questions),
+    Route(f"{BASE}/api/v1/answers/{{name}}", partial(_serve, _answer)),
+    Route(f"{BASE}/healthz", _serve_health),
+    Route(f"{BASE}/api", _serve_nothing),
+    Route(f"{BASE}/api/{{rest:path}}", _serve_nothing),
+)

@@ -163,23 +163,20 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
 
 
 def _draw_fits(view: View, among: Sequence[Value], scale: Scale) -> list[Figure]:
-    found = []
-    for guide in view.draw.guides:
-        if guide.power:
-            ends = [guide.power.start, guide.power.end]
-            found.append(
-                {
-                    "type": "scatter",
-                    "mode": "lines",
-                    "x": ends,
-                    "y": [guide.power.at(x) / scale.factor for x in ends],
-                    "hoverinfo": "skip",
-                    "showlegend": False,
-                    "line": {"color": color_of(guide.series, among) if guide.series else QUIET, "width": 7},
-                    "opacity": 0.22,
-                }
-            )
-    return found
+    powers = [(guide.series, guide.power) for guide in view.draw.guides if guide.power]
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": [power.start, power.end],
+            "y": [power.at(x) / scale.factor for x in (power.start, power.end)],
+            "hoverinfo": "skip",
+            "showlegend": False,
+            "line": {"color": color_of(series, among) if series else QUIET, "width": 7},
+            "opacity": 0.22,
+        }
+        for series, power in powers
+    ]
 
 
 def _name_lost(

@@ -117,10 +117,6 @@ def _draw_best(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by:
     )
 
 
-def _word(axis: str, value: Any) -> str:
-    return WORDS[axis].format(value)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Ladder:
     """Cells of one size from the plain step to its fastest, of one effort: each differs from the one before in one
@@ -175,7 +171,7 @@ def _draw_ladder(ladder: Ladder, size: str, by: Any, words: str) -> View:
     found = [Row.of(first, "fp32, eager: the plain step", _ms(first, by), None, False)]
     for before, one in zip(ladder.cells, ladder.cells[1:], strict=False):
         names = _changed(before, one)
-        change = "+ " + " + ".join(_word(name, getattr(one.cell, name)) for name in names)
+        change = "+ " + " + ".join(WORDS[name].format(getattr(one.cell, name)) for name in names)
         ratio = compute_ratio(before, one, clock=by)
         alone = len(names) == 1
         between = [replace(before.cell, **{name: getattr(one.cell, name)}) for name in names] if not alone else []
@@ -215,7 +211,7 @@ def _draw_alone(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by
                 names = _changed(plain, one)
                 if len(names) == 1 and _ms(one, by) and not describe_effort_difference(plain.cell, one.cell):
                     found = compute_ratio(plain, one, clock=by)
-                    key = sizes[model], _word(names[0], getattr(one.cell, names[0]))
+                    key = sizes[model], WORDS[names[0]].format(getattr(one.cell, names[0]))
                     if found and (
                         key not in best or plain.rounds + one.rounds > best[key][1].rounds + best[key][2].rounds
                     ):

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
-from runner.answers.words import lacks
+from runner.answers.words import cell_of, lacks
 from runner.results.cells import AccumulationResult
 from runner.results.rows import Rows
-from runner.schema import SUMS, AccumulationCell
+from runner.schema import SUMS
 
 #: What the course's handout prints, by the names of `--sums`: read on a CPU in nine digits.
 EXPECTED: Mapping[str, float] = {
@@ -66,19 +66,15 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         draw=Draw("lines", "drift", across="addend", series="sum"),
         note="0 is the exact sum. Lines that lie on each other are the same to the last bit.",
     )
-    measured = {_cell(one) for one in shown.values()}
+    measured = {cell_of(one.row) for one in shown.values()}
     lacking = [cell for cell in SUMS.values() if cell not in measured]
     return Answer(
         sentence=_say(view, list(shown.values())),
         views=(view, drift),
         choices=(added,),
-        cells={one.row.cell_id: _cell(one) for one in shown.values()},
+        cells={one.row.cell_id: cell_of(one.row) for one in shown.values()},
         missing=lacks(f"no sum by {', '.join(_NAMES[cell] for cell in lacking)}", tuple(lacking)) if lacking else (),
     )
-
-
-def _cell(one: AccumulationResult) -> AccumulationCell:
-    return AccumulationCell(**{name: getattr(one.row, name) for name in AccumulationCell.names()})
 
 
 def _write(one: AccumulationResult) -> str:
@@ -87,7 +83,7 @@ def _write(one: AccumulationResult) -> str:
 
 
 def _make_row(words: str, one: AccumulationResult) -> Row:
-    row, name = one.row, _NAMES.get(_cell(one))
+    row, name = one.row, _NAMES.get(cell_of(one.row))
     expected = EXPECTED.get(name or "")
     agrees = None if expected is None else f"{row.total:.9g}" == f"{expected:.9g}"
     return Row.of(row, words, row.total, expected, agrees, row.error, row.rounded_value, row.spacing, row.slips_at)

@@ -2,12 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 from uuid import UUID
 
 from runner.analysis.audit.findings import REMEDIES, group_findings, list_findings
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
-from runner.answers.words import lacks
+from runner.answers.words import cell_of, lacks
 from runner.formats import format_count
 from runner.results.findings import GRADE_WORDS, GRADES, AuditedRow, Finding, format_evidence
 from runner.results.rows import Rows
@@ -70,17 +69,12 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         more=f"{name.chosen}: {REMEDIES[group.code]}" if group else "",
         views=(grades, findings, *([_draw_rows(shown, name.chosen)] if shown else [])),
         choices=(name,) if group else (),
-        cells={row.cell_id: _cell(row) for row, _ in shown},
+        cells={row.cell_id: cell_of(row.row) for row, _ in shown},
     )
 
 
 def _about(rows: Sequence[AuditedRow]) -> str:
     return " · ".join(dict.fromkeys(row.machine.split(" · ")[0] for row in rows))
-
-
-def _cell(row: AuditedRow) -> Any:
-    kind = row.row.asked()
-    return kind(**{name: getattr(row.row, name) for name in kind.names()})
 
 
 def _draw_rows(shown: Sequence[tuple[AuditedRow, Finding]], name: str) -> View:

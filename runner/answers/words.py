@@ -39,9 +39,10 @@ def name_pass(cell: NumericsCell) -> str:
     return join_parts(model_name(cell), format_tokens(cell.context), *words)
 
 
-def pass_cell(row: NumericsCell) -> NumericsCell:
-    """Returns the cell of a row of `numerics`."""
-    return NumericsCell(**{name: getattr(row, name) for name in NumericsCell.names()})
+def cell_of(row: Cell) -> Any:
+    """Returns the cell that a row measured."""
+    kind = row.asked()
+    return kind(**{name: getattr(row, name) for name in kind.names()})
 
 
 def ended(result: Result) -> str:

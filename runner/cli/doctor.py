@@ -96,21 +96,19 @@ def print_report(console: Terminal, machine: Mapping[str, Any], *, as_json: bool
 def check_results(console: Terminal, db: Path, *, repair: bool, as_json: bool = False) -> int:
     """Prints what is wrong with the file and, with `repair`, repairs it and prints what is left. Returns the exit code:
     0 if nothing is wrong, 1 if something is."""
-    found = check_file(db)
+    left = found = check_file(db)
+    if not as_json:
+        _print_problems(console, db, found)
+    copy, repairs = None, repair and any(problem.repair for problem in found.problems)
+    if repairs:
+        copy, left = repair_file(db), check_file(db)
     if as_json:
-        copied = repair_file(db) if repair and any(problem.repair for problem in found.problems) else None
-        left = check_file(db) if copied else found
-        console.dump({"file": str(db), "copy": copied, **asdict(left)})
-        return int(bool(left.problems))
-    _print_problems(console, db, found)
-    if not repair or not any(problem.repair for problem in found.problems):
-        return 1 if found.problems else 0
-    copy = repair_file(db)
-    console.print("")
-    console.say(f"Repaired. The file as it was is {copy}." if copy else "Repaired.")
-    left = check_file(db)
-    _print_problems(console, db, left)
-    return 1 if left.problems else 0
+        console.dump({"file": str(db), "copy": copy, **asdict(left)})
+    elif repairs:
+        console.print("")
+        console.say(f"Repaired. The file as it was is {copy}." if copy else "Repaired.")
+        _print_problems(console, db, left)
+    return int(bool(left.problems))
 
 
 def _print_problems(console: Terminal, db: Path, found: Checked) -> None:

@@ -414,16 +414,13 @@ def _check(cell: ProfileCell, device: Device) -> None:
     require_attention(cell, device)
 
 
-@contextmanager
-def _visible_kernels(cell: ProfileCell, device: Device) -> Iterator[None]:
+def _visible_kernels(cell: ProfileCell, device: Device) -> AbstractContextManager[object]:
     """Lets torch.compile make kernels for a CPU that the profiler sees, as it does on CUDA anyway."""
-    if device.type == "cpu" and is_compiled(cell.backend):
-        import torch._inductor.config as inductor  # takes a second, which no other cell needs
+    if device.type != "cpu" or not is_compiled(cell.backend):
+        return nullcontext()
+    import torch._inductor.config as inductor  # takes a second, which no other cell needs
 
-        with inductor.patch({"cpp.enable_kernel_profile": True}):
-            yield
-    else:
-        yield
+    return inductor.patch({"cpp.enable_kernel_profile": True})  # type: ignore[no-any-return]
 
 
 def _time(step: ModelStep, device: Device, *, compiler: CompilerLog, report: Callable[[str], None]) -> Steps:

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -231,14 +232,11 @@ def compiler_cache(cache: CompileCache) -> Iterator[None]:
     if cache == "shared":
         yield
         return
-    before = dict(os.environ)
-    with tempfile.TemporaryDirectory(prefix="stepscope-compiler-", ignore_cleanup_errors=True) as folder:
-        os.environ |= {"TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": f"{folder}/triton"}
-        try:
-            yield
-        finally:
-            os.environ.clear()
-            os.environ |= before
+    with (
+        tempfile.TemporaryDirectory(prefix="stepscope-compiler-", ignore_cleanup_errors=True) as folder,
+        patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=folder, TRITON_CACHE_DIR=f"{folder}/triton"),
+    ):
+        yield
 
 
 #: Steps on the capturing stream before the capture, in which libraries and the optimizer allocate what they keep.
