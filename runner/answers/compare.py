@@ -65,7 +65,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     if not (steps or attention or peaks):
         words = f"{base.chosen} and {other.chosen} have no cell in common"
         return Answer(choices=chosen, missing=lacks(words))
-    clock = choose(asked, "clock", "Clock", [AUTO, *(words for words, name in CLOCKS.items() if _has(steps, name))])
+    clocks = [words for words, name in CLOCKS.items() if any(pair.ratio(clock=name) for pair in steps)]
+    clock = choose(asked, "clock", "Clock", [AUTO, *clocks])
     phases = [words for words, name in PHASES.items() if any(pair.ratio(phase=name) for pair in steps)]
     phase = choose(asked, "phase", "Phase", phases or [*PHASES][:1])
     times = _draw_times("compare-cells", "Steps", steps, chosen, PHASES[phase.chosen], clock.chosen, phase.chosen)
@@ -122,10 +123,6 @@ def _pair(
     return pair_cells(_of_side(runs, by, base, pick), _of_side(runs, by, other, pick), key=key)
 
 
-def _has(pairs: Sequence[Pair[Any]], clock: Any) -> bool:
-    return any(pair.ratio(clock=clock) for pair in pairs)
-
-
 def _draw_times(
     name: str, title: str, pairs: Sequence[Pair[Any]], sides: Sequence[Choice], phase: Phase, clock: str, words: str
 ) -> View:
@@ -143,10 +140,9 @@ def _draw_times(
         ROUNDS,
         WHY,
     )
-    named = zip(pairs, tell_apart([pair.base.cell for pair in pairs]), strict=True)
-    decided = [(pair, cell, _decide(pair, phase, clock)) for pair, cell in named]
+    cells = tell_apart([pair.base.cell for pair in pairs])
+    decided = [(pair, cell, _decide(pair, phase, clock)) for pair, cell in zip(pairs, cells, strict=True)]
     rows = [_make_row(pair, cell, *found) for pair, cell, found in decided]
-    rows.sort(key=lambda row: -abs(math.log(row.values[3])) if row.values[3] else 1.0)
     by = clock if clock != AUTO else " or ".join(words for words in CLOCKS if words in {row.values[7] for row in rows})
     levels = name_levels(found.ratio for _, _, (_, found) in decided)
     return View(
@@ -154,7 +150,7 @@ def _draw_times(
         title=f"{title}: {base.chosen} (A) over {other.chosen} (B)",
         about=about([side for pair in pairs for side in pair.sides], more=[one for one in (words, by) if one]),
         fields=fields,
-        rows=tuple(_apart(rows)),
+        rows=_order(rows),
         draw=Draw(
             "dots",
             "ratio",
@@ -169,14 +165,14 @@ def _draw_times(
     )
 
 
-def _apart(rows: Sequence[Row]) -> list[Row]:
-    """Returns the rows with names that differ: cells of several machines may have the same."""
+def _order(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Returns the rows, those farthest from 1 first, with names that differ: cells of several machines may have one."""
     seen, named = Counter[str](), []
-    for row in rows:
+    for row in sorted(rows, key=lambda row: -abs(math.log(row.values[3])) if row.values[3] else 1.0):
         seen[row.values[0]] += 1
         again = f" ({seen[row.values[0]]})" if seen[row.values[0]] > 1 else ""
         named.append(Row(values=(f"{row.values[0]}{again}", *row.values[1:]), cells=row.cells))
-    return named
+    return tuple(named)
 
 
 def _decide(pair: Pair[Any], phase: Phase, clock: str) -> tuple[Phase, Verdict]:
@@ -223,9 +219,8 @@ def _say_clocks(pair: Pair[Any], phase: Phase, verdict: Verdict) -> str | None:
 
 def _draw_peaks(pairs: Sequence[Pair[Peak]], sides: Sequence[Choice]) -> View:
     _, base, other = sides
-    named = zip(pairs, tell_apart([pair.base.cell for pair in pairs]), strict=True)
     rows = []
-    for pair, cell in named:
+    for pair, cell in zip(pairs, tell_apart([pair.base.cell for pair in pairs]), strict=True):
         sizes = [side.peak_allocated_bytes for side in pair.sides]
         ratio = sizes[0] / sizes[1] if sizes[0] and sizes[1] and not pair.objection else None
         outcome = "no peak" if pair.objection == "" else pair.objection
@@ -233,7 +228,6 @@ def _draw_peaks(pairs: Sequence[Pair[Peak]], sides: Sequence[Choice]) -> View:
             is_same = max(ratio, 1 / ratio) <= 1 + MIN_DIFFERENCE
             outcome = "same" if is_same else "smaller" if ratio > 1 else "larger"
         rows.append(Row.of(pair.sides, cell, *sizes, ratio, outcome, None if ratio else outcome))
-    rows.sort(key=lambda row: -abs(math.log(row.values[3])) if row.values[3] else 1.0)
     return View(
         name="compare-memory",
         title=f"Peak memory: {base.chosen} (A) over {other.chosen} (B)",
@@ -246,7 +240,7 @@ def _draw_peaks(pairs: Sequence[Pair[Peak]], sides: Sequence[Choice]) -> View:
             VERDICT,
             WHY,
         ),
-        rows=tuple(_apart(rows)),
+        rows=_order(rows),
         draw=Draw("dots", "ratio", down=("cell",), log="x", center=1.0, beside=("outcome",)),
         columns=("a_bytes", "b_bytes", "ratio", "outcome", "why"),
     )

@@ -3,11 +3,10 @@
 from dataclasses import replace
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
-from runner.answers.shared import sizes_of
+from runner.answers.shared import place_of, sizes_of
 from runner.answers.speedup import Compared, compare_steps
 from runner.answers.words import CONTEXT, PHASES, SIZE, lacks
 from runner.results.rows import Rows
-from runner.schema import Model
 
 SECONDS = replace(Field.of("steps", "compile_seconds", "value"), label="Compile time")
 STEPS = Field("steps", "Paid after", unit="steps", role="note", doc="Compile time over the time saved in a step.")
@@ -36,8 +35,7 @@ def _draw_cost(compared: Compared) -> View:
         rows.append(
             Row.of(
                 pair.sides,
-                sizes[Model.of(pair.base.cell)],
-                pair.base.cell.context or None,
+                *place_of(pair.base, sizes),
                 seconds,
                 saved,
                 round(1000 * seconds / saved) if saved else None,

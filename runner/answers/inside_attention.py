@@ -5,7 +5,7 @@ from typing import Any
 
 from runner.analysis.kernels import MATMULS, attention_ranges, role_of
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
-from runner.answers.shared import about, best, narrow, sizes_of
+from runner.answers.shared import about, best, narrow, place_of, sizes_of
 from runner.answers.words import CONTEXT, SIZE, lacks, plain_cells
 from runner.formats import at_tokens, format_percent, format_share
 from runner.results.rows import Rows, Traced
@@ -91,14 +91,9 @@ def _compare(one: Traced, phase: str) -> tuple[float, float, float | None] | Non
 def _draw_ratios(traced: Sequence[Traced], phase: str, sizes: Mapping[Any, str]) -> View:
     lines = []
     for one in traced:
-        cell, made = one.trace.cell, _compare(one, phase)
-        if made:
+        if made := _compare(one, phase):
             softmax, products, work = made
-            lines.append(
-                Row.of(
-                    one.trace, sizes[Model.of(cell)], cell.context or None, softmax / products, work, softmax, products
-                )
-            )
+            lines.append(Row.of(one.trace, *place_of(one.trace, sizes), softmax / products, work, softmax, products))
     return View(
         name="softmax-over-products",
         title=f"Softmax over the matrix products around it, {phase}",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, verbatim
-from runner.answers.shared import about, narrow, sizes_of
+from runner.answers.shared import about, narrow, place_of, sizes_of
 from runner.answers.words import CONTEXT, SIZE, STATUS, lacks, plain_cells
 from runner.formats import at_tokens, format_calls, format_number, format_share
 from runner.results.cells import CLASS_WORDS, Kernel, KernelPart, KernelTrace, StepResult
@@ -204,9 +204,7 @@ def _draw_clock(
             "" if ratio else "forward pass not timed without a profiler"
         )
         shares = (trace.overhead_share, trace.attributed_share)
-        lines.append(
-            Row.of(trace, sizes[Model.of(cell)], cell.context or None, ratio, took, ms, low, high, *shares, status)
-        )
+        lines.append(Row.of(trace, *place_of(trace, sizes), ratio, took, ms, low, high, *shares, status))
     return View(
         name="kernels-clock",
         title="Forward pass: kernels under the profiler over the clock without it",

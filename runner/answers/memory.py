@@ -6,12 +6,11 @@ from uuid import UUID
 
 from runner.analysis.pair import pair_cells
 from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Question, Row, View
-from runner.answers.shared import about, best, cells_of, lost_of, narrow, sizes_of, unmeasured
+from runner.answers.shared import about, best, cells_of, lost_of, narrow, place_of, sizes_of, unmeasured
 from runner.answers.words import CONTEXT, SIZE, STATUS, ended_with_need, fit_power, lacks, write
 from runner.formats import at_tokens, format_bytes, format_list, format_share
 from runner.results.cells import Peak
 from runner.results.rows import Rows
-from runner.schema import Model
 
 PEAK = Field.of("memory", "peak_allocated_bytes", "value")
 PREDICTED = Field.of("memory", "predicted_peak_bytes", "note")
@@ -37,7 +36,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         return Answer(missing=lacks("no memory was measured"))
     shown, choices = narrow(cells, asked, drawn=("size", "context"))
     sizes, words = sizes_of(cells), about(shown)
-    key = {one.cell_id: (sizes[Model.of(one.cell)], one.cell.context or None) for one in shown}
+    key = {one.cell_id: place_of(one, sizes) for one in shown}
     limit = max((one.machine_bytes or 0 for one in shown), default=0)
     fields = (SIZE, CONTEXT, PEAK, PREDICTED, Field.of("memory", "peak_phase", "note"), STATUS)
     lines = tuple(

@@ -7,7 +7,7 @@ from typing import Any
 from runner.analysis.costs.activations import weight_bytes
 from runner.analysis.costs.steps import best_checkpoint, parameter_count
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
-from runner.answers.shared import about, cells_of, narrow, sizes_of
+from runner.answers.shared import about, cells_of, narrow, place_of, sizes_of
 from runner.answers.words import CONTEXT, SIZE, STATUS, ended_with_need, lacks, write
 from runner.formats import format_bytes, format_share, within_block
 from runner.results.cells import Peak
@@ -47,8 +47,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         rows=tuple(
             Row.of(
                 one,
-                sizes[Model.of(one.cell)],
-                one.cell.context or None,
+                *place_of(one, sizes),
                 one.block_saved_bytes,
                 None if one.cell.checkpoint_blocks else one.saved_bytes,
                 block_gradient_bytes(one.cell),

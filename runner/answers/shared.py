@@ -7,7 +7,7 @@ Every number of a sentence is read from the rows of a view by these functions, n
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
@@ -95,6 +95,11 @@ class Measured(Protocol):
 
 def sizes_of(results: Sequence[Measured]) -> dict[Any, str]:
     return name_models(Model.of(one.cell) for one in results if isinstance(one.cell, Model))
+
+
+def place_of(one: Measured, sizes: Mapping[Any, str]) -> tuple[str, int | None]:
+    """Returns the size and the context of a cell; None for a model whose samples have no length."""
+    return sizes[Model.of(one.cell)], one.cell.context or None
 
 
 def about(results: Sequence[Measured], *without: str, more: Sequence[str] = ()) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from runner.analysis.pair import CLOCKS, Pair, pair_cells, partner_key
 from runner.analysis.statistics import Ratio
 from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Row, View, choose
-from runner.answers.shared import about, best, cells_of, narrow, sizes_of, unmeasured
+from runner.answers.shared import about, best, cells_of, narrow, place_of, sizes_of, unmeasured
 from runner.answers.words import CONTEXT, LEVEL, PHASES, SIZE, ended, explain_gray
 from runner.formats import at_tokens, format_number
 from runner.results.cells import StepResult
@@ -95,8 +95,7 @@ class Compared:
         lines = [
             Row.of(
                 pair.sides,
-                sizes[Model.of(pair.base.cell)],
-                pair.base.cell.context or None,
+                *place_of(pair.base, sizes),
                 *ratio_values(pair, phase=PHASES[self.phase], clock=self.by),
                 pair.base.parameters,
             )

@@ -9,13 +9,13 @@ from dataclasses import replace
 from uuid import UUID
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
-from runner.answers.shared import about, cells_of, clock_choice, lost_of, narrow, sizes_of, unmeasured
+from runner.answers.shared import about, cells_of, clock_choice, lost_of, narrow, place_of, sizes_of, unmeasured
 from runner.answers.words import CLOCKS, CONTEXT, SIZE, STATUS, ended, lacks, plain_cells, write
 from runner.formats import at_tokens, format_list, format_number, format_share
 from runner.results.cells import StepResult
 from runner.results.rows import Rows
 from runner.results.times import Clock, Estimate
-from runner.schema import Model, Phase, StepCell
+from runner.schema import Phase, StepCell
 from runner.schema.sizes import WORDS
 
 PHASE = Field.of("timings", "phase")
@@ -44,7 +44,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     known = [name for name in METRICS if name != "MFU" or any(one.mfu for one in shown)]
     metric = choose(asked, "metric", "Shown as", known)
     sizes = sizes_of(steps)
-    keys = {one.cell_id: (sizes[Model.of(one.cell)], one.cell.context or None) for one in shown}
+    keys = {one.cell_id: place_of(one, sizes) for one in shown}
     matrix = _draw_steps(shown, keys, clock.chosen, metric.chosen)
     traced = any(time.by("device") for one in shown for time in one.times.values())
     phases = _draw_phases(shown, keys, "GPU time" if traced and clock.chosen != "latency" else "latency")

@@ -136,14 +136,10 @@ def _rank(found: Sequence[StepResult], by: str) -> list[StepResult]:
     measured is the first: one process may have had luck."""
     ranked = sorted(found, key=lambda one: -_score(one, by))
     close = [one for one in ranked if _score(one, by) > CLOSE * _score(ranked[0], by)]
-    equal = [one for one in close if one is ranked[0] or not _is_slower(ranked[0], one)]
+    ratios = [_compare(ranked[0], one) for one in close]
+    equal = [one for one, ratio in zip(close, ratios, strict=True) if ratio is None or ratio.outcome != "slower"]
     first = max(equal, key=lambda one: (one.rounds, _score(one, by)), default=None)
     return [*([first] if first else []), *(one for one in ranked if one is not first)]
-
-
-def _is_slower(best: StepResult, one: StepResult) -> bool:
-    ratio = _compare(best, one)
-    return ratio is not None and ratio.outcome == "slower"
 
 
 def _compare(a: StepResult, b: StepResult) -> Ratio | None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
-from runner.answers.shared import about, best, cells_of, narrow, sizes_of
+from runner.answers.shared import about, best, cells_of, narrow, place_of, sizes_of
 from runner.answers.words import CONTEXT, SIZE, STATUS, ended, lacks, plain_cells
 from runner.formats import at_tokens, format_count, format_list, format_number
 from runner.results.cells import PhaseSample, StepResult
@@ -62,7 +62,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         )
         why = ", ".join(sorted(reasons.get((one.machine, one.cell_key), ())))
         rest = (None if between is None else 100 * between, why, time.n if time else None, ended(one))
-        lines.append(Row.of(one, sizes[Model.of(one.cell)], one.cell.context or None, _share(one), *notes, *rest))
+        lines.append(Row.of(one, *place_of(one, sizes), _share(one), *notes, *rest))
     matrix = View(
         name="variability",
         title="Spread of a whole step within a process",

@@ -68,19 +68,9 @@ errors = Terminal(stderr=True)
 
 #: Headings of columns of words, which are aligned left; the others hold numbers.
 _WORDS = {
-    "",
-    "cell",
-    "ceiling",
-    "status",
-    "preset",
-    "what it measures",
-    "experiment",
-    "question",
-    "size",
-    "table",
-    "result",
+    "", "cell", "ceiling", "status", "preset", "what it measures", "experiment", "question", "size", "table", "result",
     "findings",
-}
+}  # fmt: skip
 
 
 def new_grid(*names: str, rows: Iterable[Sequence[str]] = ()) -> Table:

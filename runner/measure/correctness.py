@@ -152,20 +152,16 @@ def require_right(
 def check_parts(cell: StepCell, device: Device) -> None:
     """Checks what of a step is the user's own. Raises Wrong, and BadModel where it cannot be used at all."""
     try:
-        _check_each(cell, device)
+        if is_own_part(cell.attention):
+            shape = cell.shape
+            size = (1, shape.heads, min(cell.context, MAX_CHECKED), shape.d_model // shape.heads)
+            check_attention(cell.attention, size, cell.precision, device=device, causal=True)
+        if is_own_part(cell.loss_function):
+            _check_loss(cell, device)
+        if is_own_part(cell.optimizer) and cell.mode == "train":
+            _check_optimizer(cell.optimizer, device)
     except Wrong as error:  # whose values are columns of attention alone
         raise Wrong(str(error), values={}) from None
-
-
-def _check_each(cell: StepCell, device: Device) -> None:
-    if is_own_part(cell.attention):
-        shape = cell.shape
-        size = (1, shape.heads, min(cell.context, MAX_CHECKED), shape.d_model // shape.heads)
-        check_attention(cell.attention, size, cell.precision, device=device, causal=True)
-    if is_own_part(cell.loss_function):
-        _check_loss(cell, device)
-    if is_own_part(cell.optimizer) and cell.mode == "train":
-        _check_optimizer(cell.optimizer, device)
 
 
 def _check_loss(cell: StepCell, device: Device) -> None:

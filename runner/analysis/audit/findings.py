@@ -7,7 +7,7 @@ Findings and grades themselves are in `runner.results.findings`. Thresholds stan
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
@@ -145,14 +145,11 @@ class FindingGroup(Generic[T]):
     found: Sequence[tuple[T, Finding]]
 
 
-def count_grades(
-    rows: Sequence[AuditedRow], by: Callable[[AuditedRow], str] = lambda row: row.table
-) -> dict[str, Counter[Grade | None]]:
-    """Returns how many rows have each grade, None counting those without one: by table, or by what `by` returns, in the
-    order in which that comes up."""
+def count_grades(rows: Sequence[AuditedRow]) -> dict[str, Counter[Grade | None]]:
+    """Returns how many rows of each table have each grade, None counting those without one."""
     counts: dict[str, Counter[Grade | None]] = defaultdict(Counter)
     for row in rows:
-        counts[by(row)][row.grade] += 1
+        counts[row.table][row.grade] += 1
     return dict(counts)
 
 

@@ -180,11 +180,8 @@ def prediction_off_of_attention(row: AttentionRow, seen: RowContext) -> Finding 
 
 
 ATTENTION_RULES: tuple[AttentionRule, ...] = (
-    above_peak_of_attention,
-    wrong_result_of_attention,
-    swapped_axes,
-    prediction_off_of_attention,
-)
+    above_peak_of_attention, wrong_result_of_attention, swapped_axes, prediction_off_of_attention,
+)  # fmt: skip
 
 ByteRule = Callable[[Audited, RowContext], Finding | None]
 MemoryRule = Callable[[MemoryRow, RowContext], Finding | None]

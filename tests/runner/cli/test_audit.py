@@ -1,5 +1,6 @@
 """`python -m runner show --findings`: grades by table, every finding with its cell and its remedy, and `--strict`."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -108,11 +109,8 @@ def test_filters_apply_to_the_tables_that_have_their_column(filled: Path) -> Non
     assert [(row.table, row.grade) for row in narrow] == [("steps", None)]
     other = load_audit(filled, Selection(machine="Example CPU · bench1"))
     assert list_findings(other) == []
-    by_machine = count_grades(load_audit(filled, Selection()), by=lambda row: row.machine)
-    assert {machine: sum(counts.values()) for machine, counts in by_machine.items()} == {
-        "Example CPU · bench1": 1,
-        "Example CPU 2 · bench1": 6,
-    }
+    by_machine = Counter(row.machine for row in load_audit(filled, Selection()))
+    assert by_machine == {"Example CPU · bench1": 1, "Example CPU 2 · bench1": 6}
 
 
 def test_only_the_newest_rows_are_read(filled: Path) -> None:
