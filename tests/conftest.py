@@ -27,7 +27,6 @@ ROOT = Path(__file__).parent
 LONGEST = (
     "runner/cli/test_ab.py",
     "runner/sweep/test_sweep.py",
-    "runner/cli/test_fit.py",
     "runner/engines/test_engine.py",
     "runner/cli/test_tune.py",
     "runner/own/test_configurations.py",

@@ -52,7 +52,7 @@ def test_an_output_that_fails_gives_no_traceback(line: str, code: int, said: str
     assert "Exception" not in done.stderr
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.soak)])
 def test_a_character_that_the_encoding_lacks_is_replaced(encoding: str, tmp_path: Path) -> None:
     (tmp_path / "\u0127.csv").write_text("a,b")
     done = shell(f"$RUNNER import {tmp_path}/\u0127.csv --propose", PYTHONIOENCODING=encoding)
