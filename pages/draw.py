@@ -293,8 +293,5 @@ def _draw_table(frame: Frame, answer: Answer, view: View) -> None:
 def _raw(view: View, name: str, value: Any) -> Any:
     """Returns a number in the unit of its heading, with the digits of its field."""
     scale = scale_of(view, name)
-    return (
-        float(f"{value / scale.factor:.{scale.digits}g}")
-        if (isinstance(value, int | float) and scale.factor != 1) or isinstance(value, float)
-        else value
-    )
+    is_scaled = isinstance(value, float) or (isinstance(value, int) and scale.factor != 1)
+    return float(f"{value / scale.factor:.{scale.digits}g}") if is_scaled else value

@@ -139,17 +139,8 @@ class View:
 
     def __post_init__(self) -> None:
         draw = self.draw
-        named = (
-            *draw.down,
-            draw.across,
-            draw.series,
-            draw.value,
-            draw.hollow,
-            *draw.beside,
-            draw.caption,
-            *self.columns,
-        )
-        unknown = {name for name in named if name} - {*self.names}
+        named = {*self.places, draw.value, draw.hollow, draw.caption, *draw.beside, *self.columns}
+        unknown = named - {*self.names, ""}
         assert not unknown, f"{self.name} draws {unknown}, which it has not"
         assert all(len(row.values) == len(self.fields) for row in self.rows), self.name
         places = [tuple(self.get(row, name) for name in self.places) for row in self.rows]

@@ -7,12 +7,20 @@ from runner.analysis.costs.attention import peak_breakdown
 from runner.analysis.pair import name_attention
 from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Power, Question, Row, View, choose
 from runner.answers.shared import about, cells_of, clock_choice, narrow, unmeasured
-from runner.answers.words import CLOCKS, STATUS, ended, ended_with_need, fit_power, lacks, power_words, write
+from runner.answers.words import (
+    ATTENTION_PHASES,
+    CLOCKS,
+    STATUS,
+    ended,
+    ended_with_need,
+    fit_power,
+    lacks,
+    power_words,
+    write,
+)
 from runner.formats import format_bytes
 from runner.results.cells import AttentionResult
 from runner.results.rows import Rows
-from runner.schema import Phase
-from runner.schema.sizes import WORDS
 
 WAY = Field.of("attention", "implementation")
 LENGTH = Field.of("attention", "seq_len")
@@ -26,8 +34,6 @@ BYTES = Field("size_bytes", "Bytes", unit="bytes", role="value", doc="Alive at t
 EXPONENT = Field("exponent", "Exponent of the length", role="value", doc="Least squares on log-log.")
 #: How many of the longest lengths a growth is fitted over: constant costs weigh least there. They are what is drawn.
 LONGEST = 3
-_SHOWN: tuple[Phase, ...] = ("forward_backward", "forward", "backward")
-_PHASES: dict[str, Phase] = {WORDS[name]: name for name in _SHOWN}
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
@@ -35,15 +41,10 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     if not cells:
         return Answer(missing=lacks("no attention was measured"))
     cells, choices = narrow(cells, asked, drawn=("implementation", "backend", "seq_len"))
-    phase = choose(
-        asked, "phase", "Phase", [words for words, name in _PHASES.items() if any(name in one.times for one in cells)]
-    )
-    counted = choose(
-        asked,
-        "memory",
-        "Memory",
-        [words for words, name in _MEMORY.items() if any(getattr(one, name) is not None for one in cells)],
-    )
+    phases = [words for words, name in ATTENTION_PHASES.items() if any(name in one.times for one in cells)]
+    phase = choose(asked, "phase", "Phase", phases)
+    memories = [words for words, name in _MEMORY.items() if any(getattr(one, name) is not None for one in cells)]
+    counted = choose(asked, "memory", "Memory", memories)
     clock = clock_choice(asked, cells, default="latency")
     of_what = _MEMORY.get(counted.chosen, "peak_allocated_bytes")
     cells.sort(key=lambda one: (one.cell.implementation != "naive", name_attention(one.cell), one.cell.seq_len))
@@ -52,7 +53,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     limit = max((one.limit_bytes or 0 for one in cells), default=0)
 
     def time(one: AttentionResult) -> tuple[float | None, float | None, float | None]:
-        known = one.times.get(_PHASES[phase.chosen]) if phase.chosen else None
+        known = one.times.get(ATTENTION_PHASES[phase.chosen]) if phase.chosen else None
         found = known.by(CLOCKS[clock.chosen]) if known and clock.chosen else None
         return (found.ms, found.low_ms, found.high_ms) if found else (None, None, None)
 

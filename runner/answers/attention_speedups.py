@@ -4,17 +4,14 @@ from runner.analysis.pair import CLOCKS, Pair, name_attention, pair_cells, partn
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.shared import about, best, cells_of, narrow
 from runner.answers.speedup import HIGH, LOW, RATIO, VERDICT
-from runner.answers.words import LEVEL, ended, explain_gray, lacks
+from runner.answers.words import ATTENTION_PHASES, LEVEL, ended, explain_gray, lacks
 from runner.formats import format_bytes, format_number
 from runner.results.cells import AttentionResult
 from runner.results.rows import Rows
 from runner.schema import Phase
-from runner.schema.sizes import WORDS
 
 WIDTH, LENGTH = Field.of("attention", "d_head"), Field.of("attention", "seq_len")
 SAVED = Field("bytes_ratio", "Peak memory, naive over it", unit="×", role="note")
-_SHOWN: tuple[Phase, ...] = ("forward_backward", "forward", "backward")
-_PHASES: dict[str, Phase] = {WORDS[name]: name for name in _SHOWN}
 BASE = "naive"
 
 
@@ -31,9 +28,9 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         return Answer(missing=lacks("no attention was measured both naive and by another implementation"))
     shown, choices = narrow([pair.base for pair in pairs.values()], asked, drawn=("d_head", "seq_len"))
     kept = [pairs[one.cell_id] for one in sorted(shown, key=lambda one: (one.cell.d_head, one.cell.seq_len))]
-    phases = [words for words, phase in _PHASES.items() if any(pair.ratio(phase=phase) for pair in kept)]
+    phases = [words for words, phase in ATTENTION_PHASES.items() if any(pair.ratio(phase=phase) for pair in kept)]
     phase = choose(asked, "phase", "Phase", phases)
-    by = _PHASES.get(phase.chosen, "forward")
+    by = ATTENTION_PHASES.get(phase.chosen, "forward")
     clocks = [words for words, clock in CLOCKS.items() if any(pair.ratio(phase=by, clock=clock) for pair in kept)]
     clock = choose(asked, "clock", "Clock", clocks, default="GPU time")
     sides = [side for pair in kept for side in pair.sides]

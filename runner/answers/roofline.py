@@ -5,7 +5,6 @@ The roof is the highest rate that the machine reached for products of the step's
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, get_args
 
 from runner.analysis.costs import hardware
@@ -60,19 +59,6 @@ _MOMENTS = {"start": "sweep's start", "end": "sweep's end"}
 _TERA, _GIGA = 1e12, 1e9
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """A device with the ceilings of one run, none where they were not measured."""
-
-    device: Device
-    name: str
-    rows: tuple[CeilingRow, ...]
-
-    def roof(self, precision: str) -> Roof | None:
-        """Returns the measured roof, else the datasheet's."""
-        return measured_roof(self.rows, precision) or promised_roof(self.name, precision)
-
-
 def answer(rows: Rows, asked: Asked) -> Answer:
     steps = [one for one in rows.steps if one.status != "skipped" and one.cell.model_key is None and one.cell.context]
     shown, choices = narrow(steps, asked, drawn=("size", "context"))
@@ -85,10 +71,11 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     own = [row for row in rows.ceilings if row.run_id in runs]
     latest = tuple(row for row in own if row.run_id == own[0].run_id)
     device: Device = next((name for name in get_args(Device) if known and known.device == name), "cuda")
-    limits, sizes = Limits(device=device, name=(known.device_name or "") if known else "", rows=latest), sizes_of(steps)
+    name, sizes = (known.device_name or "") if known else "", sizes_of(steps)
     words = about(shown, more=[clock.chosen])
-    roof = limits.roof(shown[0].cell.precision)
-    matrix = _draw_shares(shown, limits, sizes, words, CLOCKS[clock.chosen])
+    precision = shown[0].cell.precision
+    roof = measured_roof(latest, precision) or promised_roof(name, precision)
+    matrix = _draw_shares(shown, roof, sizes, words, CLOCKS[clock.chosen], device=device)
     names = [name for name in TABLES["profiles"].question if name not in (*MODEL, "context")]
     settings = [(one.machine, *(getattr(one.cell, name) for name in names)) for one in shown[:1]]
     traced = [
@@ -101,30 +88,37 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     views = [matrix, *([_draw_roof(matrix, roof, words)] if roof else [])]
     bounds = _draw_bounds(traced, roof, sizes) if traced else None
     missing = []
-    if not limits.rows:
+    if not latest:
         missing.append(Missing(words="the limits of this machine, which a sweep measures at its start and its end"))
     return Answer(
-        sentence=_say(matrix, roof, shown[0].cell.precision),
-        more=" ".join(part for part in (_say_bounds(bounds) if bounds else "", _say_moved(limits)) if part),
-        views=(*views, *([bounds] if bounds else []), _draw_ceilings(limits)),
+        sentence=_say(matrix, roof, precision),
+        more=" ".join(part for part in (_say_bounds(bounds) if bounds else "", _say_moved(latest)) if part),
+        views=(*views, *([bounds] if bounds else []), _draw_ceilings(latest, name)),
         choices=(*choices, clock),
         cells=cells_of(shown, [one.trace for one in traced]),
         missing=tuple(missing),
     )
 
 
-def _draw_shares(shown: Sequence[StepResult], limits: Limits, sizes: Mapping[Any, str], words: str, clock: Any) -> View:
+def _draw_shares(
+    shown: Sequence[StepResult],
+    roof: Roof | None,
+    sizes: Mapping[Any, str],
+    words: str,
+    clock: Any,
+    *,
+    device: Device,
+) -> View:
     lines = []
     for one in shown:
         cell = one.cell
         key = (sizes[Model.of(cell)], cell.context)
         time = one.times["step"].by(clock) if "step" in one.times else None
-        roof = limits.roof(cell.precision)
         if time is None or roof is None:
             status = ended(one) or ("not timed by this clock" if time is None else "the machine's peak is not known")
             lines.append(Row.of(one, *key, *(None,) * 9, status))
             continue
-        rate, per_byte = step_flops(cell) / time.ms * 1e3, intensity(cell, device=limits.device)
+        rate, per_byte = step_flops(cell) / time.ms * 1e3, intensity(cell, device=device)
         allowed = roof.attainable(per_byte)
         used = utilization(cell, step_ms=time.ms, peak_flops_per_s=roof.flops_per_s)
         values = (
@@ -133,7 +127,7 @@ def _draw_shares(shown: Sequence[StepResult], limits: Limits, sizes: Mapping[Any
             per_byte,
             allowed / _TERA,
             time.ms,
-            least_ms(cell, roof, device=limits.device),
+            least_ms(cell, roof, device=device),
         )
         lines.append(Row.of(one, *key, *values, *used, ""))
     return View(
@@ -194,20 +188,20 @@ def _draw_bounds(traced: Sequence[Traced], roof: Roof | None, sizes: Mapping[Any
     )
 
 
-def _draw_ceilings(limits: Limits) -> View:
+def _draw_ceilings(ceilings: Sequence[CeilingRow], device_name: str) -> View:
     lines = []
-    for row in limits.rows:
+    for row in ceilings:
         rate = row.flops_per_s or row.bytes_per_s or 0.0
         sheet = row.datasheet_flops_per_s or row.datasheet_bytes_per_s
         half = None if row.interval_share is None else 100 * row.interval_share / 2
         name = f"{row.name} ({'TFLOP/s' if row.precision else 'GB/s'})"
         values = (name, _MOMENTS[row.moment], rate / (_TERA if row.precision else _GIGA), half)
         lines.append(Row(values=(*values, rate / sheet if sheet else None)))
-    known = hardware.datasheet(limits.name)
+    known = hardware.datasheet(device_name)
     return View(
         name="ceilings",
         title="Limits of the machine, as measured",
-        about=limits.name or "no device",
+        about=device_name or "no device",
         fields=(CEILING, MOMENT, CEILING_RATE, SPREAD, OF_SHEET),
         rows=tuple(lines),
         draw=Draw("table", "rate", down=("ceiling", "moment")),
@@ -242,9 +236,9 @@ def _say_bounds(view: View) -> str:
     return f"{'; '.join(parts)}."
 
 
-def _say_moved(limits: Limits) -> str:
+def _say_moved(ceilings: Sequence[CeilingRow]) -> str:
     """Says which ceilings changed between the start and the end of the sweep that measured them."""
-    moved = changes(limits.rows)
+    moved = changes(ceilings)
     if not moved:
         return ""
     named = format_list([f"{name} by {share:+.0%}".replace("-", "−") for name, share in moved])

@@ -26,6 +26,8 @@ def format_value(value: Any) -> str:
 
 _TIMED: tuple[Phase, ...] = ("step", "forward", "backward", "optimizer")
 PHASES: dict[str, Phase] = {WORDS[name]: name for name in _TIMED}
+_OF_ATTENTION: tuple[Phase, ...] = ("forward_backward", "forward", "backward")
+ATTENTION_PHASES: dict[str, Phase] = {WORDS[name]: name for name in _OF_ATTENTION}
 SIZE = Field("size", "Size")
 CONTEXT = Field.of("steps", "context")
 STATUS = Field.of("steps", "status", "status")

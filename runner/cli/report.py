@@ -190,15 +190,9 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
     more = [f"and {format_count(len(runs) - _MAX_RUNS, 'earlier run')}"] if len(runs) > _MAX_RUNS else []
     dirty = sum(bool(row.git_dirty) for row in runs)
     versions += [f"{format_count(dirty, 'run')} with uncommitted changes"] if dirty else []
+    shipped = f"{describe_reference([run.device_name for run in runs])} Measure your own: {MEASURE}"
     return (
-        *(
-            [
-                ("Reference", describe_reference([run.device_name for run in runs]) + f" Measure your own: {MEASURE}"),
-                ("Compiled", EARLIER_MODEL),
-            ]
-            if is_reference(db)
-            else []
-        ),
+        *((("Reference", shipped), ("Compiled", EARLIER_MODEL)) if is_reference(db) else ()),
         ("Machine", ", ".join(part for part in machine if part)),
         ("Versions", ", ".join(versions)),
         ("Runs", "; ".join([*map(_describe_run, runs[:_MAX_RUNS]), *more])),
