@@ -50,14 +50,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     # The page opens on the two that have most cells in common.
     alike = max(combinations(names, 2), key=lambda two: len(pair(two[0], two[1], lambda one: one.steps)))
     base = choose(asked, "a", "A", names, default=alike[1], prefix="A: ")
-    other = choose(
-        asked,
-        "b",
-        "B",
-        [name for name in names if name != base.chosen],
-        default=alike[alike[0] == base.chosen],
-        prefix="B: ",
-    )
+    others = [name for name in names if name != base.chosen]
+    other = choose(asked, "b", "B", others, default=alike[alike[0] == base.chosen], prefix="B: ")
     steps = pair(base.chosen, other.chosen, lambda one: one.steps)
     attention = pair(base.chosen, other.chosen, lambda one: one.attention)
     peaks = pair(base.chosen, other.chosen, lambda one: one.peaks)

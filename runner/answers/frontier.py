@@ -28,12 +28,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     known = [one for one in rows.frontiers if one.status == "ok" and one.largest]
     if not known:
         return Answer(missing=lacks("no largest size that fits was searched for"))
-    grows = choose(
-        asked,
-        "grows",
-        "What grows",
-        [words for name, (words, _) in _GROWS.items() if any(one.limited == name for one in known)],
-    )
+    there = [words for name, (words, _) in _GROWS.items() if any(one.limited == name for one in known)]
+    grows = choose(asked, "grows", "What grows", there)
     name, unit = next((name, unit) for name, (words, unit) in _GROWS.items() if words == grows.chosen)
     mine = [one for one in known if one.limited == name]
     limit = choose(asked, "limit", "Memory", list(dict.fromkeys(format_bytes(one.limit_bytes) for one in mine)))

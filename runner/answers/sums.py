@@ -37,12 +37,11 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     known = [one for one in rows.sums if one.row.total is not None]
     if not known:
         return Answer(missing=lacks("no sum was measured", tuple(SUMS.values())))
-    added = choose(
-        asked, "added", "Added", list(dict.fromkeys(f"{one.row.addends:,} × {one.row.value:g}" for one in known))
-    )
+    sums = [f"{one.row.addends:,} × {one.row.value:g}" for one in known]
+    added = choose(asked, "added", "Added", list(dict.fromkeys(sums)))
     shown: dict[str, AccumulationResult] = {}
-    for one in known:
-        if f"{one.row.addends:,} × {one.row.value:g}" == added.chosen:
+    for one, words in zip(known, sums, strict=True):
+        if words == added.chosen:
             shown.setdefault(_write(one), one)
     view = View(
         name="sums",

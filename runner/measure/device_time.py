@@ -138,8 +138,6 @@ def measure_unwaited(
     number = len(steps.samples) + len(loop.samples) + 1
     traced = trace_phases(step, device, phases=len(steps.phases), between=partial(between, number))
     seconds, joules = time.perf_counter() - began, loop.usage.get("step_joules")
-    if traced is None:
-        return Clocks(loop_ms=loop.medians(), joules=joules, seconds=seconds)
-    alone = Sample(device_ms=traced, host_ms=traced, step_ms=sum(traced))
-    device_ms = replace(steps, samples=(alone,), warmup=0).medians()
+    alone = () if traced is None else (Sample(device_ms=traced, host_ms=traced, step_ms=sum(traced)),)
+    device_ms = replace(steps, samples=alone, warmup=0).medians() if alone else {}
     return Clocks(loop_ms=loop.medians(), device_ms=device_ms, joules=joules, seconds=seconds)

@@ -114,13 +114,11 @@ class _TensorMaker:
 
     def vector(self, name: str, *life: str, saved: bool = False, wide: bool = False) -> AttentionTensor:
         """Returns a tensor of the shape of the queries, in float32 if `wide`."""
-        number = FLOAT_BYTES if wide else self.bytes
-        return self.tensor(name, f"B × S × d × {number} bytes", life=life, saved=saved)
+        return self.tensor(name, f"B × S × d × {FLOAT_BYTES if wide else self.bytes} bytes", life=life, saved=saved)
 
     def square(self, name: str, *life: str, saved: bool = False, wide: bool = False) -> AttentionTensor:
         """Returns a tensor of the shape of the scores, in float32 if `wide`."""
-        number = FLOAT_BYTES if wide else self.bytes
-        return self.tensor(name, f"B × S² × {number} bytes", life=life, saved=saved)
+        return self.tensor(name, f"B × S² × {FLOAT_BYTES if wide else self.bytes} bytes", life=life, saved=saved)
 
     def softmax_product(self, *, wide: bool = False) -> list[AttentionTensor]:
         """Returns the product of the output and its gradient, which CUDA's softmax backward writes to memory
