@@ -14,19 +14,29 @@ class AttentionCell(Cell):
 
     TITLE = "{implementation} · S {seq_len} · d {d_head} · {precision} · {backend}"
 
-    implementation: Attention = field(metadata=describe("Implementation", "", "Its name.", flag=axes.ATTENTIONS))
+    implementation: Attention = field(
+        metadata=describe("Implementation", "", "Implementation, by name.", flag=axes.ATTENTIONS)
+    )
     backend: AttentionBackend = column("Backend", "", "eager, or torch.compile.", flag=axes.BACKENDS, default="eager")
     batch: int = column("Batch", "", "Independent problems computed together.", flag=axes.BATCHES, default=8)
     seq_len: int = field(metadata=describe("Sequence length", "tokens", "Length of Q, K and V.", flag=axes.SEQ_LENS))
     d_head: int = field(metadata=describe("Head width", "", "Width of each query, key and value.", flag=axes.D_HEADS))
     precision: Precision = field(metadata=describe("Precision", "", "dtype of tensors, or tf32.", flag=axes.PRECISIONS))
     causal: bool = column("Causal", "", "Whether a query sees only earlier keys.", flag=axes.CAUSAL, default=True)
-    cache: Cache = column("Cache", "", "Whether the L2 cache keeps the tensors.", flag=axes.CACHE, default="hot")
-    warmup_steps: int = column("Warm-up", "steps", "Those before the others.", least=0, flag=axes.WARMUP, default=5)
-    min_steps: int = column("Iterations, at least", "steps", "Those before it may end.", flag=axes.STEPS, default=100)
-    max_steps: int = column("Iterations, at most", "steps", "Those before it ends.", flag=axes.MAX_STEPS, default=100)
+    cache: Cache = column(
+        "Cache", "", "cold: the L2 cache is emptied before every step; hot: it is not.", flag=axes.CACHE, default="hot"
+    )
+    warmup_steps: int = column(
+        "Warm-up", "steps", "Steps run before the measured ones.", least=0, flag=axes.WARMUP, default=5
+    )
+    min_steps: int = column(
+        "Iterations, at least", "steps", "Measured steps before the cell may end.", flag=axes.STEPS, default=100
+    )
+    max_steps: int = column(
+        "Iterations, at most", "steps", "Measured steps after which it ends.", flag=axes.MAX_STEPS, default=100
+    )
     max_seconds: float = column(
-        "Time, at most", "s", "Time after which it ends all the same.", flag=axes.MAX_SECONDS, default=30.0
+        "Time, at most", "s", "Measuring time after which it ends all the same.", flag=axes.MAX_SECONDS, default=30.0
     )
 
 
@@ -50,5 +60,9 @@ class AttentionRow(AttentionCell, TimedRow):
     output_error: float | None = column("Output error", "", "‖out − ref‖ / ‖ref‖ against a row-chunked float64 result.")
     gradient_error: float | None = column("Gradient error", "", "The largest of the same for the three gradients.")
     tolerance: float | None = column("Tolerance", "", "What those errors may be for this precision.")
-    largest_error: float | None = column("Largest error", "", "Of an entry, over the reference's largest entry.")
-    naive_error: float | None = column("Naive error", "", "What naive attention errs there; of own implementations.")
+    largest_error: float | None = column(
+        "Largest error", "", "Largest error of an entry over the reference's largest entry."
+    )
+    naive_error: float | None = column(
+        "Naive error", "", "The same of naive attention, where an own implementation was checked."
+    )

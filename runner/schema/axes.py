@@ -79,8 +79,12 @@ class Model:
     layers: int | None = field(metadata=describe("Layers", "", "Transformer blocks, or an own model's equal blocks."))
     heads: int | None = field(metadata=describe("Heads", "", "Attention heads; each is d_model / heads wide."))
     vocabulary: int | None = column("Vocabulary", "tokens", "Size of the token vocabulary.", default=10_000)
-    model: str | None = column("Own model", "", "Where it is, as `--model` names it; unknown for the Transformer.")
-    model_key: str | None = column("Own model's key", "", "Hash of its source or configuration and of its options.")
+    model: str | None = column(
+        "Own model", "", "Where an own model is, as `--model` names it; unknown for the Transformer."
+    )
+    model_key: str | None = column(
+        "Own model's key", "", "Hash of an own model's source or configuration and of its options."
+    )
 
     def unkeyed(self) -> frozenset[str]:
         """The fields that are no part of the key. An own model's key is the hash of its source, wherever that lies."""
@@ -133,7 +137,9 @@ class PassCell(Model, Cell):
         )
     )
     weights_dtype: WeightsDtype = column("Weights", "", "dtype of the parameters.", flag=WEIGHTS_DTYPES, default="fp32")
-    attention: ModelAttention = column("Attention", "", "Implementation, or own.", flag=ATTENTIONS, default="naive")
+    attention: ModelAttention = column(
+        "Attention", "", "Attention implementation, or an own one.", flag=ATTENTIONS, default="naive"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,8 +155,12 @@ class ModelCell(PassCell):
             flag=MODES,
         )
     )
-    optimizer: Optimizer = column("Optimizer", "", "AdamW implementation, or own.", flag=OPTIMIZERS, default="foreach")
-    loss_function: Loss = column("Loss function", "", "PyTorch's, or an own one.", flag=LOSSES, default="cross-entropy")
+    optimizer: Optimizer = column(
+        "Optimizer", "", "AdamW implementation, or an own optimizer.", flag=OPTIMIZERS, default="foreach"
+    )
+    loss_function: Loss = column(
+        "Loss function", "", "PyTorch's cross-entropy, or an own loss.", flag=LOSSES, default="cross-entropy"
+    )
     checkpoint_blocks: int = column(
         "Checkpointing",
         "blocks",

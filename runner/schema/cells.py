@@ -134,7 +134,9 @@ class TimedRow(BuiltRow):
     )
     device_share: float | None = column("Device share", "", "Device time over the time of a step in a loop; CUDA only.")
     page_faults: float | None = column("Page faults", "", "Pages that a measured step got from the system, on average.")
-    context_switches: float | None = column("Context switches", "", "Times a step lost its core to others, on average.")
+    context_switches: float | None = column(
+        "Context switches", "", "Times that a measured step lost its core to others, on average."
+    )
     peak_allocated_bytes: int | None = column("Peak allocated", "bytes", "Peak of live tensors (CUDA allocator).")
     peak_reserved_bytes: int | None = column("Peak reserved", "bytes", "Peak held by the CUDA caching allocator.")
 

@@ -27,12 +27,18 @@ class ProfileRow(ProfileCell, BuiltRow):
     unprofiled_step_ms: float | None = column(
         "Step, unprofiled", "ms", "Median of the same step just before, without the profiler, in the same process."
     )
-    profiled_step_ms: float | None = column("Step, profiled", "ms", "Median under the profiler; no time of the step.")
+    profiled_step_ms: float | None = column(
+        "Step, profiled", "ms", "Median step under the profiler; never shown as the step's time."
+    )
     overhead_share: float | None = column("Profiling overhead", "", "Profiled step over the unprofiled one, minus 1.")
     kernel_ms: float | None = column("Kernel time", "ms", "Sum over the kernels of a step; over operators, on a CPU.")
     busy_ms: float | None = column("Device busy", "ms", "Time of a step in which at least one kernel ran.")
-    busy_share: float | None = column("Device busy share", "", "Busy over the unprofiled step; CPU: the profiled one.")
-    host_bound_share: float | None = column("Host-bound share", "", "1 - busy share: it waits for the host. GPU only.")
+    busy_share: float | None = column(
+        "Device busy share", "", "Busy time over the unprofiled step; on a CPU, the profiled one."
+    )
+    host_bound_share: float | None = column(
+        "Host-bound share", "", "1 - busy share: the GPU waits for the host. GPU only."
+    )
     attributed_share: float | None = column("Attributed", "", "Share of the kernel time whose phase is known.")
     kernel_calls: int | None = column("Kernels", "", "Kernels launched by one step; operators, on a CPU.")
     graph_breaks: int | None = column("Graph breaks", "", "Where the compiler split the graph; compiled cells only.")

@@ -15,7 +15,9 @@ class MemoryCell(ModelCell):
 
     TITLE = "{context} · {mode} · {precision}"
 
-    timeline: bool = column("Timeline", "", "Whether allocations are recorded.", flag=axes.TIMELINE, default=False)
+    timeline: bool = column(
+        "Timeline", "", "Whether every allocation is recorded, with its stack.", flag=axes.TIMELINE, default=False
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,22 +27,30 @@ class MemoryRow(MemoryCell, BuiltRow):
     peak_phase: str | None = column("Peak in", "", "Phase of the step in which the peak fell.")
     peak_allocated_bytes: int | None = column("Peak allocated", "bytes", "Peak of live tensors.")
     peak_reserved_bytes: int | None = column("Peak reserved", "bytes", "Peak held by the caching allocator; CUDA only.")
-    peak_driver_bytes: int | None = column("Peak on the device", "bytes", "By the driver, with context; CUDA only.")
+    peak_driver_bytes: int | None = column(
+        "Peak on the device", "bytes", "Peak by the driver, with its context; CUDA only."
+    )
     parameters_bytes: int | None = column("Parameters", "bytes", "Parameters alive at the peak.")
     gradients_bytes: int | None = column("Gradients", "bytes", "Gradients alive at the peak.")
     optimizer_state_bytes: int | None = column("Optimizer state", "bytes", "AdamW's two moments alive at the peak.")
     activations_bytes: int | None = column("Activations", "bytes", "Saved for backward and alive at the peak.")
-    autocast_copies_bytes: int | None = column("Autocast copies", "bytes", "Half-width weights alive at the peak.")
+    autocast_copies_bytes: int | None = column(
+        "Autocast copies", "bytes", "Half-width copies of weights alive at the peak."
+    )
     inputs_bytes: int | None = column("Inputs", "bytes", "Tokens, targets and tables alive at the peak.")
     temporaries_bytes: int | None = column("Temporaries", "bytes", "Alive at the peak and kept for nothing.")
-    workspace_bytes: int | None = column("Workspace", "bytes", "Held before, not by the model: scratch, step counters.")
+    workspace_bytes: int | None = column(
+        "Workspace", "bytes", "Held before the step, not by the model: scratch, step counters."
+    )
     rounding_bytes: int | None = column(
         "Rounding",
         "bytes",
         "What CUDA's allocator adds to the sizes asked for, by its own counters, at the peak.",
         least=-MAX_WHOLE,
     )
-    fragmentation_bytes: int | None = column("Fragmentation", "bytes", "Reserved, not in use; CUDA.", least=-MAX_WHOLE)
+    fragmentation_bytes: int | None = column(
+        "Fragmentation", "bytes", "Reserved and not in use at the peak; CUDA only.", least=-MAX_WHOLE
+    )
     residual_bytes: int | None = column("Unexplained", "bytes", "Peak minus all parts.", least=-MAX_WHOLE)
     residual_stream_bytes: int | None = column("One residual stream", "bytes", "B T d_model elements, as measured.")
     saved_bytes: int | None = column(
@@ -144,7 +154,7 @@ class FrontierCell(Cell):
     that fits in memory."""
 
     limited: Limited = field(metadata=describe("What grows", "", "seq_len of attention; context or batch of a step."))
-    implementation: Attention = field(metadata=describe("Implementation", "", "Its name."))
+    implementation: Attention = field(metadata=describe("Implementation", "", "Implementation, by name."))
     precision: Precision = field(metadata=describe("Precision", "", "dtype of the tensors; autocast, of a model."))
     batch: int | None = column("Batch", "", "Sequences together; none where the batch is what grows.")
     d_head: int | None = column("Head width", "", "Single-head attention only.")

@@ -63,7 +63,9 @@ class NumericsRow(NumericsCell, BuiltRow):
     loss_error: float | None = column("Loss error", "", "|loss − reference| / |reference|.")
     logits_error: float | None = column("Logits error", "", "Relative error of all logits.")
     gradient_error: float | None = column("Gradient error", "", "Relative error of all gradients as one vector.")
-    worst_gradient_error: float | None = column("Worst gradient error", "", "Largest error of a gradient.")
+    worst_gradient_error: float | None = column(
+        "Worst gradient error", "", "Largest relative error of one parameter's gradient."
+    )
     worst_gradient: str | None = column("Worst gradient of", "", "The parameter whose gradient is farthest off.")
     zero_gradient_share: float | None = column(
         "Gradients lost to zero",
@@ -78,7 +80,9 @@ class NumericsRow(NumericsCell, BuiltRow):
     unscaled_zero_gradient_share: float | None = column(
         "Lost to zero without a scaler", "", "The same share with the loss not scaled; only where there is a scaler."
     )
-    matmul_precision: str | None = column("Matmul precision", "", "What torch says after the pass: ieee or tf32.")
+    matmul_precision: str | None = column(
+        "Matmul precision", "", "What torch says of float32 products after it: ieee or tf32."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +92,9 @@ class DtypeRow(Detail):
     position: int = field(metadata=describe("Position", "", "Order in which the pass meets it, from 0."))
     model: str = field(metadata=describe("Model", "", "`transformer`, `own`, or `toy`, with layer normalisation."))
     part: str = field(metadata=describe("Part", "", "parameter, output (of a module), logits, loss or gradient."))
-    module: str = field(metadata=describe("Module", "", "Path of the module or parameter, of the first block."))
+    module: str = field(
+        metadata=describe("Module", "", "Path of the module or parameter; the first block's stands for all.")
+    )
     dtype: str = field(metadata=describe("dtype", "", "Its dtype, as torch says."))
 
 
@@ -101,7 +107,9 @@ class NormalisationRow(Detail):
     computed_in: FloatName = field(metadata=describe("Computed in", "", "dtype of all operations and of the result."))
     scale: float = field(metadata=describe("Scale", "", "What the residual stream was multiplied by first."))
     error: float | None = column("Error", "", "Relative error against float64; unknown where it is not finite.")
-    overflowed_share: float = field(metadata=describe("Overflowed", "", "Share of tokens that are infinite or NaN."))
+    overflowed_share: float = field(
+        metadata=describe("Overflowed", "", "Share of tokens whose statistic is infinite or NaN.")
+    )
     underflowed_share: float = field(
         metadata=describe(
             "Underflowed", "", "Share of tokens whose statistic is 0 and should not be; of an output, all of it."

@@ -26,7 +26,9 @@ class RunRow:
     device_name: str | None = column("Device name", "", "The GPU's or CPU's own name.")
     device_uuid: str | None = column("Device UUID", "", "The GPU's own number; two of one host may have one name.")
     places: int | None = column("Places", "", "GPUs of this host that one sweep used at once (`--engine ray`).")
-    device_memory_bytes: int | None = column("Device memory", "bytes", "Of the GPU, the machine or its container.")
+    device_memory_bytes: int | None = column(
+        "Device memory", "bytes", "Memory of the GPU; on a CPU, of the machine or its container."
+    )
     compute_capability: str | None = column("Compute capability", "", "NVIDIA's, such as 9.0.")
     driver: str | None = column("Driver", "", "GPU driver version.")
     cuda: str | None = column("CUDA", "", "CUDA version that torch was built for.")
@@ -99,12 +101,14 @@ class SampleRow(Detail):
 class TelemetryRow(Detail):
     """The GPU at one moment of a cell, as the driver sees it; NVIDIA only."""
 
-    at_seconds: float = field(metadata=describe("Time into the cell", "s", "Since the cell's process was started."))
+    at_seconds: float = field(
+        metadata=describe("Time into the cell", "s", "Time since the cell's process was started.")
+    )
     sm_clock_mhz: int | None = column("SM clock", "MHz", "Clock of the multiprocessors.")
     memory_clock_mhz: int | None = column("Memory clock", "MHz", "Clock of the memory.")
     power_watts: float | None = column("Power", "W", "Power drawn by the board.")
     temperature_celsius: int | None = column("Temperature", "°C", "Temperature of the GPU.", least=-273)
-    throttle_reasons: str | None = column("Throttled by", "", "Why clocks were held down, by commas; or empty.")
+    throttle_reasons: str | None = column("Throttled by", "", "Why the clocks were held down, comma separated.")
     foreign_processes: int | None = column("Foreign processes", "", "Processes on the GPU that are not this cell's.")
 
 
@@ -120,7 +124,9 @@ class CeilingRow:
     size: int | None = column("Size", "", "n of the n×n matrices, or bytes copied, that was fastest of those tried.")
     flops_per_s: float | None = column("Rate", "FLOP/s", "2 n³ over the median time.")
     bytes_per_s: float | None = column("Bandwidth", "bytes/s", "Bytes read and bytes written over the median time.")
-    interval_share: float | None = column("Interval / median", "", "Width of the median's 95% interval over it.")
+    interval_share: float | None = column(
+        "Interval / median", "", "Width of the median's 95% interval, as a share of it."
+    )
     datasheet_flops_per_s: float | None = column("Datasheet rate", "FLOP/s", "The dense peak its document states.")
     datasheet_bytes_per_s: float | None = column("Datasheet bandwidth", "bytes/s", "What its document states.")
     datasheet: str | None = column("Datasheet", "", "Title of that document.")

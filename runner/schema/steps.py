@@ -25,8 +25,12 @@ class StepCell(ModelCell):
         flag=axes.WARMUP,
         default=5,
     )
-    min_steps: int = column("Steps, at least", "steps", "Steps before the cell may end.", flag=axes.STEPS, default=10)
-    max_steps: int = column("Steps, at most", "steps", "Steps before the cell ends.", flag=axes.MAX_STEPS, default=200)
+    min_steps: int = column(
+        "Steps, at least", "steps", "Measured steps before the cell may end.", flag=axes.STEPS, default=10
+    )
+    max_steps: int = column(
+        "Steps, at most", "steps", "Measured steps after which it ends.", flag=axes.MAX_STEPS, default=200
+    )
     max_seconds: float = column(
         "Time, at most",
         "s",
@@ -62,18 +66,28 @@ class StepRow(StepCell, TimedRow):
     """One measured end-to-end cell; its times are in `timings`, its raw samples in `samples`."""
 
     parameters: int | None = column("Parameters", "", "Number of trainable parameters, counted in the built model.")
-    interval_share: float | None = column("Interval / median", "", "Width of the median's 95% interval over it.")
-    tokens_per_s: float | None = column("Throughput", "tokens/s", "By the median time in a loop; on a CPU, of a step.")
-    samples_per_s: float | None = column("Samples per second", "", "Sequences or images over the same time.")
-    step_joules: float | None = column("Energy of a step", "J", "Mean of a step in a loop, by NVML; CUDA only.")
-    step_flops: int | None = column("FLOPs of a step", "FLOP", "Of matrix products, recomputed ones included.")
+    interval_share: float | None = column(
+        "Interval / median", "", "Width of the median's 95% interval, as a share of it."
+    )
+    tokens_per_s: float | None = column(
+        "Throughput", "tokens/s", "Tokens of a step over its median time in a loop; on a CPU, over its latency."
+    )
+    samples_per_s: float | None = column("Samples per second", "", "Sequences or images of a step over the same time.")
+    step_joules: float | None = column(
+        "Energy of a step", "J", "Energy of a step in a loop, on average, by NVML; CUDA only."
+    )
+    step_flops: int | None = column(
+        "FLOPs of a step", "FLOP", "FLOPs of a step's matrix products, recomputed ones included."
+    )
     flops_source: FlopsSource | None = column(
         "FLOPs by",
         "",
         "formula: from the shape of Stepscope's Transformer; counter: PyTorch's own (torch.utils.flop_counter), of an "
         "own model.",
     )
-    flops_per_s: float | None = column("Achieved rate", "FLOP/s", "FLOPs of a step over the throughput's time.")
+    flops_per_s: float | None = column(
+        "Achieved rate", "FLOP/s", "FLOPs of a step over the time that the throughput rests on."
+    )
     mfu: float | None = column(
         "MFU",
         "",
@@ -106,7 +120,9 @@ class StepRow(StepCell, TimedRow):
     )
     loss: float | None = column("Loss", "nats", "Cross-entropy of the last measured step.")
     logits_dtype: str | None = column("Logits dtype", "", "dtype of the model's output, read from the run.")
-    matmul_precision: str | None = column("Matmul precision", "", "What torch says after the run: ieee or tf32.")
+    matmul_precision: str | None = column(
+        "Matmul precision", "", "What torch says of float32 products after it: ieee or tf32."
+    )
     peak_resident_bytes: int | None = column("Peak resident", "bytes", "Peak resident memory of the worker process.")
     memory_growth_bytes: int | None = column(
         "Memory growth",
