@@ -78,7 +78,7 @@ def _draw_findings(frame: Frame, answer: Answer) -> None:
             words = f"{badge} **{doubt.code.replace('_', ' ')}** in {format_count(len(doubt.cells), 'cell')}"
             titles = [title(answer.cells[cell]) for cell in answer.cells if cell in doubt.cells][:MAX_NAMED]
             named = "; ".join(titles) + (" …" if len(doubt.cells) > len(titles) else "")
-            st.markdown(restrict(f"{words}. For one: {literal(f'{doubt.words} {doubt.remedy}')}"))
+            st.markdown(restrict(f"{words}. For one: {literal(doubt.words)} {doubt.remedy}"))
             st.caption(restrict(literal(named)))
 
 

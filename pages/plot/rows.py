@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from itertools import groupby
 from textwrap import wrap
 from typing import Any
 
@@ -87,6 +88,10 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         crosses = scatter(view, lost, x=[left] * len(lost), y=ys, color=inks)
         data.append(crosses | {"marker": {"size": 7, "color": inks, "symbol": "x"}, "cliponaxis": False})
     beside = [len(write_beside(view, row)) for row in known if draw.beside]
+    # The line of a guide leaves out the names of groups, which stand in rows of their own.
+    together = groupby(enumerate(sorted({*places.values()})), lambda one: one[1] - one[0])
+    spans = [[y for _, y in rows] for _, rows in together]
+    across = [{"yref": "y", "y0": ys[0] - 0.5, "y1": ys[-1] + 0.5} for ys in spans]
     layout = {
         "height": 60
         + max(_LINE, 17 * max((1 + text.count("<br>") for text in axis["ticktext"]), default=1))
@@ -99,7 +104,7 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             "title": {"text": "" if narrow else title_of(view, draw.value)},
         },
         "yaxis": axis,
-        "shapes": [rule("x", guide, scale) for guide in draw.guides if guide.at],
+        "shapes": [rule("x", guide, scale) | span for guide in draw.guides if guide.at for span in across],
         "annotations": notes,
     }
     return data, layout

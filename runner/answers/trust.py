@@ -56,7 +56,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         fields=(SEVERITY, CODE, ROWS, REMEDY),
         rows=tuple(
             Row(
-                values=(one.severity, one.code.replace("_", " "), len(one.found), REMEDIES[one.code]),
+                values=(one.severity, one.code.replace("_", " "), len(one.found), _remedy(one.code)),
                 cells=tuple(row.cell_id for row, _ in one.found),
             )
             for one in groups.values()
@@ -66,11 +66,16 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
     return Answer(
         sentence=_say(grades, findings),
-        more=f"{name.chosen}: {REMEDIES[group.code]}" if group else "",
+        more=f"{name.chosen}: {_remedy(group.code)}" if group else "",
         views=(grades, findings, *([_draw_rows(shown, name.chosen)] if shown else [])),
         choices=(name,) if group else (),
         cells={row.cell_id: cell_of(row.row) for row, _ in shown},
     )
+
+
+def _remedy(code: str) -> str:
+    """Returns what to do about a finding, as a table's cell has it: without Markdown."""
+    return REMEDIES[code].replace("`", "")
 
 
 def _about(rows: Sequence[AuditedRow]) -> str:
