@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 from runner.analysis.pair import CLOCKS, Pair, Verdict, is_host_noise, pair_cells
@@ -19,7 +19,7 @@ from runner.answers.speedup import HIGH, LOW, ROUNDS
 from runner.answers.words import LEVEL, PHASES, ended, lacks, name_levels, say_ratio
 from runner.formats import format_count, format_number
 from runner.results.cells import AttentionResult, Peak, StepResult
-from runner.results.rows import Rows, RunSteps
+from runner.results.rows import OF_CELL, Rows, RunSteps
 from runner.results.times import Clock
 from runner.schema import Phase, table_of
 
@@ -37,7 +37,6 @@ _OF_RUN: Mapping[str, Callable[[RunSteps], str]] = {
     "machine": lambda one: one.run.machine,
     "commit": lambda one: (one.run.git_commit or "unknown")[:12],
 }
-OF_CELL = ("precision", "backend", "model", "attention", "optimizer", "weights_dtype")
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
@@ -46,15 +45,15 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     if not by.chosen:
         return Answer(missing=lacks("all rows are of one run, precision and backend"))
     names = sides[by.chosen]
-    pair = partial(_pair, rows.by_run, by.chosen)
+    pair = partial(_pair, rows, by.chosen)
     # The page opens on the two that have most cells in common.
-    alike = max(combinations(names, 2), key=lambda two: len(pair(two[0], two[1], lambda one: one.steps)))
+    alike = max(combinations(names, 2), key=lambda two: _count_common(rows, by.chosen, *two))
     base = choose(asked, "a", "A", names, default=alike[1], prefix="A: ")
     others = [name for name in names if name != base.chosen]
     other = choose(asked, "b", "B", others, default=alike[alike[0] == base.chosen], prefix="B: ")
-    steps = pair(base.chosen, other.chosen, lambda one: one.steps)
-    attention = pair(base.chosen, other.chosen, lambda one: one.attention)
-    peaks = pair(base.chosen, other.chosen, lambda one: one.peaks)
+    steps = pair(base.chosen, other.chosen, "steps")
+    attention = pair(base.chosen, other.chosen, "attention")
+    peaks = pair(base.chosen, other.chosen, "peaks")
     chosen = (by, base, other)
     if not (steps or attention or peaks):
         words = f"{base.chosen} and {other.chosen} have no cell in common"
@@ -83,28 +82,37 @@ def answer(rows: Rows, asked: Asked) -> Answer:
 def list_sides(runs: Sequence[RunSteps]) -> dict[str, list[str]]:
     """Returns the sides that can be compared, by what they differ in; those that measured last come first."""
     sides = {name: list(dict.fromkeys(map(of, runs))) for name, of in _OF_RUN.items()}
-    cells = [step.cell for one in runs for step in one.steps]
-    values = {name: dict.fromkeys(getattr(cell, name) for cell in cells) for name in OF_CELL}
-    return sides | {name: [value for value in known if value is not None] for name, known in values.items()}
+    return sides | {name: [*dict.fromkeys(chain.from_iterable(one.values[name] for one in runs))] for name in OF_CELL}
 
 
-def _of_side(runs: Sequence[RunSteps], by: str, name: str, pick: Callable[[RunSteps], Sequence[Any]]) -> list[Any]:
-    """Returns the cells of a side, of each the one that was measured last: runs come latest first."""
+def _count_common(rows: Rows, by: str, a: str, b: str) -> int:
+    """Returns how many cells two sides have in common."""
+    if by in OF_CELL:
+        return len(_pair(rows, by, a, b, "steps"))
+    side_of = {one.run.run_id: _OF_RUN[by](one) for one in rows.by_run}
+    counts = [
+        (count, {side_of[one.run.run_id], side_of.get(other)})
+        for one in rows.by_run
+        for other, count in one.common.items()
+    ]
+    return sum(count for count, both in counts if both == {a, b})
+
+
+def list_side(rows: Rows, by: str, name: str, kind: str) -> list[Any]:
+    """Returns the cells of a side, of each the one that was measured last. `kind` is as a run has it: "steps"."""
+    if by in OF_CELL or by == "machine":
+        every: Sequence[Any] = rows.every_step if kind == "steps" else getattr(rows, kind)
+        cells = [one for one in every if getattr(one if by == "machine" else one.cell, by, None) == name]
+    else:  # runs come latest first
+        cells = [cell for one in rows.by_run if _OF_RUN[by](one) == name for cell in getattr(one, kind)]
     kept: dict[tuple[str, str], Any] = {}
-    for one in runs:
-        if by in _OF_RUN and _OF_RUN[by](one) != name:
-            continue
-        for cell in pick(one):
-            if by in OF_CELL and getattr(cell.cell, by, None) != name:
-                continue
-            if cell.status != "skipped" and not getattr(cell.cell, "timeline", False):
-                kept.setdefault((cell.machine if by != "machine" else "", cell.cell.key), cell)
+    for cell in cells:
+        if cell.status != "skipped" and not getattr(cell.cell, "timeline", False):
+            kept.setdefault((cell.machine if by != "machine" else "", cell.cell.key), cell)
     return list(kept.values())
 
 
-def _pair(
-    runs: Sequence[RunSteps], by: str, base: str, other: str, pick: Callable[[RunSteps], Sequence[Any]]
-) -> list[Pair[Any]]:
+def _pair(rows: Rows, by: str, base: str, other: str, kind: str) -> list[Pair[Any]]:
     """Returns the cells of both sides that agree in all settings but the compared one. An own model is known by its
     name, so that its version before a change is paired with the one after it."""
 
@@ -114,7 +122,7 @@ def _pair(
         fields = (getattr(one.cell, name) for name in table_of(one.cell).question if name not in left_out)
         return (one.machine if by in ("commit", *OF_CELL) else "", *fields)
 
-    return pair_cells(_of_side(runs, by, base, pick), _of_side(runs, by, other, pick), key=key)
+    return pair_cells(list_side(rows, by, base, kind), list_side(rows, by, other, kind), key=key)
 
 
 def _draw_times(
@@ -286,4 +294,6 @@ def _describe_environments(
     return f"They differ in {'; '.join(parts)}." if parts else ""
 
 
-QUESTION = Question(answer=answer, needs=("by_run",), of_file=True)
+#: The rows that it needs, and by what name a run has those of each kind.
+NEEDS = {"by_run": "", "every_step": "steps", "attention": "attention", "peaks": "peaks"}
+QUESTION = Question(answer=answer, needs=tuple(NEEDS), of_file=True)

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from runner.answers import ask
 from runner.answers.answer import Answer
-from runner.answers.compare import OF_CELL
+from runner.answers.compare import NEEDS
 from runner.cli.compare import CLOCK_WORDS, CompareOptions, print_comparison
 from runner.cli.progress import SweepLines
 from runner.cli.terminal import Terminal
@@ -33,7 +33,7 @@ from runner.errors import INTERRUPTED_CODE, BadModel, UsageError
 from runner.places import temporary_folder
 from runner.plan.planning import Request
 from runner.results.cells import StepResult
-from runner.results.rows import Rows, RunSteps
+from runner.results.rows import OF_CELL, Rows, RunSteps
 from runner.schema import table_of
 from runner.schema.axes import MODEL
 from runner.schema.own import OwnSpec, parse_spec
@@ -148,7 +148,7 @@ def _compare(
 
 def _ask(settings: Settings, sides: Sides, given: CompareOptions) -> tuple[Answer, Rows]:
     """Returns the comparison of both sides in the run that was measured, and its rows."""
-    rows = read(settings.db, Selection(), ("by_run",))
+    rows = read(settings.db, Selection(run=settings.joins), NEEDS)
     asked = {"by": sides.by, "a": sides.a, "b": sides.b, "clock": CLOCK_WORDS[given.clock]}
     rows = replace(rows, by_run=tuple(one for one in rows.by_run if one.run.run_id == settings.joins))
     return ask("compare", rows, asked), rows

@@ -7,6 +7,7 @@ python -m runner compare precision:fp32 precision:bf16 --format markdown
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -14,14 +15,14 @@ from uuid import UUID
 from runner.analysis.pair import CLOCKS, Pair
 from runner.answers import ask
 from runner.answers.answer import Answer, View
-from runner.answers.compare import AUTO, OF_CELL, list_sides
+from runner.answers.compare import AUTO, NEEDS, list_side, list_sides
 from runner.answers.words import PHASES
 from runner.cli.options import SPECS
 from runner.cli.terminal import Terminal
 from runner.errors import UsageError
 from runner.render.document import MARKDOWN, write
 from runner.render.text import print_answer
-from runner.results.rows import Rows
+from runner.results.rows import OF_CELL, Rows
 from runner.schema import Phase, table_of
 from runner.store.read import read
 from runner.store.read.runs import load_notes
@@ -68,7 +69,7 @@ def compare(console: Terminal, options: CompareOptions, *, db: Path) -> int:
     phases = {name: words for words, name in PHASES.items()}
     if options.phase not in phases:
         raise UsageError(f"{options.phase!r} is not compared.", expected=", ".join(phases))
-    rows = _narrow(read(db, Selection(hidden=tuple(load_notes(db).hidden)), ("by_run",)), options.within)
+    rows = _narrow(read(db, Selection(hidden=tuple(load_notes(db).hidden)), NEEDS), options.within)
     sides = list_sides(rows.by_run)
     ids = {one.run.run_id.hex: one.run.name for one in rows.by_run}
     (by, a), (by_b, b) = (resolve(text, sides, ids) for text in (options.a, options.b))
@@ -143,12 +144,19 @@ def _narrow(rows: Rows, within: Sequence[str]) -> Rows:
         sides = {kind: names for kind, names in list_sides(runs).items() if kind not in OF_CELL}
         kind, name = resolve(text, sides, {one.run.run_id.hex: one.run.name for one in runs})
         runs = tuple(one for one in runs if name in list_sides([one])[kind])
-    return replace(rows, by_run=runs)
+    if not within:
+        return rows
+    narrowed: dict[str, Any] = {
+        name: tuple(cell for one in runs for cell in getattr(one, kind)) for name, kind in NEEDS.items() if kind
+    }
+    return replace(rows, by_run=runs, **narrowed)
 
 
 def make_json(answer: Answer, rows: Rows, a: str, b: str) -> dict[str, Any]:
     """Returns the comparison as one object: every compared cell, peaks of memory, and what was left out."""
-    measured = {one.cell_id: one for run in rows.by_run for one in (*run.steps, *run.attention)}
+    by = answer.choices[0].chosen
+    cells = (list_side(rows, by, name, kind) for name in (a, b) for kind in ("steps", "attention"))
+    measured = {one.cell_id: one for one in chain.from_iterable(cells)}
     times = [(view, row) for view in answer.views if view.name != "compare-memory" for row in view.rows]
     peaks = [(view, row) for view in answer.views if view.name == "compare-memory" for row in view.rows]
     compared = [(view, row) for view, row in times if view.get(row, "ratio") is not None]

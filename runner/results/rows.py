@@ -4,9 +4,10 @@ rows = read(path, Selection(mode="train"), needs=("every_step",))        # runne
 rows = Rows(every_step=(StepResult(…),))                                 # a test makes them by hand
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -135,14 +136,36 @@ class CellHistory:
     times: Mapping[Clock, tuple[float, ...]]
 
 
+#: The fields of a step by which two sides can be compared.
+OF_CELL = ("precision", "backend", "model", "attention", "optimizer", "weights_dtype")
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSteps:
-    """One run and what it measured, whatever later runs measured again."""
+    """One run and what it measured, whatever later runs measured again. Its cells are read when they are asked for:
+    `load` returns those of some runs, by kind. `values` are those that its steps have in each field of OF_CELL;
+    `common` counts the cells that earlier runs measured, too, by run, where the run is one of the latest."""
 
     run: RunSummary
-    steps: tuple[StepResult, ...]
-    attention: tuple[AttentionResult, ...] = ()
-    peaks: tuple[Peak, ...] = ()
+    load: Callable[[], Mapping[UUID, Mapping[str, Sequence[Any]]]]
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    common: Mapping[UUID, int] = field(default_factory=dict)
+
+    @cached_property
+    def _cells(self) -> Mapping[str, Sequence[Any]]:
+        return self.load().get(self.run.run_id, {})
+
+    @property
+    def steps(self) -> Sequence[StepResult]:
+        return self._cells.get("steps", ())
+
+    @property
+    def attention(self) -> Sequence[AttentionResult]:
+        return self._cells.get("attention", ())
+
+    @property
+    def peaks(self) -> Sequence[Peak]:
+        return self._cells.get("peaks", ())
 
 
 @dataclass(frozen=True, kw_only=True)

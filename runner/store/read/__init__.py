@@ -5,17 +5,18 @@
 DuckDB → `runner.store.read` → `runner.results.rows.Rows` → `runner.answers` → `runner.render`, `pages`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from itertools import groupby
+from functools import cache, partial
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from runner.results.cells import Kernel, KernelPart, KernelTrace, StepResult
-from runner.results.rows import ImportedTrace, Rows, RunSteps, TimelineDetails, Traced
+from runner.results.rows import OF_CELL, ImportedTrace, Rows, RunSteps, TimelineDetails, Traced
 from runner.schema import TABLES, CeilingRow, Cell
+from runner.store.contract import is_stated
 from runner.store.database import open_reader
 from runner.store.read.findings import load_audit
 from runner.store.read.memory import load_accumulations, load_peaks, load_precise, load_recorded, load_saved
@@ -34,29 +35,71 @@ from runner.store.read.timed import (
 )
 from runner.store.sql import EVERY_CELL
 
+#: The tables of what is compared, and how many cells of runs are read at once.
+_COMPARED, _AT_ONCE = ("steps", "attention", "memory"), 5000
+_VALUES = f"""
+    SELECT run_id, {", ".join(f"list(DISTINCT {name} ORDER BY {name}) FILTER ({name} IS NOT NULL)" for name in OF_CELL)}
+    FROM ({
+    " UNION ALL BY NAME ".join(
+        f"SELECT run_id, {', '.join(OF_CELL if table == 'steps' else ['NULL AS model'])} FROM {table}"
+        f" WHERE {is_stated(TABLES[table])}"
+        for table in _COMPARED
+    )
+})
+    GROUP BY run_id"""
+#: How many cells each two of the latest runs have in common.
+_COMMON = f"""
+    WITH cells AS ({" UNION ".join(f"SELECT run_id, cell_key FROM {table}" for table in _COMPARED)}),
+    keys AS (FROM cells SEMI JOIN (SELECT run_id FROM runs ORDER BY run_id DESC LIMIT 30) USING (run_id))
+    SELECT a.run_id, b.run_id, count(*) FROM keys a JOIN keys b USING (cell_key) WHERE a.run_id > b.run_id
+    GROUP BY ALL"""
+
 
 def _load_by_run(path: Path, of: Selection) -> list[RunSteps]:
-    every = replace(of, run=None, settled=False, each_run=True)
     with open_reader(path) as reader:
-        run_of = dict(reader.execute(f"SELECT cell_id, run_id FROM ({EVERY_CELL})").fetchall())
-        results: dict[str, list[Any]] = {
-            "steps": load_steps(path, every),
-            "attention": load_attention(path, every),
-            "peaks": load_peaks(path, every),
+        values = {run: dict(zip(OF_CELL, lists, strict=True)) for run, *lists in reader.execute(_VALUES).fetchall()}
+        common: dict[UUID, dict[UUID, int]] = {}
+        for run, earlier, count in reader.execute(_COMMON).fetchall():
+            common.setdefault(run, {})[earlier] = count
+    runs = [
+        run
+        for run in load_runs(path)
+        if run.run_id in values and run.run_id not in of.hidden and of.machine in (None, run.machine)
+    ]
+    found = list[RunSteps]()
+    totals = accumulate(run.cells for run in runs)
+    for _, group in groupby(zip(totals, runs, strict=True), lambda counted: counted[0] // _AT_ONCE):
+        together = [run for _, run in group]
+        load = cache(partial(_load_runs, path, of, tuple(run.run_id for run in together)))
+        for run in together:
+            own = {name: names or () for name, names in values[run.run_id].items()}
+            found.append(RunSteps(run=run, load=load, values=own, common=common.get(run.run_id, {})))
+    return found
+
+
+def _load_runs(path: Path, of: Selection, runs: tuple[UUID, ...]) -> Mapping[UUID, Mapping[str, Sequence[Any]]]:
+    """Returns the cells of each of these runs, by kind."""
+    each = replace(of, run=None, settled=False, runs=runs)
+    with open_reader(path) as reader:
+        rows = reader.execute(f"SELECT cell_id, run_id FROM ({EVERY_CELL}) WHERE list_contains(?, run_id)", [[*runs]])
+        run_of = dict(rows.fetchall())
+        kinds: Mapping[str, Sequence[Any]] = {
+            "steps": load_steps(path, each),
+            "attention": load_attention(path, each),
+            "peaks": load_peaks(path, each),
         }
-    by_run: dict[UUID, dict[str, tuple[Any, ...]]] = {}
-    for kind, found in results.items():
-        for run, own in groupby(sorted(found, key=lambda one: run_of[one.cell_id]), lambda one: run_of[one.cell_id]):
-            by_run.setdefault(run, {"steps": ()})[kind] = tuple(own)
-    return [RunSteps(run=run, **by_run[run.run_id]) for run in load_runs(path) if run.run_id in by_run]
+    found: dict[UUID, dict[str, list[Any]]] = {}
+    for kind, cells in kinds.items():
+        for one in cells:
+            found.setdefault(run_of[one.cell_id], {}).setdefault(kind, []).append(one)
+    return found
 
 
 def _load_latest(path: Path, of: Selection) -> list[RunSteps]:
     runs = {run.run_id: run for run in load_runs(path)}
-    return [
-        RunSteps(run=runs[run], steps=tuple(load_steps(path, replace(of, run=run, settled=False))))
-        for run in find_latest(path, of)
-    ]
+    latest = find_latest(path, of)
+    load = cache(partial(_load_runs, path, of, tuple(latest)))
+    return [RunSteps(run=runs[run], load=load) for run in latest]
 
 
 def _load_every_step(path: Path, of: Selection) -> list[StepResult]:

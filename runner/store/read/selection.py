@@ -169,17 +169,22 @@ def load_measured(path: Path, of: "Selection", kinds: Iterable[type[Cell]]) -> l
 
 
 _SAMPLES = """
-    SELECT s.round, m.phase, m.step, m.is_warmup, m.duration_ms
-    FROM {table} asked JOIN {table} s ON s.run_id = asked.run_id AND s.cell_key = asked.cell_key
-    JOIN samples m ON m.cell_id = s.cell_id WHERE asked.cell_id = ?
-        AND ('{table}' = 'steps' OR m.phase IN ('forward', 'backward'))
-    ORDER BY s.round, m.phase, m.step"""
+    WITH counted AS ({counted}),
+    together AS (
+        SELECT cell_id, round FROM counted WHERE last_run = (SELECT last_run FROM counted WHERE cell_id = ?)
+        UNION SELECT s.cell_id, s.round FROM {table} s JOIN {table} asked USING (run_id, cell_key)
+            WHERE asked.cell_id = ?)
+    SELECT round, phase, step, is_warmup, duration_ms FROM together JOIN samples USING (cell_id)
+    WHERE '{table}' = 'steps' OR phase IN ('forward', 'backward') ORDER BY round, phase, step"""
 
 
 def load_samples(path: Path, table: Literal["steps", "attention"], cell_id: UUID) -> list[PhaseSample]:
     """Returns every phase of every step of the cell and its other rounds; of attention, without sums of phases."""
     with open_reader(path) as reader:
-        return fetch(reader, _SAMPLES.format(table=table), [cell_id], kind=PhaseSample)
+        (key,) = reader.execute(f"SELECT cell_key FROM {table} WHERE cell_id = ?", [cell_id]).fetchone() or (None,)
+        counted, parameters = select_chosen(table, Selection(settled=False, cell_key=key))
+        query = _SAMPLES.format(table=table, counted=counted)
+        return fetch(reader, query, [*parameters, cell_id, cell_id], kind=PhaseSample)
 
 
 #: The name of a machine in SQL: its device and its host, because two machines may have the same device.
@@ -196,14 +201,16 @@ class Selection:
     `settled` apply to all tables; rows of `hidden` runs do not count, unless one is the run. The other fields are the
     filters, which apply to `steps`; a filter holds values of the column of its name, or whole shapes as `size`. A field
     that is added here becomes a filter of the sidebar, of a page's address and of every query. Where there is `only`,
-    other cells than those of these configurations (`config_of`) do not count in an answer. With `each_run` a cell
-    counts in every run that measured it, not in the latest alone."""
+    other cells than those of these configurations (`config_of`) do not count in an answer. Where there are
+    `runs`, a cell counts in each of them that measured it, not in the latest alone;
+    where there is a `cell_key`, no other cell counts."""
 
     machine: str | None = None
     run: UUID | None = None
     hidden: tuple[UUID, ...] = ()
     settled: bool = True
-    each_run: bool = False
+    runs: tuple[UUID, ...] = ()
+    cell_key: str | None = None
     only: frozenset[tuple[object, ...]] = frozenset()
     mode: str | None = None
     size: tuple[Model, ...] = ()
@@ -237,16 +244,22 @@ class Selection:
         return [*mode, *((column_of(name), values) for name in REPEATABLE if (values := getattr(self, name)))]
 
     def of_runs(self) -> tuple[list[str], list[Any]]:
-        """Returns the conditions of machine and run on a table `s` joined to `runs r`, and their parameters."""
-        found: list[tuple[str, Any]] = [(f"{MACHINE} = ?", self.machine), ("s.run_id = ?", self.run)]
+        """Returns the conditions of machine, runs and cell on a table `s` joined to `runs r`, and their parameters."""
+        found: list[tuple[str, Any]] = [
+            (f"{MACHINE} = ?", self.machine),
+            ("s.run_id = ?", self.run),
+            ("s.cell_key = ?", self.cell_key),
+        ]
         if self.hidden and self.run is None:
             found.append(("NOT list_contains(?, s.run_id)", list(self.hidden)))
+        if self.runs:
+            found.append(("list_contains(?, s.run_id)", list(self.runs)))
         known = [(text, value) for text, value in found if value is not None]
         return [text for text, _ in known], [value for _, value in known]
 
 
 #: The filters in the order of the sidebar, and those that may have several values.
-_NO_FILTERS = ("machine", "run", "hidden", "settled", "each_run", "only")
+_NO_FILTERS = ("machine", "run", "hidden", "settled", "runs", "cell_key", "only")
 FILTERS = tuple(item.name for item in fields(Selection) if item.name not in _NO_FILTERS)
 REPEATABLE = tuple(name for name in FILTERS if name != "mode")
 
@@ -272,26 +285,34 @@ def write_conditions(asked: Iterable[Asked], *, prefix: str = "") -> tuple[list[
 
 def select_chosen(table: str, of: Selection, names: Sequence[str] = ()) -> tuple[str, list[Any]]:
     """Returns a query for the rows of a table that count, and its parameters. Its columns are the key, ids, `round`,
-    `status`, `names`, `machine` and `torch`."""
+    `status`, `names`, `machine`, `torch` and `last_run`. A sweep that goes on with another one's cells measures their
+    further rounds in a run of its own: they count together, on one machine, with one torch and at one commit, and
+    `last_run` is the run of the last."""
     of_runs, parameters = of.of_runs()
     filters, values = write_conditions(of.asked(), prefix="s.") if table == "steps" else ([], [])
     where = " AND ".join([is_stated(TABLES[table], prefix="s."), *(of_runs + filters or ["true"])])
     columns = dict.fromkeys((*TABLES[table].key, *_IDS, *names))
-    # The last try of each round in the latest run of each `cell_key` on a machine. Groups and semi-joins, because
-    # windows over every row take four times as long on 60,000 rows. Other columns are read of the rows that count
-    # alone: those of a million took 450 MB.
-    counted = "tries" if of.each_run else "tries SEMI JOIN last_runs USING (cell_key, run_id)"
+    # The last try of each round in the latest run of each `cell_key` on a machine, and the rounds before its first one
+    # from runs that it continues. Groups and joins, because windows over every row take four times as long on 60,000
+    # rows. Other columns are read of the rows that count alone: those of a million took 450 MB.
+    counted = """
+                SELECT max(cell_id) AS cell_id, last_run
+                FROM tries JOIN last_runs USING (cell_key, machine, torch, git_commit)
+                WHERE run_id = last_run OR round < first_round GROUP BY cell_key, machine, last_run, round"""
     query = f"""
             WITH tries AS MATERIALIZED (
-                SELECT s.run_id, s.cell_key, max(s.cell_id) AS cell_id
-                FROM {table} s LEFT JOIN runs r USING (run_id) WHERE {where} GROUP BY s.run_id, s.cell_key, s.round),
+                SELECT s.run_id, s.cell_key, s.round, max(s.cell_id) AS cell_id, {MACHINE} AS machine,
+                    coalesce(r.torch, '') AS torch, coalesce(r.git_commit, '') AS git_commit
+                FROM {table} s LEFT JOIN runs r USING (run_id) WHERE {where} GROUP BY ALL),
             last_runs AS (
-                SELECT cell_key, max(tries.run_id) AS run_id FROM tries LEFT JOIN runs r USING (run_id)
-                GROUP BY cell_key, {MACHINE}),
-            counted AS (SELECT cell_id FROM {counted}),
+                SELECT cell_key, machine, torch, git_commit, run_id AS last_run, min(round) AS first_round
+                FROM tries SEMI JOIN (SELECT cell_key, machine, max(run_id) AS run_id FROM tries GROUP BY ALL)
+                    USING (cell_key, machine, run_id)
+                GROUP BY ALL),
+            counted AS ({"SELECT cell_id, run_id AS last_run FROM tries" if of.runs else counted}),
             latest AS MATERIALIZED (
-                SELECT {", ".join(f"s.{name}" for name in columns)}, {MACHINE} AS machine, r.torch AS torch
-                FROM {table} s SEMI JOIN counted USING (cell_id) LEFT JOIN runs r USING (run_id))"""
+                SELECT {", ".join(f"s.{name}" for name in columns)}, last_run, {MACHINE} AS machine, r.torch AS torch
+                FROM {table} s JOIN counted USING (cell_id) LEFT JOIN runs r USING (run_id))"""
     question, key = (", ".join(("machine", *names)) for names in (TABLES[table].question, TABLES[table].key))
     effort = ", ".join(column.name for column in TABLES[table].effort)
     terms = [  # the preferred effort first
@@ -309,7 +330,7 @@ def select_chosen(table: str, of: Selection, names: Sequence[str] = ()) -> tuple
         query += " FROM latest"
     if first := TABLES[table].first:
         query += f"""
-            QUALIFY row_number() OVER (PARTITION BY {"run_id, " * of.each_run}{question if of.settled else key}
+            QUALIFY row_number() OVER (PARTITION BY {"last_run, " if of.runs else ""}{question if of.settled else key}
                 ORDER BY status = 'ok' DESC, {first}) = 1"""
     return query, [*parameters, *values]
 

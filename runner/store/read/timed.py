@@ -51,10 +51,10 @@ POOLED = """coalesce(min(cell_id) FILTER (status = 'ok'), min(cell_id)) AS cell_
         arg_max(failed_phase, cell_id) AS failed_phase, arg_max(message, cell_id) AS message"""
 
 _CELLS = f"""
-    SELECT machine, cell_key, {", ".join(KEY)}, run_id, any_value(torch) AS torch,
+    SELECT machine, cell_key, {", ".join(KEY)}, last_run AS run_id, any_value(torch) AS torch,
         count(*) AS rounds, {POOLED}, {", ".join(f"median({name}) AS {name}" for name in _MEDIANS)},
         {", ".join(f"max({name}) AS {name}" for name in _GREATEST)}
-    FROM chosen GROUP BY run_id, machine, cell_key, {", ".join(KEY)} ORDER BY min(chosen.cell_id)"""
+    FROM chosen GROUP BY last_run, machine, cell_key, {", ".join(KEY)} ORDER BY min(chosen.cell_id)"""
 
 
 def load_steps(path: Path, selection: Selection) -> list[StepResult]:
@@ -63,13 +63,6 @@ def load_steps(path: Path, selection: Selection) -> list[StepResult]:
         choose(reader, "steps", selection, _OWN)
         cells = with_times(reader, "steps", fetch(reader, _CELLS, kind=StepResult))
     return sorted(cells, key=lambda row: _order(row.cell))
-
-
-def load_rounds(reader: duckdb.DuckDBPyConnection, run: UUID, cell_key: str) -> StepResult | None:
-    """Returns one cell over the rounds of one run; None if the run has no such cell."""
-    choose(reader, "steps", Selection(run=run, settled=False), _OWN)
-    reader.execute("DELETE FROM chosen WHERE cell_key <> ?", [cell_key])
-    return next(iter(with_times(reader, "steps", fetch(reader, _CELLS, kind=StepResult))), None)
 
 
 #: The latest run with steps, and the latest before it that measured one of its cells.
@@ -143,13 +136,6 @@ def _order(cell: StepCell) -> tuple[Any, ...]:
 #: The time of one whole step, for samples grouped by cell and step: as recorded, or else the sum of its phases.
 STEP_MS = """coalesce(max(duration_ms) FILTER (phase = 'step'),
     sum(duration_ms) FILTER (phase IN ('forward', 'loss', 'backward', 'optimizer')))"""
-
-
-def find(path: Path, cell_id: UUID) -> StepResult | None:
-    """Returns the cell with this id, over the rounds of its run; None if the file has no such row."""
-    with open_reader(path) as reader:
-        row = reader.execute("SELECT run_id, cell_key FROM steps WHERE cell_id = ?", [cell_id]).fetchone()
-        return load_rounds(reader, *row) if row else None
 
 
 def find_timed(path: Path, words: str) -> tuple[StepRow | AttentionRow, Mapping[Phase, PhaseTime]]:
@@ -298,7 +284,7 @@ class _PhaseRounds:
     device: str
     bound: Bound | None
     phase: Phase
-    run_id: UUID
+    runs: tuple[UUID, ...]
     rounds: tuple[int, ...]
     medians: tuple[float, ...]
     lows: tuple[float | None, ...]
@@ -313,7 +299,7 @@ class _PhaseRounds:
 
     def time(self, noise: Mapping[NoiseKind, Noise]) -> PhaseTime:
         """Returns the time over the rounds."""
-        same = [(self.run_id, number) for number in self.rounds], self.counts, self.devices
+        same = [*zip(self.runs, self.rounds, strict=True)], self.counts, self.devices
         columns = zip(self.medians, self.lows, self.highs, self.undisturbed, *same, strict=True)
         rounds = [
             RoundTime(median_ms=ms, low_ms=low, high_ms=high, n=n, id=id, device_ms=device_ms, undisturbed_ms=alone)
@@ -337,15 +323,15 @@ class _PhaseRounds:
         return NoiseKind(device=self.device, bound=pool_bounds(bounds), phase=self.phase, clock=clock)
 
 
-_LISTED = {"rounds": "c.round", "medians": "t.median_ms", "lows": "t.low_ms", "highs": "t.high_ms",
+_LISTED = {"runs": "c.run_id", "rounds": "c.round", "medians": "t.median_ms", "lows": "t.low_ms", "highs": "t.high_ms",
            "counts": "t.n", "loops": "t.loop_ms", "devices": "t.device_ms",
            "undisturbed": "t.undisturbed_ms"}  # fmt: skip
 _TIMES = f"""
     WITH rounds AS (
-        SELECT min(cell_id) OVER (PARTITION BY c.run_id, c.machine, c.cell_key) AS first, c.run_id, c.round, cell_id,
+        SELECT min(cell_id) OVER (PARTITION BY c.last_run, c.machine, c.cell_key) AS first, c.run_id, c.round, cell_id,
             s.bound
         FROM chosen c JOIN {{table}} s USING (cell_id) WHERE c.status = 'ok')
-    SELECT first, any_value({DEVICE}) AS device, any_value(c.run_id) AS run_id, max(bound) AS bound, t.phase,
+    SELECT first, any_value({DEVICE}) AS device, max(bound) AS bound, t.phase,
         {", ".join(f"list({column} ORDER BY c.round, c.cell_id) AS {name}" for name, column in _LISTED.items())},
         avg(t.mean_ms) AS mean_ms, sqrt(avg(t.std_ms * t.std_ms)) AS std_ms, CAST(sum(t.n) AS BIGINT) AS n
     FROM rounds c JOIN timings t USING (cell_id) LEFT JOIN runs r ON r.run_id = c.run_id
@@ -361,8 +347,7 @@ TimesByCell = dict[UUID, tuple[Bound | None, TimesByPhase]]
 
 
 def load_times(reader: duckdb.DuckDBPyConnection, table: str) -> TimesByCell:
-    """Returns the bounds and the times of the cells of the temporary table `chosen`. The rows of a cell are those of
-    one run."""
+    """Returns the bounds and the times of the cells of the temporary table `chosen`."""
     by_cell = fetch_by(reader, _TIMES.format(table=table), kind=_PhaseRounds, by=("first",))
     noise = load_noise(reader, table, {rows[0].device for rows in by_cell.values()})
     return {
@@ -391,7 +376,7 @@ _ATTENTION = f"""
         any_value(device) AS device, any_value(device_name) AS device_name, {POOLED},
         {", ".join(f"max({name}) AS {name}" for name in _LARGEST)}, {", ".join(_ATTENTION_KEY)}
     FROM chosen LEFT JOIN (SELECT run_id, device, device_name, device_memory_bytes FROM runs) USING (run_id)
-    GROUP BY run_id, machine, cell_key, {", ".join(_ATTENTION_KEY)}
+    GROUP BY last_run, machine, cell_key, {", ".join(_ATTENTION_KEY)}
     ORDER BY implementation <> 'naive', implementation, backend DESC, d_head, seq_len, precision, causal,
         min(chosen.cell_id)"""
 

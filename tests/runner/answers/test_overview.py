@@ -1,6 +1,7 @@
 """The fastest way of each size, and what each choice buys: nothing slower is ever recommended."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -12,7 +13,7 @@ from runner.answers.shared import sizes_of
 from runner.answers.tune import name_way
 from runner.answers.words import CLOCKS
 from runner.results.cells import StepResult
-from runner.results.rows import CellHistory, Rows
+from runner.results.rows import CellHistory, Rows, RunSteps
 from runner.results.times import Estimate
 from runner.schema import Model, new_id
 from runner.store.read import read
@@ -80,12 +81,16 @@ def slowed(one: StepResult, factor: float) -> StepResult:
     return replace(one, times=times)
 
 
+def _with(one: RunSteps, steps: Sequence[StepResult]) -> RunSteps:
+    return replace(one, load=lambda: {one.run.run_id: {"steps": steps}})
+
+
 def test_what_got_slower_since_the_run_before_is_said_first() -> None:
     rows = shipped("every_step", "latest", "history", "runs")
     now, before = rows.latest
     traced = [one for one in now.steps if "step" in one.times and one.times["step"].by("device")]
     assert len(traced) > 1
-    latest = (replace(now, steps=(slowed(traced[0], 1.1), *traced[1:])), replace(before, steps=tuple(traced)))
+    latest = (_with(now, [slowed(traced[0], 1.1), *traced[1:]]), _with(before, traced))
     cell = traced[0]
     history = (CellHistory(machine=cell.machine, cell_key=cell.cell.key, times={"device": (10.0, 10.0, 11.0)}),)
     answer = ask("overview", replace(rows, latest=latest, history=history))
@@ -95,7 +100,7 @@ def test_what_got_slower_since_the_run_before_is_said_first() -> None:
     assert row.values[1] == pytest.approx(1 / 1.1)
     assert (row.values[4], row.cells) == ("GPU time", (traced[0].cell_id, traced[0].cell_id))
     assert answer.more.startswith("1 cell of ")
-    same = ask("overview", replace(rows, latest=(now, replace(before, steps=now.steps))))
+    same = ask("overview", replace(rows, latest=(now, _with(before, now.steps))))
     assert not [view for view in same.views if view.name == "regressions"]
     assert f"Of {len(now.steps)} equal cells" in same.more
     assert "NVIDIA H200, 140 GiB" in same.more

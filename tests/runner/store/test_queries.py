@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from statistics import fmean, variance
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -174,7 +175,28 @@ def test_the_latest_run_and_the_last_try_count(tmp_path: Path) -> None:
     assert (latest.run_id, latest.status, latest.rounds) == (new.run_id, "ok", 1)
     (chosen,) = timed_cells.load_steps(path, Selection(run=old.run_id))
     assert chosen.run_id == old.run_id
-    assert timed_cells.find(path, chosen.cell_id) == chosen
+
+
+def test_rounds_of_a_sweep_that_goes_on_elsewhere_count_together(tmp_path: Path) -> None:
+    """Another GPU of the same name measures the rounds that a sweep had left: one cell of three rounds. A run at
+    another commit, and one that measures the cell from its first round on, stand alone."""
+    path, cell, ids, ms = tmp_path / "l.duckdb", rows.asked(), list[UUID](), rows.step_ms(rows.asked())
+    for commit, numbers, together in (
+        ("a", (0, 1), {0: 0, 1: 0}),
+        ("a", (2,), {0: 0, 1: 0, 2: 1}),
+        ("b", (2,), {2: 2}),
+        ("b", (0,), {0: 3}),
+    ):
+        time.sleep(0.002)  # ids are ordered by the millisecond
+        run = rows.run(git_commit=commit, device_uuid=f"GPU-{len(ids)}")
+        rows.store(path, run, [rows.ok(run, cell, round=number, slower=1.0 + number) for number in numbers])
+        ids.append(run.run_id)
+        (found,) = timed_cells.load_steps(path, Selection())
+        assert (found.run_id, found.rounds) == (run.run_id, len(together))
+        expected = {(ids[place], number): ms * (1 + number) for number, place in together.items()}
+        step = found.times["step"].step
+        assert (step.medians or {(run.run_id, numbers[0]): step.ms}) == pytest.approx(expected)
+        assert {one.round for one in selection.load_samples(path, "steps", found.cell_id)} == {*together}
 
 
 def compare(cells: list[StepResult], axis: str, base: str, other: str) -> list[Pair[StepResult]]:
