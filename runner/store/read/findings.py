@@ -6,8 +6,8 @@
 
 The rules read a row, its steps, summaries and telemetry, and other rows of the same run for what only several rows show
 together. `load_audit` judges rows of every effort, each round on its own: where several runs on one machine measured a
-cell, the latest run counts; where a round was tried again, the last try. A filter narrows the tables that have its
-column.
+cell, the latest run counts, with the rounds that it goes on with; where a round was tried again, the last try. A filter
+narrows the tables that have its column.
 """
 
 from collections.abc import Mapping

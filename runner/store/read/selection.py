@@ -5,10 +5,10 @@ such a query and makes its rows dataclasses.
     rows = fetch(reader, "SELECT name, ms FROM …", kind=Example)
 
 A filter that is not set selects everything. Where several runs on one machine measured a cell, the latest run counts,
-unless a run is selected; where a round was tried again, the last try counts. Of cells that differ only in effort
-fields, the one with the preferred effort counts: for steps the longest warm-up, then the most steps, then the
-compiler's shared cache. `settled=False` keeps them all, for comparisons of two cells (`analysis.pairs`). Rounds stay
-separate rows, except in tables where one round suffices (`Table.first`).
+with the rounds that it goes on with, unless a run is selected; where a round was tried again, the last try counts. Of
+cells that differ only in effort fields, the one with the preferred effort counts: for steps the longest warm-up, then
+the most steps, then the compiler's shared cache. `settled=False` keeps them all, for comparisons of two cells
+(`analysis.pairs`). Rounds stay separate rows, except in tables where one round suffices (`Table.first`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
