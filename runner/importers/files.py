@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from runner.analysis.kernels import kernel_class
 from runner.analysis.timeline.allocations import timeline_rows
 from runner.errors import UsageError
 from runner.formats import format_bytes
-from runner.importers.nsys import load_processes, open_export
+from runner.importers.nsys import load_processes
 from runner.importers.nsys_stats import TOTAL, is_stats, load_stats
 from runner.importers.profiler import is_trace, load_trace
 from runner.importers.published import import_tables
@@ -38,11 +39,12 @@ from runner.importers.recordings import (
     TracedProcess,
     new_run,
     read_gpu,
+    refuse,
     write_run,
 )
 from runner.published.reading import PROVENANCE, read_bytes
 from runner.published.tables import ENDINGS, OTHERS
-from runner.schema import TABLES, AllocationRow, KernelRow, RunRow, TimelineRow, TraceOrigin, TraceRow, new_id
+from runner.schema import TABLES, AllocationRow, KernelRow, TimelineRow, TraceOrigin, TraceRow, new_id
 from runner.store.database import ingest
 from runner.store.merging import merge
 
@@ -59,10 +61,8 @@ MAX_FILES = 1_000
 UNKNOWN_PHASE = "unknown"
 #: What the names of copies and sets begin with, which are no kernels.
 _COPIES = ("[CUDA memcpy", "[CUDA memset")
-_PRIVATE = (
-    "such an export may name the host and the user and hold all environment variables, secrets included. None of that "
-    "was imported; think twice before you give the file away."
-)
+_DO = "Make one with torch.cuda.memory._record_memory_history() and torch.cuda.memory._dump_snapshot(FILE)."
+_refuse_snapshot = partial(refuse, "memory snapshot", expected="a snapshot", do=_DO)
 
 
 def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None) -> ImportReport:
@@ -80,11 +80,11 @@ def _import(path: Path, *, db: Path, label: str | None, mapping: Path | None, is
     if mapping and not is_table:
         raise UsageError(f"--mapping got {str(mapping)!r}.", expected="none: only published tables have a mapping")
     if is_trace(path, start):
-        return _import_traces([path], db=db, label=label)
+        return _add_traces(path, [load_trace(path)], db=db, label=label, origin="torch-profiler")
     if is_table:
         return import_tables(path, db=db, label=label, mapping=mapping, is_alone=is_alone)
     if start.startswith(_SQLITE):
-        return _import_export(path, db=db, label=label)
+        return _add_traces(path, load_processes(path), db=db, label=label, origin="nsys")
     if start[8:12] == _DUCKDB:
         return _merge(path, db=db, label=label)
     if path.suffix in _REPORTS:
@@ -96,7 +96,7 @@ def _import(path: Path, *, db: Path, label: str | None, mapping: Path | None, is
     if start.startswith(_PICKLE) or path.suffix in _PICKLES:
         return _import_snapshot(path, db=db, label=label)
     if TOTAL in start:
-        return _add_traces(new_run(path, label), [load_stats(path)], db=db, titles=[path.name], origin="nsys")
+        return _add_traces(path, [load_stats(path)], db=db, label=label, origin="nsys")
     raise UsageError(
         f"{path} is no file that can be imported: it begins with {start[:16]!r}.",
         expected="a results file (.duckdb), a memory snapshot (.pickle), the SQLite export of an nsys report, what "
@@ -119,7 +119,10 @@ def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path |
     for path in files:
         with suppress(UsageError):
             ranks += [path] if is_trace(path, read_bytes(path, first=_BEGINNING_BYTES)) else []
-    lines = [*_import_traces(ranks, db=db, label=label).lines] if ranks else []
+    lines: list[str] = []
+    if ranks:
+        named = ranks[0] if len(ranks) == 1 else folder
+        lines += _add_traces(named, list(map(load_trace, ranks)), db=db, label=label, origin="torch-profiler").lines
     is_whole, refused = True, 0
     for path in (path for path in files if path not in ranks):
         try:
@@ -197,14 +200,6 @@ def run_reader(path: Path) -> "subprocess.CompletedProcess[bytes]":
         return subprocess.run(command, stdin=file, capture_output=True, timeout=READING_SECONDS, check=False)
 
 
-def _refuse_snapshot(path: Path, got: str, *, expected: str = "a snapshot") -> UsageError:
-    return UsageError(
-        f"{path} is not a memory snapshot that can be read: got {got}.",
-        expected=expected,
-        do="Make one with torch.cuda.memory._record_memory_history() and torch.cuda.memory._dump_snapshot(FILE).",
-    )
-
-
 def _describe_timeline(row: TimelineRow, stored: int, *, has_peak: bool) -> str:
     early = ""
     if row.baseline_allocations:
@@ -217,35 +212,16 @@ def _describe_timeline(row: TimelineRow, stored: int, *, has_peak: bool) -> str:
     return f"{row.title}: {row.allocations:,} allocations{early}; {peak}.{less}"
 
 
-def _import_traces(paths: Sequence[Path], *, db: Path, label: str | None) -> ImportReport:
-    """Reads traces of torch.profiler, one a rank, and adds them as one run. Raises UsageError; then nothing was
-    added."""
-    processes, titles = [load_trace(path) for path in paths], [path.name for path in paths]
-    gpu, memory = read_gpu({process.gpu for process in processes})
-    run = new_run(paths[0] if len(paths) == 1 else paths[0].parent, label)
-    run = replace(run, device_name=gpu, device_memory_bytes=memory)
-    return _add_traces(run, processes, db=db, titles=titles, origin="torch-profiler")
-
-
-def _import_export(path: Path, *, db: Path, label: str | None) -> ImportReport:
-    """Adds a trace for each process of an export of Nsight Systems that used the GPU, and says what else it may
-    hold."""
-    with open_export(path) as export:
-        processes = load_processes(export)
-        gpu, memory = export.gpu()
-    run = replace(new_run(path, label), device_name=gpu, device_memory_bytes=memory)
-    numbers = [f" · process {number}" for number in range(1, len(processes) + 1)] if len(processes) > 1 else [""]
-    report = _add_traces(run, processes, db=db, titles=[path.name + number for number in numbers], origin="nsys")
-    return replace(report, lines=(*report.lines, f"{path.name}: {_PRIVATE}"))
-
-
 def _add_traces(
-    run: RunRow, processes: Sequence[TracedProcess], *, db: Path, titles: Sequence[str], origin: TraceOrigin
+    path: Path, processes: Sequence[TracedProcess], *, db: Path, label: str | None, origin: TraceOrigin
 ) -> ImportReport:
+    """Adds a trace for each process, or rank of a folder, as one run."""
+    gpu, memory = read_gpu({process.gpu for process in processes})
+    run = replace(new_run(path, label), device_name=gpu, device_memory_bytes=memory)
     traces: list[TraceRow] = []
     kernels: list[KernelRow] = []
     lines: list[str] = []
-    for title, process in zip(titles, processes, strict=True):
+    for process in processes:
         ids: dict[str, Any] = {"run_id": run.run_id, "cell_id": new_id()}
         grouped: dict[tuple[str, str, str], list[tuple[LaunchPlace, Launched]]] = {}
         for (place, name), sums in process.kernels.items():
@@ -271,7 +247,7 @@ def _add_traces(
         trace = TraceRow(
             **ids,
             origin=origin,
-            title=title,
+            title=process.title,
             kernels=len(ran),
             steps=process.steps,
             kernel_ms=sum(row.device_ms for row in ran),
@@ -279,10 +255,10 @@ def _add_traces(
             busy_ms=process.busy_ms,
             gap_ms=process.gap_ms,
         )
-        lines += [_describe_trace(trace, rows), *(f"{title}: {remark}." for remark in process.remarks)]
+        lines += [_describe_trace(trace, rows), *(f"{process.title}: {remark}." for remark in process.remarks)]
         traces.append(trace)
         kernels += rows
-    write_run({"runs": [run], "traces": traces, "kernels": kernels}, run=run, db=db, where=Path(run.label or titles[0]))
+    write_run({"runs": [run], "traces": traces, "kernels": kernels}, run=run, db=db, where=path)
     return ImportReport(lines=tuple(lines))
 
 

@@ -1,10 +1,8 @@
 """Reads the SQLite export of an Nsight Systems report that somebody else made: what ran on the GPU, and the named range
 that launched it.
 
-    with open_export(Path("report.sqlite")) as export:
-        print(export.gpu())
-        for process in load_processes(export):          # those that used the GPU
-            print(process.steps, len(process.kernels))
+    for process in load_processes(Path("report.sqlite")):          # those that used the GPU
+        print(process.gpu, process.steps, len(process.kernels))
 
     nsys export --type sqlite --output report.sqlite report.nsys-rep
 
@@ -24,11 +22,11 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from runner.errors import UsageError
 from runner.importers.recordings import (
     NOWHERE,
     Kernels,
@@ -38,10 +36,18 @@ from runner.importers.recordings import (
     TracedProcess,
     clean_name,
     read_gpu,
+    refuse,
 )
 
 #: The longest text, the longest time of reading (s), and the most memory of SQLite.
 TEXT_BYTES, SECONDS, HEAP_BYTES = 1_000_000, 300.0, 512 * 2**20
+_DO = "Record with `nsys profile --trace=cuda,nvtx …`, then `nsys export --type sqlite --output FILE REPORT`."
+_EXPECTED = "the SQLite export of a report with CUDA kernels"
+_refuse = partial(refuse, "export of Nsight Systems", expected=_EXPECTED, do=_DO)
+_PRIVATE = (
+    "such an export may name the host and the user and hold all environment variables, secrets included. None of that "
+    "was imported; think twice before you give the file away"
+)
 
 
 class Export:
@@ -70,7 +76,7 @@ class Export:
         in any column, counts as missing. Raises UsageError for more than `most`."""
         for number, row in enumerate(self.connection.execute(query)):
             if number >= most:
-                raise refusal(self.path, f"more than {most:,} {what}", expected="fewer: record fewer steps")
+                raise _refuse(self.path, f"more than {most:,} {what}", expected="fewer: record fewer steps")
             yield *(value if isinstance(value, int) else None for value in row[:5]), *row[5:]
 
     def gpu(self) -> tuple[str | None, int | None]:
@@ -86,7 +92,7 @@ class Export:
 
 
 @contextlib.contextmanager
-def open_export(path: Path) -> Iterator[Export]:
+def _open(path: Path) -> Iterator[Export]:
     """Yields the export at `path`. Raises UsageError when the file is no such export, also from within the block."""
     ends, uri = time.monotonic() + SECONDS, f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
     try:
@@ -99,18 +105,10 @@ def open_export(path: Path) -> Iterator[Export]:
                 connection.execute(f"PRAGMA {setting}")
             yield Export(connection, path)
     except MemoryError:
-        raise refusal(path, f"a database that needs more than {HEAP_BYTES // 2**20} MiB") from None
+        raise _refuse(path, f"a database that needs more than {HEAP_BYTES // 2**20} MiB") from None
     except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:  # a message may hold bytes of the file
         slow = f"more than {SECONDS:.0f} s of reading" if str(error) == "interrupted" else str(error)
-        raise refusal(path, slow) from None
-
-
-def refusal(path: Path, got: str, *, expected: str = "the SQLite export of a report with CUDA kernels") -> UsageError:
-    return UsageError(
-        f"{path} is not an export of Nsight Systems that can be read: got {got}.",
-        expected=expected,
-        do="Record with `nsys profile --trace=cuda,nvtx …`, then `nsys export --type sqlite --output FILE REPORT`.",
-    )
+        raise _refuse(path, slow) from None
 
 
 #: The most calls of a table, ranges, processes and different (kernel, range) of a process that are read.
@@ -158,34 +156,45 @@ class _Process:
         return whole or (entered.pop() if len(entered) == 1 and "forward" in phases else None)
 
 
-def load_processes(export: Export) -> list[TracedProcess]:
+def load_processes(path: Path) -> list[TracedProcess]:
     """Returns what each process ran on the GPU, in the order of process ids. Raises UsageError."""
-    present = [table for table in _ACTIVITIES if export.has(table, "start", "end", "correlationId")]
-    if not export.has("StringIds", "id", "value"):
-        raise refusal(export.path, "a database of something else")
-    if not present:
-        raise refusal(export.path, "a report in which nothing of CUDA was recorded")
-    broken: Counter[str] = Counter()
-    processes = _load_ranges(export, broken)
-    for table in present:
-        for thread, moment, pid, duration, name, moved in _launches(export, table):
-            if duration is None:
-                broken[table] += 1  # it had not finished when the recording ended, or ends before it starts
-                continue
-            process = processes.setdefault(pid or 0, _Process())
-            sums = process.kernels.setdefault((process.place(thread, moment), name), Launched())
-            sums.add(duration, moved_bytes=moved)
-            if len(process.kernels) > KERNELS or len(processes) > PROCESSES:
-                got = f"more than {KERNELS:,} different kernels and ranges of a process, or {PROCESSES:,} processes"
-                raise refusal(export.path, got, expected="fewer: record fewer steps")
-    used = [process for _, process in sorted(processes.items()) if process.kernels]
-    if not used:
-        raise refusal(export.path, "a report in which nothing ran on a GPU")
-    remarks = [f"{name} is no plain table and was not read" for name in export.list_views()]
-    if "CUPTI_ACTIVITY_KIND_KERNEL" not in present:
-        remarks.append("there is no table of kernels, so that only copies and graphs are known")
-    remarks += [f"left out, without a start or with no end after it: {n:,} of {name}" for name, n in broken.items()]
-    return [TracedProcess(steps=process.steps, kernels=process.kernels, remarks=tuple(remarks)) for process in used]
+    with _open(path) as export:
+        present = [table for table in _ACTIVITIES if export.has(table, "start", "end", "correlationId")]
+        if not export.has("StringIds", "id", "value"):
+            raise _refuse(path, "a database of something else")
+        if not present:
+            raise _refuse(path, "a report in which nothing of CUDA was recorded")
+        broken: Counter[str] = Counter()
+        processes = _load_ranges(export, broken)
+        for table in present:
+            for thread, moment, pid, duration, name, moved in _launches(export, table):
+                if duration is None:
+                    broken[table] += 1  # it had not finished when the recording ended, or ends before it starts
+                    continue
+                process = processes.setdefault(pid or 0, _Process())
+                sums = process.kernels.setdefault((process.place(thread, moment), name), Launched())
+                sums.add(duration, moved_bytes=moved)
+                if len(process.kernels) > KERNELS or len(processes) > PROCESSES:
+                    got = f"more than {KERNELS:,} different kernels and ranges of a process, or {PROCESSES:,} processes"
+                    raise _refuse(path, got, expected="fewer: record fewer steps")
+        used = [process for _, process in sorted(processes.items()) if process.kernels]
+        if not used:
+            raise _refuse(path, "a report in which nothing ran on a GPU")
+        remarks = [f"{name} is no plain table and was not read" for name in export.list_views()]
+        if "CUPTI_ACTIVITY_KIND_KERNEL" not in present:
+            remarks.append("there is no table of kernels, so that only copies and graphs are known")
+        remarks += [f"left out, without a start or with no end after it: {n:,} of {name}" for name, n in broken.items()]
+        last = len(used)
+        return [
+            TracedProcess(
+                title=path.name if last == 1 else f"{path.name} · process {number}",
+                steps=process.steps,
+                kernels=process.kernels,
+                remarks=[*remarks, _PRIVATE] if number == last else (),
+                gpu=export.gpu(),
+            )
+            for number, process in enumerate(used, start=1)
+        ]
 
 
 def _load_ranges(export: Export, broken: Counter[str]) -> dict[int, _Process]:

@@ -13,10 +13,10 @@ only.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from runner.errors import UsageError
 from runner.importers.recordings import (
     NOWHERE,
     Kernels,
@@ -26,6 +26,7 @@ from runner.importers.recordings import (
     clean_name,
     is_step,
     phase_of,
+    refuse,
 )
 from runner.published.headings import parse_setting
 from runner.published.reading import parse_file
@@ -44,10 +45,11 @@ _KINDS = {
     "kernels": ("Name", "Instances"),
     "copies": ("Operation", "Count"),
 }
+_DO = "Write one with `nsys stats --report cuda_gpu_kern_sum --format csv REPORT`."
+_refuse = partial(refuse, "table of `nsys stats`", do=_DO)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _LaunchRow:
+class _LaunchRow(NamedTuple):
     """One line: what ran, in which range ("" for none), how often that range was entered, and the sums."""
 
     name: str
@@ -91,23 +93,10 @@ def _load_rows(path: Path, table: TextTable, total: re.Match[str], name: str, ca
         if len(times) != 1 or times[0] < 0 or not isinstance(count, int) or not isinstance(entered, int):
             got = f"“{told[total[0]][:40]}” and “{told[calls][:40]}” in line {row.line}"
             raise _refuse(path, got, "a time and a whole number of calls")
-        rows.append(
-            _LaunchRow(
-                name=clean_name(told[name]) or "unnamed kernel",
-                range=clean_name(told.get("NVTX Range", "")).removeprefix(":"),
-                entered=entered,
-                sums=Launched(calls=count, duration_ns=round(times[0] * 1e6)),
-            )
-        )
+        ran, within = clean_name(told[name]) or "unnamed kernel", clean_name(told.get("NVTX Range", ""))
+        sums = Launched(calls=count, duration_ns=round(times[0] * 1e6))
+        rows.append(_LaunchRow(ran, within.removeprefix(":"), entered, sums))
     return rows
-
-
-def _refuse(path: Path, got: str, expected: str) -> UsageError:
-    return UsageError(
-        f"{path} holds no table of `nsys stats` that can be imported: got {got}.",
-        expected=expected,
-        do="Write one with `nsys stats --report cuda_gpu_kern_sum --format csv REPORT`.",
-    )
 
 
 def _combine(path: Path, whole: Mapping[str, Launched], ranges: Sequence[_LaunchRow]) -> TracedProcess:
@@ -136,7 +125,7 @@ def _combine(path: Path, whole: Mapping[str, Launched], ranges: Sequence[_Launch
     if not kernels:
         raise _refuse(path, f"ranges that are no phase and no step ({names})", "cuda_gpu_kern_sum in the same file")
     remarks = [f"ranges that are no phase and no step were not read ({names})"] if others else []
-    return TracedProcess(steps=_count_entered(steps) or passes, kernels=kernels, remarks=remarks)
+    return TracedProcess(title=path.name, steps=_count_entered(steps) or passes, kernels=kernels, remarks=remarks)
 
 
 def _sums(rows: Iterable[_LaunchRow]) -> dict[str, Launched]:

@@ -16,11 +16,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from sys import intern
 from typing import IO, Any
 
-from runner.errors import UsageError
 from runner.importers.recordings import (
     NOWHERE,
     Kernels,
@@ -31,6 +31,7 @@ from runner.importers.recordings import (
     clean_name,
     phase_of,
     read_gpu,
+    refuse,
 )
 
 EVENTS, EVENT_CHARACTERS, _CHUNK = 5_000_000, 2**24, 2**22
@@ -42,6 +43,8 @@ _STEP = re.compile(r"ProfilerStep#(\d+)")
 _ENGINE = "autograd::engine::evaluate_function"
 #: The largest gap between two kernels of one step that is the launching's, and not a pause of the program (µs).
 _PAUSE_US = 1e5
+_DO = "Write one with `torch.profiler.profile(…)` and `export_chrome_trace(FILE)`."
+_refuse = partial(refuse, "trace of torch.profiler", do=_DO)
 
 
 def is_trace(path: Path, start: bytes) -> bool:
@@ -101,6 +104,7 @@ def load_trace(path: Path) -> TracedProcess:
     count, steps = len(trace.steps), len(trace.steps) or 1
     covered, gaps = _cover(busy)
     return TracedProcess(
+        title=path.name,
         steps=count or None,
         kernels=kernels,
         remarks=remarks,
@@ -216,11 +220,3 @@ def _open(path: Path) -> IO[str]:
     if path.suffix.lower() == ".gz":
         return gzip.open(path, "rt", encoding="utf-8", errors="replace")
     return path.open(encoding="utf-8", errors="replace")
-
-
-def _refuse(path: Path, got: str, expected: str) -> UsageError:
-    return UsageError(
-        f"{path} is no trace of torch.profiler that can be read: got {got}.",
-        expected=expected,
-        do="Write one with `torch.profiler.profile(…)` and `export_chrome_trace(FILE)`.",
-    )

@@ -12,7 +12,6 @@ where two that have it are merged. With another mapping it is another run, and t
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ def import_tables(
     column was read. Raises UsageError for a file without tables, and for a mapping that does not fit."""
     meant = load_mapping(mapping) if mapping else TableMapping()
     file = read_file(path, mapping=meant)
-    tables = tuple(file.tables)
+    tables = file.tables
     hashed = int.from_bytes(hashlib.sha256(f"{file.digest}:{meant.digest}".encode()).digest()[:10])
     # A UUIDv8 whose first 48 bits, the time in other ids, are 0: published runs come before every measured one.
     run_id = UUID(int=0x8 << 76 | 0b10 << 62 | (hashed >> 62 & 0xFFF) << 64 | hashed & (1 << 62) - 1)
@@ -54,12 +53,19 @@ def import_tables(
     if known is not None:
         again = "" if known else " A later import of it with another mapping counts."
         return ImportReport(lines=(f"{path.name}: nothing new: {db} has it already.{again}",))
-    write_run({"runs": [run], **_make_rows(run.run_id, tables)}, run=run, db=db, where=path)
-    figures = [figure for table in tables for row in table.rows for figure in row.figures]
-    counts = ((len(tables), "table"), (sum(len(table.rows) for table in tables), "row"), (len(figures), "figure"))
-    refused = sum((figure.remark or "").startswith(("Refused", "What")) for figure in figures)
+    rows: dict[str, list[Any]] = {name: [] for name in ("table", "row", "figure")}
+    for at, table in enumerate(tables):
+        rows["table"].append(_make_row(PublishedTableRow, table, run_id=run_id, position=at))
+        for place, row in enumerate(table.rows):
+            ids = {"run_id": run_id, "table_id": table.table_id}
+            rows["row"].append(_make_row(PublishedLineRow, row, **ids, position=place, **asdict(row.setting)))
+            ids = {"run_id": run_id, "row_id": row.row_id}
+            figures = enumerate(row.figures)
+            rows["figure"] += [_make_row(PublishedFigureRow, one, **ids, position=number) for number, one in figures]
+    write_run({"runs": [run], **{f"published_{name}s": of for name, of in rows.items()}}, run=run, db=db, where=path)
+    refused = sum((figure.remark or "").startswith(("Refused", "What")) for figure in rows["figure"])
     said = f"; {format_count(refused, 'cell')} {'was' if refused == 1 else 'were'} refused" if refused else ""
-    added = f"{path.name}: {', '.join(format_count(*one) for one in counts)}{said}."
+    added = f"{path.name}: {', '.join(format_count(len(of), name) for name, of in rows.items())}{said}."
     details = (line for table in tables for line in describe_table(table)) if is_alone else ()
     return ImportReport(lines=(added, *details, *file.lost, *file.remarks), is_whole=not file.lost)
 
@@ -88,27 +94,6 @@ def _collect_remarks(table: PublishedTable) -> list[str]:
             if remark != OUT_OF_MEMORY:
                 alike.setdefault((where, _QUOTED.sub("", remark)), []).append(f"Line {row.line}{where}: {remark}")
     return [same[0] + (f" And {len(same) - 1:,} more like it." if len(same) > 1 else "") for same in alike.values()]
-
-
-def _make_rows(run_id: UUID, tables: Sequence[PublishedTable]) -> Mapping[str, Sequence[object]]:
-    return {
-        "published_tables": [
-            _make_row(PublishedTableRow, table, run_id=run_id, position=place) for place, table in enumerate(tables)
-        ],
-        "published_rows": [
-            _make_row(
-                PublishedLineRow, row, run_id=run_id, table_id=table.table_id, position=place, **asdict(row.setting)
-            )
-            for table in tables
-            for place, row in enumerate(table.rows)
-        ],
-        "published_figures": [
-            _make_row(PublishedFigureRow, figure, run_id=run_id, row_id=row.row_id, position=place)
-            for table in tables
-            for row in table.rows
-            for place, figure in enumerate(row.figures)
-        ],
-    }
 
 
 def _make_row(kind: type, item: object, **more: Any) -> object:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from runner.errors import UsageError
 from runner.schema import RunRow, new_id, utc_now
 from runner.store.spool import Spool, to_document
 from runner.store.views import check_document
@@ -69,10 +70,11 @@ Kernels = dict[tuple[LaunchPlace, str], Launched]
 
 @dataclass(frozen=True, kw_only=True)
 class TracedProcess:
-    """What one process ran on the GPU, whose name and memory (bytes) are `gpu`. `steps` is None where no range tells
-    their number. A step takes `step_ms` on the host; of that the device computes for `busy_ms` and waits for `gap_ms`
-    between two kernels; `remarks` say what was not read."""
+    """What the process `title` ran on the GPU, whose name and memory (bytes) are `gpu`. `steps` is None where no range
+    tells their number. A step takes `step_ms` on the host; of that the device computes for `busy_ms` and waits for
+    `gap_ms` between two kernels; `remarks` say what was not read."""
 
+    title: str
     steps: int | None
     kernels: Kernels
     remarks: Sequence[str] = ()
@@ -80,6 +82,10 @@ class TracedProcess:
     busy_ms: float | None = None
     gap_ms: float | None = None
     gpu: tuple[str | None, int | None] = (None, None)
+
+
+def refuse(kind: str, path: Path, got: str, expected: str, *, do: str) -> UsageError:
+    return UsageError(f"{path} is no {kind} that can be read: got {got}.", expected=expected, do=do)
 
 
 def read_gpu(kinds: Collection[tuple[object, object]]) -> tuple[str | None, int | None]:
