@@ -243,7 +243,9 @@ def parse_file(path: Path, *, ending: str | None = None) -> tuple[list[TextTable
     try:
         tables = parse_tables(text.replace("\r\n", "\n").replace("\r", "\n"), ending=ending or path.suffix.lower())
     except TableRefused as error:
-        raise UsageError(f"{path}{error.got.removeprefix('The file')}", expected=error.expected, do=error.do) from None
+        do = error.do or "Export the table as CSV, or write it as a Markdown table."
+        got = f"{path} holds no table that can be imported: got {error.got}."
+        raise UsageError(got, expected=error.expected or FORMATS, do=do) from None
     return tables, f"{READER}:{hashlib.sha256(content).hexdigest()}"
 
 
@@ -278,12 +280,41 @@ def _read_provenance(path: Path) -> Mapping[str, str]:
 
 def understand_columns(table: TextTable, mapping: TableMapping) -> dict[str, Meaning]:
     """Returns the meaning of each column by its heading, by the mapping or else by its heading and its cells."""
-    own = {
+    meanings = {
         heading: mapping.columns.get(heading) or _understand(heading, [cell for cell in table.column(place) if cell])
         for place, heading in enumerate(table.headings)
     }
-    _settle(table, own, {*mapping.columns}, mapping.title or table.title or "")
-    return own
+    # The other columns or the title decide whose name a "name" is, whether a dtype is a figure, and the unit of one
+    # whose heading has none.
+    quantities = {meaning.quantity for meaning in meanings.values() if meaning.role == "figure"}
+    has_figures = bool(quantities) or any(meaning.role == "value" for meaning in meanings.values())
+    for place, heading in enumerate(table.headings):
+        meaning = meanings[heading]
+        if heading in mapping.columns:
+            continue
+        if meaning.quantity == TIME and meaning.statistics == ("std",):
+            figures = (one for one in table.headings if meanings[one].role == "figure")
+            times = [one for one in figures if meanings[one].dimension == "time"]
+            before = times[: times.index(heading)]
+            if before:
+                of, said = meanings[before[-1]], f"the deviation of “{before[-1]}”."
+                meaning = replace(meaning, quantity=of.quantity, variant=of.variant, assumed=said)
+            elif times == [heading]:
+                said = "kept as text: a standard deviation without the time that it is of."
+                meaning = Meaning(role="kept", assumed=said, understood=False)
+            meanings[heading] = meaning
+        if meaning.role == "setting" and heading.strip().lower() == "name" and "calls" not in quantities:
+            meanings[heading] = replace(meaning, setting="name")
+        elif meaning.role == "setting" and meaning.setting == "precision" and not has_figures:
+            meanings[heading] = Meaning(role="figure", quantity="dtype")
+        elif meaning.role == "figure" and not meaning.unit and meaning.dimension in ("time", "bytes"):
+            meanings[heading] = _borrow_unit(meanings, meaning, mapping.title or table.title or "")
+        elif meaning.role == "figure" and not meaning.unit and meaning.dimension == "share":
+            values = [value for cell in table.column(place) for value in parse_cell(cell, dimension="share").values]
+            if any(abs(value) > 1 for value in values):
+                said = "taken as percent, because a share is at most 1."
+                meanings[heading] = replace(meaning, unit="%", assumed=said)
+    return meanings
 
 
 def _understand(heading: str, cells: Sequence[str]) -> Meaning:
@@ -306,41 +337,6 @@ def _understand(heading: str, cells: Sequence[str]) -> Meaning:
         if meaning.quantity == TIME and not meaning.unit and all(cell.endswith("%") for cell in cells):
             return replace(meaning, quantity="share", unit="%")
     return meaning
-
-
-def _settle(table: TextTable, meanings: dict[str, Meaning], given: set[str], title: str) -> None:
-    """Decides what only the other columns or the title can decide: whose name a "name" is, whether a dtype is a figure,
-    and the unit of a figure whose heading has none."""
-    quantities = {meaning.quantity for meaning in meanings.values() if meaning.role == "figure"}
-    has_figures = bool(quantities) or any(meaning.role == "value" for meaning in meanings.values())
-    for place, heading in enumerate(table.headings):
-        meaning = meanings[heading]
-        if heading in given:
-            continue
-        if meaning.quantity == TIME and meaning.statistics == ("std",):
-            times = [
-                one for one in table.headings if meanings[one].role == "figure" and meanings[one].dimension == "time"
-            ]
-            before = [one for one in times if table.headings.index(one) < place]
-            if before:
-                of = meanings[before[-1]]
-                said = f"the deviation of “{before[-1]}”."
-                meaning = replace(meaning, quantity=of.quantity, variant=of.variant, assumed=said)
-            elif times == [heading]:
-                said = "kept as text: a standard deviation without the time that it is of."
-                meaning = Meaning(role="kept", assumed=said, understood=False)
-            meanings[heading] = meaning
-        if meaning.role == "setting" and heading.strip().lower() == "name" and "calls" not in quantities:
-            meanings[heading] = replace(meaning, setting="name")
-        elif meaning.role == "setting" and meaning.setting == "precision" and not has_figures:
-            meanings[heading] = Meaning(role="figure", quantity="dtype")
-        elif meaning.role == "figure" and not meaning.unit and meaning.dimension in ("time", "bytes"):
-            meanings[heading] = _borrow_unit(meanings, meaning, title)
-        elif meaning.role == "figure" and not meaning.unit and meaning.dimension == "share":
-            values = [value for cell in table.column(place) for value in parse_cell(cell, dimension="share").values]
-            if any(abs(value) > 1 for value in values):
-                said = "taken as percent, because a share is at most 1."
-                meanings[heading] = replace(meaning, unit="%", assumed=said)
 
 
 def _borrow_unit(meanings: Mapping[str, Meaning], meaning: Meaning, title: str) -> Meaning:
@@ -410,7 +406,18 @@ def _build_row(
     cells = [(heading, meaning, cell) for (heading, meaning), cell in found if cell]
     origins = {meaning.setting: cell for _, meaning, cell in cells if meaning.role == "origin"}
     title = origins.get("title", title)
-    settings, remarks = _read_settings(cells, given)
+    settings: dict[str, Any] = {}
+    remarks = []
+    for heading, meaning, cell in cells:
+        if meaning.role == "setting":
+            read, remark = parse_setting(meaning.setting, cell, unit=meaning.unit)
+            if read is not None and settings.setdefault(meaning.setting, read) != read:
+                left = f"“{cell[:40]}” was left out: another column says {settings[meaning.setting]}."
+                remarks.append(f"{heading}: {left}")
+            remarks += [f"{heading}: {remark}"] if remark else []
+        elif meaning.role == "group":
+            settings = {**read_title(cell), **settings}
+    settings = {**given, **settings}
     for name, value in read_title(title).items():
         if name not in by_column | settings.keys():
             settings[name] = value
@@ -450,24 +457,6 @@ def _build_row(
         source=":".join(source) or None,
         remarks=tuple(remarks),
     )
-
-
-def _read_settings(
-    cells: Sequence[tuple[str, Meaning, str]], given: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[str]]:
-    """Returns the settings of a row by its cells, what stands above it, and the mapping; and what is remarked."""
-    settings: dict[str, Any] = {}
-    remarks = []
-    for heading, meaning, cell in cells:
-        if meaning.role == "setting":
-            read, remark = parse_setting(meaning.setting, cell, unit=meaning.unit)
-            if read is not None and settings.setdefault(meaning.setting, read) != read:
-                left = f"“{cell[:40]}” was left out: another column says {settings[meaning.setting]}."
-                remarks.append(f"{heading}: {left}")
-            remarks += [f"{heading}: {remark}"] if remark else []
-        elif meaning.role == "group":
-            settings = {**read_title(cell), **settings}
-    return {**given, **settings}, remarks
 
 
 def _build_figures(heading: str, text: str, meaning: Meaning, commas: Commas) -> list[PublishedFigure]:

@@ -75,14 +75,7 @@ class TextTable:
 
 
 class TableRefused(UsageError):
-    """The file holds no table that can be read."""
-
-    def __init__(self, got: str, *, expected: str = FORMATS, do: str = "") -> None:
-        super().__init__(
-            f"The file holds no table that can be imported: got {got}.",
-            expected=expected,
-            do=do or "Export the table as CSV, or write it as a Markdown table.",
-        )
+    """What the text holds in place of tables that can be read."""
 
 
 def parse_tables(text: str, *, ending: str) -> list[TextTable]:
@@ -106,7 +99,7 @@ def parse_tables(text: str, *, ending: str) -> list[TextTable]:
     return tables
 
 
-def _make_table(rows: Sequence[TextRow], *, headings: TextRow, title: str | None, line: int) -> TextTable:
+def _make_table(rows: Sequence[TextRow], *, headings: TextRow, title: str | None) -> TextTable:
     """Returns the table of these rows. A row with more or fewer cells than there are headings is lost, because its
     cells would move below other headings."""
     width = len(headings.cells)
@@ -136,7 +129,7 @@ def _make_table(rows: Sequence[TextRow], *, headings: TextRow, title: str | None
         numbered = (f"{name} ({number})" for number in range(2, COLUMNS + 2))
         unique.append(next(one for one in (name, *numbered) if one not in unique))
     return TextTable(
-        line=line,
+        line=headings.line,
         headings=tuple(unique),
         rows=tuple(kept),
         title=_clean(strip_markup(title[:300])).lstrip("=-# ") or None if title else None,
@@ -178,7 +171,7 @@ def _parse_delimited(text: str, delimiter: str | None) -> list[TextTable]:
                 why = "its first row holds numbers and no headings; write a line of headings above it"
                 tables.append(TextTable(line=rows[0].line, title=title, refused=why))
             elif rows:
-                tables.append(_make_table(rows[1:], headings=rows[0], title=title, line=rows[0].line))
+                tables.append(_make_table(rows[1:], headings=rows[0], title=title))
             title = row.cells[0] if row.cells else None if rows else title
             rows = []
     return [replace(one, title=(one.title or "").lstrip("# ").rstrip(": ") or None) for one in tables]
@@ -269,7 +262,7 @@ def _read_markdown_table(lines: Sequence[str], begin: int, end: int, title: str 
         if cells[0][:1] in ("*", "_") and not any(cells[1:]):
             cells = cells[:1] * len(cells)  # a line in bold above some rows
         rows.append(TextRow(line=place + 1, cells=tuple(map(strip_markup, cells))))
-    return _make_table(rows, headings=head, title=title, line=begin + 1)
+    return _make_table(rows, headings=head, title=title)
 
 
 def parse_html(text: str) -> list[TextTable]:
@@ -324,7 +317,7 @@ def _read_html_table(table: Any, heading: str) -> TextTable:
         TextRow(line=row.sourceline, cells=tuple(map(strip_markup, texts)))
         for row, texts in zip(rows[heads:], grid[heads:], strict=True)
     ]
-    return _make_table(placed, headings=TextRow(line=line, cells=names), title=title, line=line)
+    return _make_table(placed, headings=TextRow(line=line, cells=names), title=title)
 
 
 def _join_text(element: Any) -> str:
@@ -408,7 +401,7 @@ def _tables_of(title: str | None, records: Iterable[tuple[int, object]]) -> list
         return []
     names = tuple(dict.fromkeys(name for _, cells in flat for name in cells))
     rows = [TextRow(line=line, cells=tuple(cells.get(name, "") for name in names)) for line, cells in flat]
-    table = _make_table(rows, headings=TextRow(line=rows[0].line, cells=names), title=title, line=rows[0].line)
+    table = _make_table(rows, headings=TextRow(line=rows[0].line, cells=names), title=title)
     lost = [f"Line {line} was refused: it is no JSON object." for line, one in numbered if not isinstance(one, dict)]
     return [replace(table, lost=(*lost, *table.lost))]
 
