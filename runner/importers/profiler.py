@@ -136,10 +136,7 @@ def _add_event(event: dict[str, Any], trace: _Trace) -> None:
     if not isinstance(duration, int | float) or duration < 0 or not isinstance(name, str):
         trace.broken += kind in _ON_DEVICE
         return
-    number = args.get("correlation")
-    number = number if isinstance(number, int) else 0
-    external = args.get("External id")
-    external = external if isinstance(external, int) else 0
+    number, external = (one if isinstance(one := args.get(key), int) else 0 for key in ("correlation", "External id"))
     thread = hash(thread) if isinstance(thread, int | str) else 0
     if kind in _ON_DEVICE:
         moved = args.get("bytes")
@@ -174,13 +171,11 @@ def _name_copy(name: str) -> str:
 
 def _cover(spans: list[tuple[float, float]]) -> tuple[float, float]:
     """Returns the time that at least one span covers, and that of the gaps between them which are no pauses."""
-    covered = gaps = 0.0
-    last: float | None = None
+    covered, gaps, last = 0.0, 0.0, float("-inf")
     for start, end in sorted(spans):
-        if last is not None and 0 < start - last <= _PAUSE_US:
-            gaps += start - last
-        covered += max(0.0, end - max(start, last if last is not None else start))
-        last = end if last is None else max(last, end)
+        gaps += start - last if 0 < start - last <= _PAUSE_US else 0.0
+        covered += max(0.0, end - max(start, last))
+        last = max(last, end)
     return covered, gaps
 
 

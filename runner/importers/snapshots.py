@@ -62,10 +62,6 @@ def read(file: IO[bytes]) -> list[dict[str, Any]]:
         snapshot = PlainUnpickler(file).load()
     except BadSnapshot:
         raise
-    except MemoryError:
-        raise BadSnapshot(
-            "a pickle that needs more memory than a snapshot of its size", expected="a pickle that is whole"
-        ) from None
     except _BROKEN as error:
         reason = f"{type(error).__name__}: {error}"[:200]
         raise BadSnapshot(f"no pickle, or half of one ({reason})", expected="a whole pickle") from None

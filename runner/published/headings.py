@@ -116,8 +116,8 @@ _SUMS: Mapping[str, Quantity] = {
 
 
 #: What a column is: a setting; a figure; the status; whether memory ran out; a quantity's name, whose value is another
-#: column's; the origin of the table (its file, title, line, machine); or text that is kept as it is.
-Role = Literal["setting", "figure", "status", "oom", "quantity", "value", "origin", "group", "kept"]
+#: column's; the origin of the table (its file, title, line, machine); or text that is kept as it is, not known or not.
+Role = Literal["setting", "figure", "status", "oom", "quantity", "value", "origin", "group", "kept", "unknown"]
 #: A time whose phase the row or the title says.
 TIME: Literal["time"] = "time"
 
@@ -125,8 +125,7 @@ TIME: Literal["time"] = "time"
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
     """The meaning of a heading. `setting` is the field of Setting, or of an origin; `quantity` is TIME where the row
-    must say of which phase. `statistics` are those of each number in a cell. `assumed` says what was assumed. A column
-    that is not `understood` is kept as text."""
+    must say of which phase. `statistics` are those of each number in a cell. `assumed` says what was assumed."""
 
     role: Role
     setting: str = ""
@@ -135,7 +134,6 @@ class Meaning:
     unit: str | None = None
     variant: Mapping[str, str | int] = field(default_factory=dict)
     assumed: str | None = None
-    understood: bool = True
 
     @property
     def dimension(self) -> Dimension:
@@ -144,8 +142,6 @@ class Meaning:
 
     def describe(self) -> str:
         """Returns the meaning in words."""
-        if not self.understood:
-            return "not known, kept as text"
         if self.role == "setting":
             return f"setting {self.setting}" + (f" in {self.unit}" if self.unit else "")
         if self.role == "figure":
@@ -161,6 +157,7 @@ class Meaning:
 _ROLE_WORDS: Mapping[Role, str] = {
     "status": "status", "oom": "whether memory ran out", "quantity": "the name of each row's quantity",
     "value": "the value of each row's quantity", "kept": "kept as text", "group": "what stood above the row",
+    "unknown": "not known, kept as text",
 }  # fmt: skip
 
 
@@ -184,9 +181,9 @@ def parse_heading(heading: str) -> Meaning:
     meaning = Meaning(role="setting", setting=name, unit=unit) if name else parse_figure(heading)
     if meaning is None and "." in heading and " " not in heading:
         within = parse_heading(heading.rpartition(".")[2])  # "config.model", of an object within another
-        meaning = within if within.understood and within.role in ("setting", "status", "oom", "kept") else None
+        meaning = within if within.role in ("setting", "status", "oom", "kept") else None
     unknown = "not known: kept as text, as what tells rows apart."
-    return meaning or Meaning(role="kept", assumed=unknown, understood=False)
+    return meaning or Meaning(role="unknown", assumed=unknown)
 
 
 def split_words(heading: str) -> list[str]:

@@ -228,7 +228,7 @@ def _say_why_not(meanings: Mapping[str, Meaning], table: PublishedTable) -> str:
     for figure in (figure for row in table.rows for figure in row.figures):
         why = (figure.remark or "").removesuffix(".")
         return f"no figure can be read, such as “{figure.text[:40]}” below “{figure.heading[:40]}”: {why}"
-    unknown = [heading for heading, meaning in meanings.items() if not meaning.understood]
+    unknown = [heading for heading, meaning in meanings.items() if meaning.role == "unknown"]
     names = ", ".join(f"“{name[:40]}”" for name in [*(unknown or meanings)][:8])
     return f"no heading says what it measures ({names})" + (": not known" if unknown else "")
 
@@ -301,7 +301,7 @@ def understand_columns(table: TextTable, mapping: TableMapping) -> dict[str, Mea
                 meaning = replace(meaning, quantity=of.quantity, variant=of.variant, assumed=said)
             elif times == [heading]:
                 said = "kept as text: a standard deviation without the time that it is of."
-                meaning = Meaning(role="kept", assumed=said, understood=False)
+                meaning = Meaning(role="unknown", assumed=said)
             meanings[heading] = meaning
         if meaning.role == "setting" and heading.strip().lower() == "name" and "calls" not in quantities:
             meanings[heading] = replace(meaning, setting="name")
@@ -322,7 +322,7 @@ def _understand(heading: str, cells: Sequence[str]) -> Meaning:
     if heading == GROUP:
         return Meaning(role="group")
     meaning = parse_heading(heading)
-    may_number = len(cells) > 1 and ((meaning.role == "kept" and meaning.understood) or heading.startswith("column "))
+    may_number = len(cells) > 1 and (meaning.role == "kept" or heading.startswith("column "))
     if may_number and [*cells] in ([*map(str, range(len(cells)))], [*map(str, range(1, len(cells) + 1))]):
         return Meaning(role="origin", setting="row")
     if meaning.role == "setting" and meaning.setting in WHOLE and cells:
@@ -479,11 +479,9 @@ def _build_figures(heading: str, text: str, meaning: Meaning, commas: Commas) ->
         return [replace(figure, value=value, remark=" ".join(filter(None, (remark, alone))) or None)]
     if first in ("std", "min", "max"):
         return [replace(figure, remark=f"Refused: “{text[:60]}” has two numbers below a {first}.")]
-    mean, std = read.values
-    statistic = "mean" if first == "value" else first
+    of: tuple[Statistic, Statistic] = ("mean" if first == "value" else first, "std")
     return [
-        replace(figure, statistic=statistic, value=mean, remark=remark),
-        replace(figure, statistic="std", value=std, remark=remark),
+        replace(figure, statistic=one, value=value, remark=remark) for one, value in zip(of, read.values, strict=True)
     ]
 
 
@@ -515,7 +513,7 @@ def propose_mapping(path: Path) -> str:
 
 def _propose_column(heading: str, meaning: Meaning, column: Sequence[str]) -> list[str]:
     key = json.dumps(heading, ensure_ascii=False)
-    if not meaning.understood:
+    if meaning.role == "unknown":
         cells = [*dict.fromkeys(filter(None, column))][:3]
         examples = ", ".join(f"“{cell[:40]}”" for cell in cells) or "nothing"
         form = '{ setting = "context" }' if all(map(str.isdigit, cells)) else '{ setting = "name" }'

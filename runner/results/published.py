@@ -19,7 +19,8 @@ Quantity = FigureQuantity
 Statistic = FigureStatistic
 #: Ends the meaning of a column that says where a row was taken from, and nothing of what was measured.
 ORIGIN = "that the row was taken from"
-_MEANS: tuple[Statistic, ...] = ("mean", "median", "value")
+#: What counts as the mean of a quantity: the first of these that is stated.
+MEANS: tuple[Statistic, ...] = ("mean", "median", "value")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,7 @@ class PublishedRow:
     source: str | None = None
     remarks: Sequence[str] = ()
 
-    def mean(self, quantity: Quantity, *, of: Sequence[Statistic] = _MEANS, **variant: str | int) -> float | None:
+    def mean(self, quantity: Quantity, *, of: Sequence[Statistic] = MEANS, **variant: str | int) -> float | None:
         """Returns the mean of a quantity with exactly this variant; where the table states no mean, its median or its
         only value, or what else is asked of it."""
         found = {

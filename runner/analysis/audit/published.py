@@ -27,7 +27,7 @@ from runner.analysis.audit.time_rules import judge_mean, judge_passes
 from runner.analysis.costs import hardware
 from runner.formats import format_ms, format_quantity
 from runner.results.findings import Finding, Grade, grade
-from runner.results.published import ORIGIN, PublishedFigure, PublishedRow, PublishedTable, Quantity
+from runner.results.published import MEANS, ORIGIN, PublishedFigure, PublishedRow, PublishedTable, Quantity
 from runner.schema import Phase, PublishedSetting
 
 #: Settings whose growth is more work, and those that tell machines and ways of computing apart.
@@ -37,8 +37,6 @@ _PHASES: tuple[Phase, ...] = get_args(Phase)
 _PASSES: tuple[Quantity, ...] = ("forward", "backward", "forward_backward", "step")
 _TIMES = frozenset({*_PHASES, "duration", "total_duration"})
 _PEAKS: tuple[Quantity, ...] = ("peak_memory", "reserved_memory", "allocated_memory", "memory")
-#: What counts as the value of a quantity: the last of these that is stated.
-_BEST = ("value", "median", "mean")
 #: The products of each time, in forward passes.
 _PRODUCTS: Mapping[Quantity, int] = {"forward": 1, "backward": 2, "forward_backward": 3, "step": 3}
 #: The sums that a table may print beside their parts.
@@ -143,7 +141,7 @@ def list_cells(table: PublishedTable) -> list[PublishedCell]:
         key = {name: text for name, text in row.stated.items() if name not in left_out}
         for variant, figures in groups.items():
             known = [one for one in reversed(figures) if one.value is not None]
-            best = [one for name in _BEST for one in known if one.statistic == name]
+            best = [one for name in reversed(MEANS) for one in known if one.statistic == name]
             cells.append(
                 PublishedCell(
                     table=table,

@@ -11,17 +11,10 @@ REFERENCE = Path(__file__).parents[3] / "data/reference"
 COMPILED = "End to End Benchmarks (RTX PRO 6000 WK) / Compiled"
 
 
-@pytest.fixture(scope="module")
-def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns a file with the published tables of data/reference."""
-    db = tmp_path_factory.mktemp("published") / "results.duckdb"
-    assert run("import", str(REFERENCE), db=db).returncode == 0
-    return db
-
-
 @pytest.mark.soak
-def test_findings_of_a_published_file(imported: Path) -> None:
-    done = run("show", COMPILED, "--strict", db=imported)
+def test_findings_of_a_published_file(db: Path) -> None:
+    assert run("import", str(REFERENCE), db=db).returncode == 0
+    done = run("show", COMPILED, "--strict", db=db)
     assert done.returncode == 1, "one row is graded D"
     lines = done.stdout.splitlines()
     assert [words for words in lines if words.endswith((" row", " rows"))] == [

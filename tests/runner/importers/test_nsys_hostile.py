@@ -31,7 +31,6 @@ def refused(path: Path, content: bytes, *, db: Path) -> str:
         ("a.sqlite", b"SQLite format 3\0" + bytes(100), "got "),
         ("a.sqlite", b"SQLite format 3\0" + b"\xff" * 5000, "got "),
         ("a.nsys-rep", b"\x1f\x8b\x08" + bytes(50), "nsys export --type sqlite a.nsys-rep"),
-        ("a.json", b'{"traceEvents": []}', "got a trace in which no kernel of a GPU ran"),
         ("a.csv", b"", "it is empty"),
         ("a.csv", b"model,color\nsmall,2\n", "no heading says what it measures (“color”): not known."),
         ("a.log", b"model,Total Time\nsmall,2\n", "got a table with the headings “model”, “Total Time”. Expected"),

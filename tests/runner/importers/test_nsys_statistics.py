@@ -7,13 +7,9 @@ import pytest
 from runner.errors import UsageError
 from runner.importers.files import import_file
 from tests.command import rows
+from tests.runner.published.test_reading import write
 from tests.synthetic.nsys import GEMM, kernels
 from tests.synthetic.nsys_statistics import API_SUM, KERN_SUM, MEM_SUM, NVTX
-
-
-def written(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 def sums(db: Path) -> dict[str, tuple[float, float]]:
@@ -26,7 +22,7 @@ def test_statistics(tmp_path: Path) -> None:
     table that counts the same again is not used."""
     db = tmp_path / "results.duckdb"
     text = API_SUM + KERN_SUM + MEM_SUM + KERN_SUM
-    report = import_file(written(tmp_path / "stats.csv", text), db=db)
+    report = import_file(write(tmp_path / "stats.csv", text), db=db)
     mul = "void at::native::vectorized_elementwise_kernel<(int)4, MulFunctor<float>>(int, T2, T3)"
     assert sums(db) == {GEMM: (96, 83.312), mul: (38, 4.968), "[CUDA memcpy Host-to-Device]": (3, 1.5005)}
     (trace,) = rows(db, "SELECT origin, steps, kernels FROM traces")
@@ -45,7 +41,7 @@ def test_statistics_of_everything_and_by_grid(tmp_path: Path) -> None:
         "20,640 ns,2,1,1,1,1,0,MEMORY_OPER,[CUDA memset]\n"
     )
     db = tmp_path / "results.duckdb"
-    import_file(written(tmp_path / "stats.csv", text + KERN_SUM + MEM_SUM), db=db)
+    import_file(write(tmp_path / "stats.csv", text + KERN_SUM + MEM_SUM), db=db)
     assert sums(db) == {GEMM: (97, 83.424), "[CUDA memset]": (2, 0.00064)}
 
 
@@ -54,7 +50,7 @@ def test_statistics_by_range(tmp_path: Path) -> None:
     is in no phase. Each of 4 steps has 5 products (3 in forward), which take 125 µs together, and 1 copy."""
     db = tmp_path / "results.duckdb"
     text = " ** NVTX Range Kernel Summary (nvtx_kern_sum):\n\n" + NVTX
-    report = import_file(written(tmp_path / "nvtx.txt", text), db=db)
+    report = import_file(write(tmp_path / "nvtx.txt", text), db=db)
     assert kernels(db) == {
         ("forward", "", "gemm"): (3, 0.075), ("unknown", "", "gemm"): (2, 0.050),
         ("optimizer", "", "copy<int, 4>"): (1, 0.010),
@@ -69,8 +65,8 @@ def test_ranges_that_are_no_phases_are_named(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     ranges = "NVTX Range,NVTX Inst,Kern Inst,Total Time (ns),Kernel Name\n:a,1,4,400,gemm\n:b,1,3,300,gemm\n"
     with pytest.raises(UsageError, match="ranges that are no phase and no step"):
-        import_file(written(tmp_path / "alone.csv", ranges), db=db)
+        import_file(write(tmp_path / "alone.csv", ranges), db=db)
     whole = "\nTime (%),Total Time (ns),Instances,Name\n100,1000,10,gemm\n"
-    report = import_file(written(tmp_path / "both.csv", ranges + whole), db=db)
+    report = import_file(write(tmp_path / "both.csv", ranges + whole), db=db)
     assert kernels(db) == {("unknown", "", "gemm"): (10, 0.001)}
     assert report.lines[1] == "both.csv: ranges that are no phase and no step were not read (“a”, “b”)."

@@ -12,15 +12,11 @@ from runner.store.database import open_reader
 from runner.store.merging import merge
 from runner.store.read.published import load_published
 from runner.store.read.runs import load_contents, load_runs
+from tests.runner.published.test_reading import write
 from tests.synthetic import rows
 from tests.synthetic.nsys_statistics import KERN_SUM
 
 FOLDER = Path(__file__).parents[3] / "data/reference"
-
-
-def write(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="module")
