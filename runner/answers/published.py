@@ -1,9 +1,9 @@
 """What did others publish of the same shapes, beside own rows?"""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, get_args
 
+from runner.analysis.audit.published import list_cells
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.words import lacks
 from runner.formats import format_count, format_number
@@ -66,27 +66,21 @@ def _say(view: View) -> str:
 
 def _list_rows(table: PublishedTable, rows: Rows) -> list[Row]:
     lines = []
-    for row in table.rows:
-        # The settings that the headings state where several stand in one row; a part of a model is none.
-        stated = [figure.variant for figure in row.figures if "part" not in figure.variant]
-        found: list[tuple[tuple[str, Any], ...]] = [tuple(variant.items()) for variant in stated]
-        for variant in dict.fromkeys(found):
-            setting = replace(row.setting, **dict(variant))
-            cell = _make_cell(setting, table.subject)
-            says = ", ".join(dict.fromkeys((*table.tell(row), *(str(value) for _, value in variant))))
-            for phase in PHASES:
-                theirs = row.mean(phase, **dict(variant))
-                if theirs is not None and theirs > 0:
-                    own = _find_own(cell, phase, rows) if cell else None
-                    ms = own.times[phase].step.ms if own else None
-                    values = (row.line, says, phase, theirs, ms, theirs / ms if ms else None, row.status)
-                    lines.append(
-                        Row(
-                            values=(*values, own.machine if own else ""),
-                            cells=(own.cell_id,) if own else (),
-                            wanted=(cell,) if cell and not own else (),
-                        )
+    for said in list_cells(table):
+        cell = _make_cell(said.setting, table.subject)
+        for phase in PHASES:
+            theirs = said.row.mean(phase, **dict(said.variant))
+            if theirs is not None and theirs > 0:
+                own = _find_own(cell, phase, rows) if cell else None
+                ms = own.times[phase].step.ms if own else None
+                values = (said.row.line, said.words, phase, theirs, ms, theirs / ms if ms else None, said.row.status)
+                lines.append(
+                    Row(
+                        values=(*values, own.machine if own else ""),
+                        cells=(own.cell_id,) if own else (),
+                        wanted=(cell,) if cell and not own else (),
                     )
+                )
     return lines
 
 

@@ -116,7 +116,7 @@ def audit_published(tables: Sequence[PublishedTable]) -> list[PublishedFinding]:
     table of kernels, or of something else, only the cells themselves are judged."""
     findings = []
     for table in tables:
-        cells = list_cells(table)
+        cells = [cell for cell in list_cells(table) if cell.row.status == "ok"]
         for rule in PUBLISHED_RULES if table.subject in ("steps", "attention") else (unreadable, negative_time):
             wrong: set[UUID] = set()
             for found, finding in rule(cells) if cells else ():
@@ -128,7 +128,7 @@ def audit_published(tables: Sequence[PublishedTable]) -> list[PublishedFinding]:
 
 
 def list_cells(table: PublishedTable) -> list[PublishedCell]:
-    """Returns the cells of the rows that have a result."""
+    """Returns the cells of the rows, also those of rows without a result."""
     no_key = ("status", "whether memory ran out")
     left_out = {name for name, meaning in table.meanings.items() if ORIGIN in meaning or meaning in no_key}
     kept = {name for name, meaning in table.meanings.items() if meaning == "kept as text"}
@@ -136,7 +136,7 @@ def list_cells(table: PublishedTable) -> list[PublishedCell]:
     cells = []
     for row in table.rows:
         groups: dict[tuple[tuple[str, Any], ...], list[PublishedFigure]] = defaultdict(list)
-        for figure in row.figures if row.status == "ok" else ():
+        for figure in row.figures:
             groups[tuple((name, value) for name, value in figure.variant.items() if name != "part")].append(figure)
         key = {name: text for name, text in row.stated.items() if name not in left_out}
         for variant, figures in groups.items():

@@ -38,10 +38,6 @@ def snapshot(_: Path) -> bytes:
     return pickle.dumps({name: [*first[name], *second[name]] for name in first})
 
 
-def export(path: Path) -> bytes:
-    return made(path).close().read_bytes()
-
-
 def changed_export(changes: list[tuple[str, str, object, int]]) -> bytes:
     """Returns the export with some changed values. Changes of columns that a table lacks are ignored."""
     with closing(sqlite3.connect(":memory:")) as connection:
@@ -58,12 +54,8 @@ def changed_export(changes: list[tuple[str, str, object, int]]) -> bytes:
         return connection.serialize()
 
 
-def _export() -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        return export(Path(folder, "real.sqlite"))
-
-
-EXPORT = _export()
+with tempfile.TemporaryDirectory() as _folder:
+    EXPORT = made(Path(_folder, "real.sqlite")).close().read_bytes()
 
 
 def table(lines: list[str]) -> bytes:
@@ -95,7 +87,7 @@ def reference(_: Path) -> bytes:
 
 KINDS = {
     "snapshot": Kind(ending=".pickle", real=snapshot, built=SNAPSHOTS),
-    "export": Kind(ending=".sqlite", real=export, built=CHANGES.map(changed_export)),
+    "export": Kind(ending=".sqlite", real=lambda _: EXPORT, built=CHANGES.map(changed_export)),
     "statistics": Kind(
         ending=".csv",
         real=lambda _: (API_SUM + KERN_SUM + MEM_SUM + "\n" + NVTX).encode(),
