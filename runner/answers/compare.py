@@ -47,7 +47,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     names = sides[by.chosen]
     pair = partial(_pair, rows, by.chosen)
     # The page opens on the two that have most cells in common.
-    alike = max(combinations(names, 2), key=lambda two: _count_common(rows, by.chosen, *two))
+    alike = _find_alike(rows, by.chosen, names)
     base = choose(asked, "a", "A", names, default=alike[1], prefix="A: ")
     others = [name for name in names if name != base.chosen]
     other = choose(asked, "b", "B", others, default=alike[alike[0] == base.chosen], prefix="B: ")
@@ -85,17 +85,15 @@ def list_sides(runs: Sequence[RunSteps]) -> dict[str, list[str]]:
     return sides | {name: [*dict.fromkeys(chain.from_iterable(one.values[name] for one in runs))] for name in OF_CELL}
 
 
-def _count_common(rows: Rows, by: str, a: str, b: str) -> int:
-    """Returns how many cells two sides have in common."""
+def _find_alike(rows: Rows, by: str, names: Sequence[str]) -> tuple[str, str]:
+    """Returns the two sides that have most cells in common."""
     if by in OF_CELL:
-        return len(_pair(rows, by, a, b, "steps"))
-    side_of = {one.run.run_id: _OF_RUN[by](one) for one in rows.by_run}
-    counts = [
-        (count, {side_of[one.run.run_id], side_of.get(other)})
-        for one in rows.by_run
-        for other, count in one.common.items()
-    ]
-    return sum(count for count, both in counts if both == {a, b})
+        return max(combinations(names, 2), key=lambda two: len(_pair(rows, by, two[0], two[1], "steps")))
+    side_of, counts = {one.run.run_id: _OF_RUN[by](one) for one in rows.by_run}, Counter[frozenset[str | None]]()
+    for one in rows.by_run:
+        for other, count in one.common.items():
+            counts[frozenset((side_of[one.run.run_id], side_of.get(other)))] += count
+    return max(combinations(names, 2), key=lambda two: counts[frozenset(two)])
 
 
 def list_side(rows: Rows, by: str, name: str, kind: str) -> list[Any]:
