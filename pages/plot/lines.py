@@ -262,8 +262,13 @@ def draw_strip(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         data.append(trace)
     measured = [view.get(row, draw.value) for row in view.rows if not view.get(row, draw.hollow)]
     low, high = min(measured), max(measured)
+    label = view.field(draw.series).label
+    named = [(f"{label} {one}", PALETTE[place % len(PALETTE)]) for place, one in enumerate(among)]
+    head, top = legend(named if len(among) > 1 else [], narrow=narrow)
     layout = {
-        "height": 240,
+        "height": 240 + top,
+        "margin": {"t": 14 + top},
+        "annotations": head,
         "xaxis": {**AXIS, "title": {"text": view.field(draw.across).title}},
         "yaxis": {
             **AXIS,

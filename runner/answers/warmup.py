@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, median, stdev
+from uuid import UUID
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
 from runner.answers.shared import about, best, cells_of, narrow, sizes_of
@@ -27,6 +28,9 @@ FIRST = Field(
     role="value",
     doc="The first measured step over the median of the measured steps after it, in one process.",
 )
+LEAST = Field("least_ratio", "Least", role="low", doc="Lower end of the reach of several processes.")
+MOST = Field("most_ratio", "Most", role="high", doc="Upper end of the reach of several processes.")
+PROCESSES = Field("processes", "Processes", role="note")
 N = Field("n", "Measured steps", role="note")
 MEAN, STD = Field.of("timings", "mean_ms", "note"), Field.of("timings", "std_ms", "note")
 MEDIAN = Field.of("timings", "median_ms", "note")
@@ -51,16 +55,21 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     family = sorted(family, key=lambda one: (one.cell.warmup_steps, one.step))
     usual = replace(family[0], cell=replace(family[0].cell, warmup_steps=_USUAL))
     size, words = sizes_of(rows.early)[Model.of(family[0].cell)], about([usual], more=["latency"])
+    summary = _summarize(family, words)
+    typical = {row.cells[0] for row in summary.rows}
     every = View(
         name="warmup-steps",
         title="Every step since the start of the process",
         about=words,
         fields=(STEP, AFTER, TIME, IS_WARMUP),
-        rows=tuple(Row.of(one, one.step + 1, one.cell.warmup_steps, one.step_ms, one.is_warmup) for one in family),
+        rows=tuple(
+            Row.of(one, one.step + 1, one.cell.warmup_steps, one.step_ms, one.is_warmup)
+            for one in family
+            if one.cell_id in typical
+        ),
         draw=Draw("strip", "duration_ms", across="step", series="warmup_steps", hollow="is_warmup"),
-        note="One process for each number of warm-up steps. Hollow: warm-up, which no summary includes.",
+        note="One process for each number of warm-up steps, which are drawn hollow and in no summary.",
     )
-    summary = _summarize(family, words)
     return Answer(
         sentence=_say(summary, size),
         more=_explain(summary),
@@ -71,28 +80,33 @@ def answer(rows: Rows, asked: Asked) -> Answer:
 
 
 def _summarize(family: Sequence[EarlyStep], words: str) -> View:
-    groups: dict[int, list[EarlyStep]] = {}
+    processes: dict[int, dict[UUID, list[float]]] = {}
     for one in family:
         if not one.is_warmup:
-            groups.setdefault(one.cell.warmup_steps, []).append(one)
+            processes.setdefault(one.cell.warmup_steps, {}).setdefault(one.cell_id, []).append(one.step_ms)
     lines = []
-    for count, steps in groups.items():
-        times = [one.step_ms for one in steps]
-        if len(times) < 3:
+    for count, of_count in processes.items():
+        ratios = {cell_id: times[0] / median(times[1:]) for cell_id, times in of_count.items() if len(times) > 2}
+        ordered = sorted(ratios, key=lambda cell_id: ratios[cell_id])
+        if not ordered:
             continue
-        rest = times[1:]
-        middle, mean = median(rest), fmean(rest)
-        changes = 100 * (fmean(times) / mean - 1), 100 * (median(times) / middle - 1)
-        values = (count, times[0] / middle, times[0], fmean(times), stdev(times), median(times), *changes, middle)
-        lines.append(Row.of(steps[0], *values, len(times)))
+        typical = ordered[(len(ordered) - 1) // 2]
+        times, (first, *rest) = of_count[typical], of_count[typical]
+        middle = median(rest)
+        changes = 100 * (fmean(times) / fmean(rest) - 1), 100 * (median(times) / middle - 1)
+        reach = (ratios[ordered[0]], ratios[ordered[-1]]) if len(ordered) > 1 else (None, None)
+        values = (count, ratios[typical], *reach, first, fmean(times), stdev(times), median(times), *changes, middle)
+        cells = (typical, *(cell_id for cell_id in ordered if cell_id != typical))
+        lines.append(Row(values=(*values, len(times), len(ordered)), cells=cells))
     return View(
         name="warmup",
         title="First measured step after each number of warm-up steps",
         about=words,
-        fields=(AFTER, FIRST, FIRST_MS, MEAN, STD, MEDIAN, MEAN_CHANGE, MEDIAN_CHANGE, REST, N),
+        fields=(AFTER, FIRST, LEAST, MOST, FIRST_MS, MEAN, STD, MEDIAN, MEAN_CHANGE, MEDIAN_CHANGE, REST, N, PROCESSES),
         rows=tuple(lines),
         draw=Draw("dots", "first_ratio", down=("warmup_steps",), log="x"),
-        note="One process a line, and processes differ by themselves; the standard deviation is that of its steps.",
+        note="A line is one process: of several the one in the middle, in brackets the least and the most of them. The "
+        "standard deviation is that of its steps.",
     )
 
 

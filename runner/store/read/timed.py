@@ -160,14 +160,14 @@ def find_timed(path: Path, words: str) -> tuple[StepRow | AttentionRow, Mapping[
 _ABLATION = f"""
     WITH ablation AS (
         SELECT * FROM chosen WHERE status = 'ok' AND min_steps = max_steps AND list_contains([0, 1, 2, 5], warmup_steps)
-        WINDOW family AS (PARTITION BY machine, run_id, {", ".join(name for name in KEY if name != "warmup_steps")})
-        QUALIFY min(warmup_steps) OVER family < max(warmup_steps) OVER family AND round = min(round) OVER family)
+        WINDOW family AS (PARTITION BY machine, last_run, {", ".join(name for name in KEY if name != "warmup_steps")})
+        QUALIFY min(warmup_steps) OVER family < max(warmup_steps) OVER family)
     SELECT {", ".join(KEY)}, machine, cell_id, m.step, bool_or(m.is_warmup) AS is_warmup, {STEP_MS} AS step_ms
     FROM ablation a JOIN samples m USING (cell_id) GROUP BY ALL ORDER BY {", ".join(KEY)}, m.step"""
 
 
 def load_early_steps(path: Path, selection: Selection) -> list[EarlyStep]:
-    """Returns every step, in one round, of the cells measured after several of 0, 1, 2 and 5 warm-up steps."""
+    """Returns every step of the cells measured after several of 0, 1, 2 and 5 warm-up steps."""
     with open_reader(path) as reader:
         choose(reader, "steps", replace(selection, settled=False))
         return fetch(reader, _ABLATION, kind=EarlyStep)

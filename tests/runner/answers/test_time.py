@@ -44,18 +44,22 @@ def test_phases_stand_with_their_mean_and_standard_deviation() -> None:
     ]
 
 
-def early(warmup: int, *times: float) -> list[EarlyStep]:
+def early(warmup: int, *times: float, process: int = 0) -> list[EarlyStep]:
     cell = replace(plain_cells(StepCell)[0], warmup_steps=warmup)
-    return [
-        EarlyStep(cell_id=UUID(int=warmup), machine="GPU", cell=cell, step=step, is_warmup=step < warmup, step_ms=ms)
-        for step, ms in enumerate(times)
-    ]
+    one = EarlyStep(
+        cell_id=UUID(int=10 * process + warmup), machine="GPU", cell=cell, step=0, is_warmup=False, step_ms=0
+    )
+    return [replace(one, step=step, is_warmup=step < warmup, step_ms=ms) for step, ms in enumerate(times)]
 
 
 def test_a_cold_first_step_moves_the_mean_and_not_the_median() -> None:
-    answer = ask("warmup", Rows(early=(*early(0, 100, 10, 10, 10), *early(1, 100, 11, 10, 10, 10))))
-    cold, warm = answer.views[0].rows
-    view = answer.views[0]
+    others = *early(0, 40, 10, 10, 10, process=1), *early(0, 300, 15, 15, 15, process=2)
+    answer = ask("warmup", Rows(early=(*others, *early(0, 100, 10, 10, 10), *early(1, 100, 11, 10, 10, 10))))
+    view, every = answer.views
+    cold, warm = view.rows
+    assert view.interval(cold) == (4, 20), "of three processes the one in the middle, and how far they reach"
+    assert view.interval(warm) == (None, None)
+    assert every.column("duration_ms") == [100, 10, 10, 10, 100, 11, 10, 10, 10]
     assert view.get(cold, "first_ratio") == 10
     assert view.get(cold, "mean_ms") == 32.5
     assert view.get(cold, "mean_change") == pytest.approx(225)
@@ -86,9 +90,13 @@ def test_spread_is_the_stored_standard_deviation_over_the_mean() -> None:
         if matrix.get(row, "std_share") is None:
             continue
         ((share, least, most),) = query(f"""
-            WITH rounds AS (SELECT cell_id FROM steps SEMI JOIN
-                (SELECT run_id, cell_key FROM steps WHERE cell_id = '{row.cells[0]}') USING (run_id, cell_key)
-                WHERE status = 'ok')
+            WITH tried AS (SELECT s.*, r.started_at began, host, device_name, torch, git_commit
+                FROM steps s JOIN runs r USING (run_id)),
+            last AS (SELECT * FROM tried SEMI JOIN (SELECT cell_key, host, device_name FROM tried
+                WHERE cell_id = '{row.cells[0]}') USING (cell_key, host, device_name) ORDER BY began DESC LIMIT 1),
+            rounds AS (SELECT t.cell_id FROM tried t JOIN last USING (cell_key, host, device_name, torch, git_commit)
+                WHERE t.status = 'ok' AND (t.run_id = last.run_id OR t.round < (SELECT min(round) FROM tried l
+                    WHERE (l.run_id, l.cell_key) = (last.run_id, last.cell_key))))
             SELECT sqrt(avg(std_ms ** 2)) / avg(mean_ms) * 100,
                 (SELECT min(duration_ms) FROM samples SEMI JOIN rounds USING (cell_id)
                     WHERE phase = 'step' AND NOT is_warmup),
