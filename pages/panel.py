@@ -14,7 +14,7 @@ from pages.plot import Spec, figure
 from runner.answers.answer import Answer, Row, View
 from runner.answers.variability import answer_samples
 from runner.plan.commands import sweep_commands
-from runner.render.grid import interval_of, scale_of
+from runner.render.grid import scale_of, write_measured
 from runner.results.findings import Grade, grade
 from runner.schema import AttentionCell, Cell, StepCell, table_of
 from runner.schema.sizes import title
@@ -53,8 +53,8 @@ def _draw_row(frame: Frame, answer: Answer, view: View, row: Row) -> None:
         st.error(restrict(literal(view.ended(row))))
     else:
         label = view.field(view.draw.value).label
-        st.metric(label, scale.with_unit(value), border=True)
-        shown = interval_of(view, row, scale)
+        number, shown = write_measured(view, row, scale)
+        st.metric(label, scale.add_unit(number), border=True)
         level = view.field(view.of_role("low")).doc.replace("Lower end of the", "The") if shown else ""
         st.caption(restrict(literal(f"interval {shown} {scale.unit}. {level}" if shown else "no interval")))
         notes = [item for item in view.fields if item.role == "note" and view.get(row, item.name) is not None]

@@ -27,6 +27,19 @@ def format_number(value: float, *, digits: int = 3) -> str:
     return f"{rounded:,.{max(0, digits - 1 - math.floor(math.log10(abs(rounded))))}f}"
 
 
+def format_measured(value: float, low: float, high: float) -> tuple[str, str]:
+    """Returns a number and its interval: `1.25` and `1.22–1.27`. Where three digits do not tell the number from both
+    ends, all have four: `1,049` and `1,048–1,051`; ends that are equal even so are rounded away from each other."""
+    words, least, most = (format_number(number) for number in (value, low, high))
+    if low < high and words in (least, most):
+        words, least, most = (format_number(number, digits=4) for number in (value, low, high))
+        if least == most:
+            place = 10.0 ** (math.floor(math.log10(abs(high))) - 3)
+            ends = math.floor(low / place) * place, math.ceil(high / place) * place
+            least, most = (format_number(end, digits=4) for end in ends)
+    return words, f"{least}–{most}"
+
+
 def format_ms(milliseconds: float) -> str:
     """Returns milliseconds with three digits: `12.3 ms`."""
     return f"{format_number(milliseconds)} ms"

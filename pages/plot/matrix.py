@@ -18,7 +18,7 @@ from pages.plot.parts import (
     write_key,
 )
 from runner.answers.answer import Row, View
-from runner.render.grid import interval_of, scale_of
+from runner.render.grid import scale_of, write_measured
 
 _NONE = "rgba(0, 0, 0, 0)"
 #: Letters for which a phone has room beside each other in all columns.
@@ -100,8 +100,8 @@ def _write(view: View, row: Row, *, digits: int = 3) -> str:
         first, _, where = words.replace("out of memory", "OOM").partition(" in ")
         more = needs.partition(",")[0] or (f"in {where}" if where else "")
         return f"<b>{escape(first)}</b>" + (f"<br>{_small(escape(more))}" if more else "")
-    shown = interval_of(view, row, scale)
-    return f"<b>{scale.write(view.get(row, view.draw.value))}</b>" + (f"<br>{_small(shown)}" if shown else "")
+    number, shown = write_measured(view, row, scale)
+    return f"<b>{number}</b>" + (f"<br>{_small(shown)}" if shown else "")
 
 
 def _small(text: str) -> str:

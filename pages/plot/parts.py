@@ -8,7 +8,7 @@ from typing import Any
 from pages.plot.colors import FAINT, FAMILIES, PALETTE, QUIET, RED, STRONG, tint
 from runner.answers.answer import Guide, Row, Value, View
 from runner.formats import format_number
-from runner.render.grid import Scale, interval_of, scale_of
+from runner.render.grid import Scale, scale_of, write_measured
 from runner.results.cells import CLASS_WORDS
 
 Figure = dict[str, Any]
@@ -93,9 +93,9 @@ def hover(view: View, row: Row) -> str:
         lines.append(escape(view.ended(row)))
     else:
         scale = scale_of(view, view.draw.value)
-        shown = interval_of(view, row, scale)
+        number, shown = write_measured(view, row, scale)
         lines.append(
-            f"{view.field(view.draw.value).label}: {scale.with_unit(value)}" + (f" ({shown})" if shown else "")
+            f"{view.field(view.draw.value).label}: {scale.add_unit(number)}" + (f" ({shown})" if shown else "")
         )
         lines += [
             f"{escape(item.label)}: {escape(scale_of(view, item.name).with_unit(note))}"

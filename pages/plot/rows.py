@@ -30,7 +30,7 @@ from pages.plot.parts import (
 )
 from runner.answers.answer import Row, Value, View
 from runner.formats import format_number
-from runner.render.grid import interval_of, scale_of
+from runner.render.grid import scale_of, write_measured
 
 Key = tuple[Value, ...]
 _LINE, _CAPTIONED = 23, 40
@@ -61,12 +61,11 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             else {"type": "scatter"}
         )
         for row in rows:
-            number = scale.with_unit(view.get(row, draw.value))
-            shown = "" if narrow else interval_of(view, row, scale)
-            words = number if unsure else f"<b>{number}</b>"
+            number, shown = write_measured(view, row, scale)
+            words = scale.add_unit(number) if unsure else f"<b>{scale.add_unit(number)}</b>"
             end = view.interval(row)[1] or view.get(row, draw.value)
             at: dict[str, Any] = {"x": spot(end), "y": places[_key(view, row)], "xanchor": "left", "shift": 7}
-            more = "" if narrow else write_beside(view, row)
+            shown, more = ("", "") if narrow else (shown, write_beside(view, row))
             notes.append(note(f"{words}  {shown}{more}", color=QUIET if unsure else STRONG, **at))
     lost = [row for row in view.rows if view.ended(row)]
     inks = [QUIET if row.wanted else RED for row in lost]

@@ -51,7 +51,7 @@ class Field:
 
     @property
     def title(self) -> str:
-        return f"{self.label} ({self.unit})" if self.unit else self.label
+        return f"{self.label} ({self.unit})" if self.unit and not self.label.endswith(self.unit) else self.label
 
 
 @dataclass(frozen=True, kw_only=True)

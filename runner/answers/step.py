@@ -11,7 +11,7 @@ from uuid import UUID
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.shared import about, cells_of, clock_choice, lost_of, narrow, place_of, sizes_of, unmeasured
 from runner.answers.words import CLOCKS, CONTEXT, SIZE, STATUS, ended, lacks, plain_cells, write
-from runner.formats import at_tokens, format_list, format_number, format_share
+from runner.formats import at_tokens, format_list, format_measured, format_share
 from runner.results.cells import StepResult
 from runner.results.rows import Rows
 from runner.results.times import Clock, Estimate
@@ -123,7 +123,7 @@ def _draw_phases(shown: Sequence[StepResult], keys: Keys, clock: str) -> View:
         fields=(SIZE, CONTEXT, PHASE, TIME, LOW, HIGH, SHARE, STATUS),
         rows=tuple(lines),
         draw=Draw("bars", "median_ms", down=("size", "context"), series="phase", total="step"),
-        note="At the end of a bar the median of the whole step: medians of phases need not add up to it.",
+        note="The whole step has a median of its own: those of the phases need not add up to it.",
     )
 
 
@@ -156,8 +156,11 @@ def _say(shown: Sequence[StepResult], keys: Keys, matrix: View, phases: View, cl
     mine = [row for row in phases.rows if row.cells == (longest.cell_id,) and phases.get(row, "share")]
     mine.sort(key=lambda row: -phases.get(row, "share"))
     shares = [f"{WORDS[phases.get(row, 'phase')]} {format_share(phases.get(row, 'share'))}" for row in mine]
-    known = f" (95% interval {format_number(time.low_ms)}–{format_number(time.high_ms or 0)})" if time.low_ms else ""
-    text = f"The longest step, **{size}**{at_tokens(context or 0)}, takes **{write(time.ms, 'ms')}**{known} by {clock}"
+    number, known = write(time.ms, "ms"), ""
+    if time.low_ms and time.high_ms:
+        words, interval = format_measured(time.ms, time.low_ms, time.high_ms)
+        number, known = f"{words} ms", f" (95% interval {interval})"
+    text = f"The longest step, **{size}**{at_tokens(context or 0)}, takes **{number}**{known} by {clock}"
     text += f": {format_list(shares[:2])}." if shares else "."
     host, lost = sum(one.bound == "host" for one in shown), len(lost_of(matrix))
     more = f"{host} of {len(shown)} cells are CPU-bound: the GPU waits for work. " if host else ""

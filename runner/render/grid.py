@@ -7,12 +7,11 @@ Where the rows form a product of keys and one more axis (the columns of a matrix
 axis becomes columns, a cell holds the number with its interval, and the caption has the unit once.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runner.answers.answer import Doubt, Row, Value, View
-from runner.formats import format_count, format_number, format_share, unit_for
+from runner.formats import format_count, format_measured, format_number, format_share, unit_for
 from runner.schema.sizes import WORDS
 
 NONE = "–"
@@ -70,7 +69,10 @@ class Scale:
         )
 
     def with_unit(self, value: Value) -> str:
-        return f"{self.write(value)}{'' if self.unit in ('', '×', '%') else ' '}{self.unit}"
+        return self.add_unit(self.write(value))
+
+    def add_unit(self, words: str) -> str:
+        return f"{words}{'' if self.unit in ('', '×', '%') else ' '}{self.unit}"
 
 
 def scale_of(view: View, name: str) -> Scale:
@@ -83,19 +85,16 @@ def scale_of(view: View, name: str) -> Scale:
     return known[name]
 
 
-def interval_of(view: View, row: Row, scale: Scale) -> str:
-    """Returns `1.22–1.27`; ends that have the same three digits are rounded away from each other."""
-    low, high = view.interval(row)
+def write_measured(view: View, row: Row, scale: Scale) -> tuple[str, str]:
+    """Returns a row's value and its interval, empty where it has none: `1.25` and `1.22–1.27`."""
+    value, (low, high) = view.get(row, view.draw.value), view.interval(row)
     if not isinstance(low, int | float) or not isinstance(high, int | float):
-        return ""
+        return scale.write(value), ""
     if isinstance(low, int) and isinstance(high, int) and scale.factor == 1:
-        return f"{low:,}–{high:,}"
+        return scale.write(value), f"{low:,}–{high:,}"
     factor = 0.01 if scale.unit == "%" else scale.factor
-    low, high = low / factor, high / factor
-    if low < high and format_number(low) == format_number(high):
-        last = 10.0 ** (math.floor(math.log10(abs(high))) - 2)
-        low, high = math.floor(low / last) * last, math.ceil(high / last) * last
-    return f"{format_number(low)}–{format_number(high)}"
+    words, interval = format_measured(value / factor, low / factor, high / factor)
+    return words if scale.digits == 3 and scale.unit != "%" else scale.write(value), interval
 
 
 def list_footnotes(views: Sequence[View], doubts: Sequence[Doubt]) -> list[str]:
@@ -143,7 +142,8 @@ def make_grid(view: View, doubts: Sequence[Doubt] = (), *, most: int = MOST, tur
     unit = view.field(axis)
     words = [scale_of(view, axis).write(value) for value in columns]
     heading = [view.field(name).title for name in keys]
-    across = f", by {unit.label.lower()}{f' ({unit.unit})' if unit.unit else ''}" if view.draw.kind == "matrix" else ""
+    is_named = view.draw.kind == "matrix" or not any(isinstance(value, str) for value in columns)
+    across = f", by {unit.title.replace(unit.label, unit.label.lower())}" if is_named else ""
     return TextGrid(
         caption=caption.replace(". ", f"{across}. ", 1),
         headings=(*heading, *words),
@@ -239,5 +239,5 @@ def _write(view: View, row: Row, doubts: Sequence[Doubt], scale: Scale) -> Entry
     if why := view.ended(row):
         return Entry(words=why, lost=True)
     marks = "".join(mark for mark, doubt in zip(MARKS, doubts, strict=False) if not doubt.cells.isdisjoint(row.cells))
-    words = scale.write(view.get(row, view.draw.value))
-    return Entry(words=words, interval=interval_of(view, row, scale), marks=marks)
+    words, interval = write_measured(view, row, scale)
+    return Entry(words=words, interval=interval, marks=marks)

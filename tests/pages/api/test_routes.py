@@ -26,9 +26,8 @@ from starlette.testclient import TestClient
 from pages.api import routes
 from pages.api.files import encode_rows
 from runner.answers import QUESTIONS, ask
-from runner.formats import format_number
 from runner.render.document import MAX_LINES
-from runner.render.grid import interval_of, scale_of
+from runner.render.grid import scale_of, write_measured
 from runner.render.json import dump
 from runner.schema import TABLES
 from runner.store.database import fingerprint, plan_fingerprint
@@ -356,7 +355,7 @@ def test_a_pair_has_one_ratio_interval_and_verdict_everywhere(tmp_path: Path, si
         assert [of_clock[name] for name in ("ratio", "low", "high", "level")] == exact
         assert [regressed[cells][name] for name in ("change", "low", "high", "level")] == exact
         assert {by_api[cells]["outcome"], by_command[cells]["verdict"], view.get(row, "outcome")} == {"slower"}
-        number, interval = format_number(exact[0]), interval_of(view, row, scale_of(view, "ratio"))
+        number, interval = write_measured(view, row, scale_of(view, "ratio"))
         said = rf"{re.escape(number)}[ᵃ-ᵖ]* \(?{re.escape(interval)}\)?( \|)? slower( \|)? +GPU time"
         for name, text in printed.items():
             assert re.search(said, text) or (name == "report" and place >= MAX_LINES), (name, said)
