@@ -117,7 +117,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
                 ),
             ),
         ),
-        note="✕: ran out of memory; beside it, what its peak would have been by the formula.",
+        note="Of what ran out of memory, the peak by the formula." if any(one.status == "oom" for one in cells) else "",
     )
     growth = View(
         name="attention-growth",

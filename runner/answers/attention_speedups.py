@@ -4,7 +4,7 @@ from runner.analysis.pair import CLOCKS, Pair, name_attention, pair_cells, partn
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.shared import about, best, cells_of, narrow
 from runner.answers.speedup import HIGH, LOW, RATIO, VERDICT
-from runner.answers.words import ATTENTION_PHASES, LEVEL, ended, explain_gray, lacks
+from runner.answers.words import ATTENTION_PHASES, LEVEL, ended, explain_level, lacks
 from runner.formats import format_bytes, format_number
 from runner.results.cells import AttentionResult
 from runner.results.rows import Rows
@@ -42,7 +42,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         fields=(WIDTH, LENGTH, RATIO, LOW, HIGH, LEVEL, SAVED, VERDICT),
         rows=tuple(_make_row(pair, by, clock.chosen) for pair in kept),
         draw=Draw("matrix", "ratio", down=("d_head",), across="seq_len", center=1.0),
-        note=f"Time of naive attention over that of the other: above 1× the other is faster.{explain_gray(ratios)}",
+        note=f"Time of naive attention over that of the other: above 1× the other is faster.{explain_level(ratios)}",
     )
     return Answer(
         sentence=_say(view, kept, against.chosen, clock.chosen),

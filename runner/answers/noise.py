@@ -115,7 +115,7 @@ def _draw_canary(canary: Canary) -> View:
             for place, one in enumerate(rounds, 1)
         ),
         draw=Draw("lines", "median_ms", across="process"),
-        note="The cell that this run measured in most processes. Bars: the 95% interval within a process.",
+        note="The cell that this run measured in most processes. With the 95% interval within each.",
     )
 
 

@@ -14,7 +14,7 @@ from runner.analysis.statistics import Ratio
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
 from runner.answers.shared import about, cells_of, clock_choice, describe_machine, narrow, sizes_of
 from runner.answers.tune import WORDS, name_way
-from runner.answers.words import CLOCKS, LEVEL, SIZE, STATUS, ended, explain_gray, lacks, plain_cells, say_ratio
+from runner.answers.words import CLOCKS, LEVEL, SIZE, STATUS, ended, explain_level, lacks, plain_cells, say_ratio
 from runner.formats import format_count, format_number, format_share
 from runner.results.cells import StepResult
 from runner.results.rows import CellHistory, Rows, RunSteps
@@ -239,7 +239,7 @@ def _draw_alone(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by
             ),
         ),
         draw=Draw("matrix", "ratio", down=("size",), across="change", center=1.0),
-        note="Above 1× it is faster than the plain fp32 step." + explain_gray(found for found, _, _ in best.values()),
+        note="Above 1× it is faster than the plain fp32 step." + explain_level(found for found, _, _ in best.values()),
     )
 
 

@@ -68,7 +68,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     plain = replace(one.cell, checkpoint_blocks=0)
     wanted = tuple(replace(plain, checkpoint_blocks=blocks) for blocks in (0, 1))
     return Answer(
-        sentence=_say(one, views, sizes) + _say_best(families, sizes),
+        sentence=_say(one, views, sizes),
+        more=_say_best(families, sizes),
         views=tuple(views),
         choices=(*choices, *more_choices),
         cells=cells_of(shown, families),
@@ -180,7 +181,7 @@ def _say_best(families: Sequence[Peak], sizes: dict[Any, str]) -> str:
     cell, formula = least.cell, best_checkpoint(least.cell, device="cuda" if least.device == "cuda" else "cpu")
     where = f"{sizes[Model.of(cell)]}, {cell.context:,} tokens, {cell.mode}"
     return (
-        f" Of {len(tried[several])} numbers of blocks recomputed together **{cell.checkpoint_blocks}** needs least at "
+        f"Of {len(tried[several])} numbers of blocks recomputed together **{cell.checkpoint_blocks}** needs least at "
         f"{where}: **{format_bytes(least.peak_allocated_bytes or 0)}**. By the formula it is {formula}."
     )
 

@@ -14,7 +14,7 @@ from runner.analysis.pair import CLOCKS, Pair, pair_cells, partner_key
 from runner.analysis.statistics import Ratio
 from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Row, View, choose
 from runner.answers.shared import about, best, cells_of, narrow, place_of, sizes_of, unmeasured
-from runner.answers.words import CONTEXT, LEVEL, PHASES, SIZE, ended, explain_gray
+from runner.answers.words import CONTEXT, LEVEL, PHASES, SIZE, ended, explain_level
 from runner.formats import at_tokens, format_number
 from runner.results.cells import StepResult
 from runner.results.rows import Rows
@@ -117,7 +117,7 @@ class Compared:
             rows=(*lines, *gaps),
             draw=Draw("matrix", "ratio", down=("size",), across="context", center=1.0),
             note=f"Time in {self.base} over time in {self.other} by {self.clock}: above 1× {self.other} is faster."
-            + explain_gray(self.ratios()),
+            + explain_level(self.ratios()),
         )
 
     @property

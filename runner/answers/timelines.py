@@ -1,5 +1,6 @@
 """How does memory go through a step, and which allocations are largest at its peak?"""
 
+import re
 from collections.abc import Sequence
 
 from runner.analysis.timeline.snapshot import frames_of
@@ -17,7 +18,8 @@ LEFT = Field("left_bytes", "In use at its end", unit="bytes", role="note")
 BEGINS = Field("begins_ms", "Begins", unit="ms", role="note", doc="Recording slows the step down.")
 #: The recordings of measured cells, beside imported ones.
 MEASURED = "measured cells"
-#: Functions without a name of their own.
+#: Frames of the libraries that a model is written with, and functions without a name of their own.
+_OTHERS = re.compile(r"torch/|(.*/)?(einops|site-packages)/")
 _NAMELESS = ("<genexpr>", "<listcomp>", "<lambda>")
 
 
@@ -82,7 +84,7 @@ def _draw_largest(one: TimelineDetails, about: str) -> View:
             Field("rank", "#"),
             Field("size", "Size", unit="bytes", role="value"),
             Field("operation", "Operation", role="note"),
-            Field("line", "Line", role="note", doc="The innermost one outside of torch."),
+            Field("line", "Line", role="note", doc="The innermost one outside of torch and einops."),
             Field("category", "For", role="note"),
             Field("phase", "Born in", role="note"),
             Field("module", "Module", role="note"),
@@ -101,6 +103,7 @@ def _draw_largest(one: TimelineDetails, about: str) -> View:
             for place, item in enumerate(one.largest, 1)
         ),
         draw=Draw("table", "size", down=("rank",)),
+        columns=("size", "category", "module", "line"),
         note="What was held before the recording (parameters, optimizer state) is left out.",
     )
 
@@ -120,9 +123,9 @@ def describe_slowing(line: Timeline, steps: Sequence[StepResult]) -> str:
 
 
 def line_of(item: LiveAllocation) -> str | None:
-    """Returns the innermost frame outside of torch, else the innermost, as `file:line function`."""
+    """Returns the innermost frame outside of torch and einops, else the innermost, as `file:line function`."""
     frames = frames_of(item.frames or "")
-    own = [frame for frame in frames if not frame.startswith("torch/") and "site-packages" not in frame]
+    own = [frame for frame in frames if not _OTHERS.match(frame)]
     named = [frame for frame in own if not frame.endswith(_NAMELESS)]
     return next(iter([*named, *own, *frames]), None)
 

@@ -12,7 +12,7 @@ from runner.analysis.pair import compute_ratio, rank_effort
 from runner.analysis.statistics import Ratio
 from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Question, Row, View, choose, verbatim
 from runner.answers.shared import about, cells_of, narrow, sizes_of
-from runner.answers.words import LEVEL, STATUS, ended, explain_gray, lacks, plain_cells
+from runner.answers.words import LEVEL, STATUS, ended, explain_level, lacks, plain_cells
 from runner.formats import at_tokens, format_number, format_share
 from runner.results.cells import StepResult
 from runner.results.rows import Rows
@@ -210,7 +210,7 @@ def _draw_choices(best: StepResult, trained: Sequence[StepResult], words: str) -
         fields=(CHOICE, RATIO, RATIO_LOW, RATIO_HIGH, LEVEL, STATUS, CODE),
         rows=tuple(lines),
         draw=Draw("dots", "ratio", down=("choice",), log="x", center=1.0, beside=("code",)),
-        note=f"The first against itself with one setting taken back.{explain_gray(ratios)}",
+        note=f"The first against itself with one setting taken back.{explain_level(ratios)}",
     )
 
 

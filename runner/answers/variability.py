@@ -101,6 +101,7 @@ def draw_steps(
     cell_id: UUID, samples: Sequence[PhaseSample], *, name: str, title: str, words: str = "", names_phase: bool = False
 ) -> View:
     """Draws every step of one cell, each round by itself; with the phase where that need not be the whole step."""
+    early = len({one.step for one in samples if one.is_warmup})
     return View(
         name=name,
         title=title,
@@ -112,7 +113,9 @@ def draw_steps(
             for values in [(one.round, one.step, one.duration_ms, one.is_warmup)]
         ),
         draw=Draw("strip", "duration_ms", across="step", series="round", hollow="is_warmup"),
-        note="Hollow: warm-up, which no summary includes.",
+        note=f"The first {format_count(early, 'step')} of each process, drawn hollow, warm up and are in no summary."
+        if early
+        else "",
     )
 
 
@@ -148,7 +151,7 @@ def _explain(view: View) -> str:
     codes = Counter(code for row in large for code in view.get(row, "why").split(", ") if code)
     explained = sum(bool(view.get(row, "why")) for row in large)
     if not explained:
-        return f"The audit explains none of the {format_count(len(large), 'larger one')}."
+        return f"The audit does not explain {'it' if len(large) == 1 else f'any of the {len(large)} larger ones'}."
     named = format_list([f"{code} ({count})" for code, count in codes.most_common()])
     worst = best(view)
     why = view.get(worst, "why") if worst else ""

@@ -67,10 +67,10 @@ def name_levels(ratios: Iterable[Ratio | None]) -> str:
     return f"{first} ({more[0]} from six processes on)" if more else first
 
 
-def explain_gray(ratios: Iterable[Ratio | None]) -> str:
-    """Returns what a gray ratio in a view means, after a blank; nothing where no ratio has an interval."""
+def explain_level(ratios: Iterable[Ratio | None]) -> str:
+    """Returns how a view's ratios are decided, after a blank; nothing where no ratio has an interval."""
     levels = name_levels(ratios)
-    return f" Gray: the {levels} interval includes 1." if levels else ""
+    return f" Undecided (gray) where the {levels} interval includes 1." if levels else ""
 
 
 def say_ratio(ratio: float, outcome: str) -> str:
