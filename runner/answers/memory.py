@@ -149,7 +149,9 @@ def _say(matrix: View, parts: View) -> tuple[str, str]:
     more = ""
     if (fit := fit_power(own)) and fit.points > 1:
         first, last = min(own), max(own)
-        more = f"It grows **{write(last[1] / first[1], '×')}** from {first[0]:,} to {last[0]:,} tokens. "
+        ratio = write(last[1] / first[1], "×")
+        changes = f"grows **{ratio}**" if last[1] > 1.01 * first[1] else f"hardly changes ({ratio})"
+        more = f"It {changes} from {first[0]:,} to {last[0]:,} tokens. "
     if lost := lost_of(matrix):
         first_lost = min(lost, key=lambda row: row.values[3] or 0)
         more += f"**{first_lost.values[0]}**{at_tokens(first_lost.values[1] or 0)} ran {matrix.ended(first_lost)}."

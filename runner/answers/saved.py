@@ -162,8 +162,9 @@ def _say(one: Peak, views: Sequence[View], sizes: dict[Any, str]) -> str:
     ratios = [row for row in checkpointing.rows if checkpointing.get(row, "ratio")] if checkpointing else []
     if checkpointing and ratios:
         best = min(ratios, key=lambda row: checkpointing.get(row, "ratio"))
-        where = f"{best.values[0]} at {best.values[1]:,}"
-        text += f"; checkpointing takes {where} to **{write(checkpointing.get(best, 'ratio'), '×')}** its peak"
+        where, ratio = f"{best.values[0]} at {best.values[1]:,}", checkpointing.get(best, "ratio")
+        lowers = f"takes {where} to **{write(ratio, '×')}** its peak" if ratio < 0.99 else "lowers no size's peak"
+        text += f"; checkpointing {lowers}"
     return f"{text}."
 
 

@@ -187,7 +187,8 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
         values = dict.fromkeys(str(value)[:12] for row in runs if (value := getattr(row, column)) is not None)
         versions += [f"{words} {', '.join(values)}"] if values else []
     errors = measure_errors(read(db, of, ("peaks",), load=load).peaks)
-    more = [f"and {format_count(len(runs) - _MAX_RUNS, 'earlier run')}"] if len(runs) > _MAX_RUNS else []
+    commands = _describe_runs(runs)
+    earlier = [f"and {format_count(len(commands) - _MAX_RUNS, 'earlier command')}"] if commands[_MAX_RUNS:] else []
     dirty = sum(bool(row.git_dirty) for row in runs)
     versions += [f"{format_count(dirty, 'run')} with uncommitted changes"] if dirty else []
     shipped = f"{describe_reference([run.device_name for run in runs])} Measure your own: {MEASURE}"
@@ -195,7 +196,7 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
         *((("Reference", shipped), ("Compiled", EARLIER_MODEL)) if is_reference(db) else ()),
         ("Machine", ", ".join(part for part in machine if part)),
         ("Versions", ", ".join(versions)),
-        ("Runs", "; ".join([*map(_describe_run, runs[:_MAX_RUNS]), *more])),
+        ("Runs", "; ".join([*commands[:_MAX_RUNS], *earlier])),
         ("Trust", _describe_trust(db, of, load)),
         *([("Peaks", f"{say_errors(errors)} {say_errors(COUNTED)}")] if errors.cells and is_reference(db) else []),
         (
@@ -206,12 +207,22 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
     )
 
 
-def _describe_run(run: RunSummary) -> str:
-    when = f"{run.started_at:%Y-%m-%d %H:%M} UTC" if run.started_at else "at an unknown time"
-    called = run.given or run.label
-    command = re.sub(r" --db(?: |=)\S+", "", run.argv or "")
-    cells = f"{run.ok} cells ok, {run.failed} failed, {run.skipped} skipped"
-    return f"{when}{f' ({called})' if called else ''}, {command or 'unknown command'}: {cells}"
+def _describe_runs(runs: Sequence[RunSummary]) -> list[str]:
+    """Returns a line for each command: a sweep on several GPUs has a run for each, and one that goes on has more."""
+    groups: dict[tuple[str | None, str], list[RunSummary]] = {}
+    for run in runs:
+        command = re.sub(r" --(db|budget)(?: |=)\S+", "", run.argv or "unknown command")
+        groups.setdefault((run.given or run.label, command), []).append(run)
+    lines = []
+    for (called, command), found in groups.items():
+        times = [f"{run.started_at:%Y-%m-%d %H:%M} UTC" if run.started_at else "at an unknown time" for run in found]
+        when = times[0] if len({*times}) == 1 else f"{times[-1]} to {times[0]}"
+        several = f", {len(found)} runs" if len(found) > 1 else ""
+        names = {"ok": "cells ok", "failed": "without a result", "skipped": "skipped"}
+        counts = {name: sum(getattr(run, name) for run in found) for name in names}
+        cells = ", ".join(f"{count} {names[name]}" for name, count in counts.items() if count or name == "ok")
+        lines.append(f"{when}{f' ({called})' if called else ''}, {command}{several}: {cells}")
+    return lines
 
 
 def _describe_trust(db: Path, of: Selection, load: Load) -> str:
