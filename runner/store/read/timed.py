@@ -65,15 +65,18 @@ def load_steps(path: Path, selection: Selection) -> list[StepResult]:
     return sorted(cells, key=lambda row: _order(row.cell))
 
 
-#: The latest run with steps, and the latest before it that measured one of its cells.
+#: The latest run with steps, and the latest before it that measured one of its cells and that it does not go on with.
 _LATEST = f"""
     WITH measured AS (
-        SELECT DISTINCT run_id, {MACHINE} AS machine, cell_key FROM steps s JOIN runs r USING (run_id)
-        WHERE status = 'ok' AND coalesce({MACHINE} = $machine, true) AND NOT list_contains($hidden, run_id)),
+        SELECT run_id, {MACHINE} AS machine, cell_key, (torch, git_commit) AS code, min(round) AS first,
+            max(round) AS last
+        FROM steps s JOIN runs r USING (run_id)
+        WHERE status = 'ok' AND coalesce({MACHINE} = $machine, true) AND NOT list_contains($hidden, run_id)
+        GROUP BY ALL),
     newest AS (FROM measured WHERE run_id = (SELECT max(run_id) FROM measured))
     (SELECT run_id FROM newest LIMIT 1) UNION ALL
-    (SELECT max(m.run_id) FROM measured m SEMI JOIN newest USING (machine, cell_key)
-        WHERE m.run_id <> (SELECT max(run_id) FROM newest))"""
+    (SELECT max(m.run_id) FROM measured m JOIN newest n USING (machine, cell_key)
+        WHERE m.run_id <> n.run_id AND (m.code IS DISTINCT FROM n.code OR m.last >= n.first))"""
 
 
 def find_latest(path: Path, of: Selection) -> list[UUID]:
