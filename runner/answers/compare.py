@@ -41,7 +41,10 @@ _OF_RUN: Mapping[str, Callable[[RunSteps], str]] = {
 
 def answer(rows: Rows, asked: Asked) -> Answer:
     sides = list_sides(rows.by_run)
-    by = choose(asked, "by", "Compare", [name for name, names in sides.items() if len(names) > 1], prefix="by ")
+    # Labels are compared where two of them measured equal cells, else what the cells differ in.
+    default = "label" if any(len(two) > 1 for two in _count_common(rows, "label")) else OF_CELL[0]
+    several = [name for name, names in sides.items() if len(names) > 1]
+    by = choose(asked, "by", "Compare", several, default=default, prefix="by ")
     if not by.chosen:
         return Answer(missing=lacks("all rows are of one run, precision and backend"))
     names = sides[by.chosen]
@@ -89,11 +92,17 @@ def _find_alike(rows: Rows, by: str, names: Sequence[str]) -> tuple[str, str]:
     """Returns the two sides that have most cells in common."""
     if by in OF_CELL:
         return max(combinations(names, 2), key=lambda two: len(_pair(rows, by, two[0], two[1], "steps")))
-    side_of, counts = {one.run.run_id: _OF_RUN[by](one) for one in rows.by_run}, Counter[frozenset[str | None]]()
-    for one in rows.by_run:
-        for other, count in one.common.items():
-            counts[frozenset((side_of[one.run.run_id], side_of.get(other)))] += count
+    counts = _count_common(rows, by)
     return max(combinations(names, 2), key=lambda two: counts[frozenset(two)])
+
+
+def _count_common(rows: Rows, by: str) -> Counter[frozenset[str]]:
+    """Returns how many cells each two sides have in common; of one side, its runs."""
+    side_of, counts = {one.run.run_id: _OF_RUN[by](one) for one in rows.by_run}, Counter[frozenset[str]]()
+    for one in rows.by_run:
+        for other in one.common.keys() & side_of:
+            counts[frozenset((side_of[one.run.run_id], side_of[other]))] += one.common[other]
+    return counts
 
 
 def list_side(rows: Rows, by: str, name: str, kind: str) -> list[Any]:
