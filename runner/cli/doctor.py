@@ -55,6 +55,11 @@ def checks(machine: Mapping[str, Any]) -> Iterator[Check]:
     yield check("torch.compile", compiler is not None, yes=str(compiler), no=needed)
     needed = "need an NVIDIA GPU; compiled-reduce-overhead cells are skipped."
     yield check("CUDA graphs", cuda, yes="mode reduce-overhead", no=needed)
+    needed = "PyTorch has none for MPS; such cells are skipped."
+    yield check("kernels of a step", device != "mps", yes="torch.profiler", no=needed)
+    yield check("memory timelines", device != "mps", yes="every allocation with its stack", no=needed)
+    needed = "MPS has none: sums in fp64 are skipped, errors are computed on the CPU or against fp32."
+    yield check("float64", device != "mps", yes="what errors are computed against", no=needed)
     none = "a CPU has none and needs none: its work is done when the call returns."
     yield check("device clock", accelerated, yes="events", no=none)
     resident = "no allocator counts it here; the peak resident memory of the process is kept instead."

@@ -49,8 +49,9 @@ class Reference(NamedTuple):
 
 @torch.no_grad()
 def reference(q: Tensor, k: Tensor, v: Tensor, grad: Tensor, *, causal: bool) -> Reference:
-    """Returns output and gradients for the output gradient `grad`; all of shape (batch, 1, seq_len, d_head)."""
-    q, k, v, grad = (tensor.detach().double() for tensor in (q, k, v, grad))
+    """Returns output and gradients for the output gradient `grad`; all of shape (batch, 1, seq_len, d_head), on the CPU
+    where the device has no float64."""
+    q, k, v, grad = (precision.to_float64(tensor) for tensor in (q, k, v, grad))
     result = Reference(*(torch.zeros_like(tensor) for tensor in (q, q, k, v)))
     length, scale = q.shape[-2], 1 / math.sqrt(q.shape[-1])
     columns = torch.arange(length, device=q.device)
@@ -71,7 +72,7 @@ def reference(q: Tensor, k: Tensor, v: Tensor, grad: Tensor, *, causal: bool) ->
 
 def relative_error(actual: Tensor, expected: Tensor) -> float:
     """Returns ‖actual − expected‖ / ‖expected‖ in the Frobenius norm; NaN where `actual` has a NaN."""
-    return float((actual.detach().double() - expected).norm() / expected.norm())
+    return float((precision.to_float64(actual) - expected).norm() / expected.norm())
 
 
 Inputs = tuple[Tensor, Tensor, Tensor]
@@ -92,7 +93,7 @@ def compute_errors(run: Callable[..., Tensor], inputs: Inputs, grad: Tensor, *, 
 
 def _largest_error(tensor: Tensor, expected: Tensor) -> float:
     """Returns max |x − reference| / max |reference|; NaN where `x` has one."""
-    return float((tensor.detach().double() - expected).abs().max() / expected.abs().max())
+    return float((precision.to_float64(tensor) - expected).abs().max() / expected.abs().max())
 
 
 #: The longest sequence at which an own implementation is compared with naive attention, which needs S×S tensors.
@@ -178,12 +179,12 @@ def _check_loss(cell: StepCell, device: Device) -> None:
             raise BadModel(f"{cell.loss_function} returned {value!r:.80}.", expected="one number with a gradient")
         return value, torch.autograd.grad(value.reshape(()), logits)[0]
 
-    exact = logits.detach().double().requires_grad_()
-    reference = torch.autograd.grad(functional.cross_entropy(exact, targets), exact)[0]
-    value = functional.cross_entropy(exact, targets).detach()
+    exact = precision.to_float64(logits).requires_grad_()
+    loss = functional.cross_entropy(exact, targets.to(exact.device))
+    (reference,), value = torch.autograd.grad(loss, exact), loss.detach()
     own, usual = run(load_part(cell.loss_function), logits), run(functional.cross_entropy, logits)
     errors = {
-        "output_error": float((own[0].detach().double() - value).abs() / value),
+        "output_error": float((precision.to_float64(own[0]) - value).abs() / value),
         "gradient_error": relative_error(own[1], reference),
         "largest_error": _largest_error(own[1], reference),
     }

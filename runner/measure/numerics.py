@@ -45,7 +45,7 @@ from runner.job import Job, Measurement
 from runner.measure import precision
 from runner.measure.device import Device
 from runner.measure.model_step import ModelStep, require_attention, take_gradients
-from runner.measure.precision import DTYPES
+from runner.measure.precision import DTYPES, to_float64
 from runner.models.attention import implementation
 from runner.models.transformer import NORM_EPSILON, WEIGHTS_DTYPES, RMSNorm, SelfAttention, Transformer
 from runner.models.workload import Workload, first_tensor
@@ -366,11 +366,6 @@ def measure_statistic(x: Tensor, *, statistic: NormStatistic, computed_in: Float
         "overflowed_share": 1 - finite.double().mean().item(),
         "underflowed_share": vanished.double().mean().item(),
     }
-
-
-def to_float64(tensor: Tensor) -> Tensor:
-    """Returns the same numbers in float64, on the CPU where the device has no float64."""
-    return (tensor.detach().cpu() if tensor.device.type == "mps" else tensor.detach()).double()
 
 
 #: The approximate number of partial sums that are kept.

@@ -48,6 +48,11 @@ def product_dtype(precision: Precision) -> torch.dtype:
     return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
 
 
+def to_float64(tensor: Tensor) -> Tensor:
+    """Returns the same numbers in float64, on the CPU where the device has no float64."""
+    return (tensor.detach().cpu() if tensor.device.type == "mps" else tensor.detach()).double()
+
+
 def dtype_name(tensor: torch.Tensor) -> str:
     """Returns the tensor's dtype as `float32`."""
     return str(tensor.dtype).removeprefix("torch.")

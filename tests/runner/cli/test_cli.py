@@ -267,6 +267,8 @@ def test_doctor_describes_other_machines() -> None:
     assert not possible["quiet CPU threads"]
     old = {check.what: check.possible for check in checks({**gpu, "compute_capability": "7.5", "compiler": None})}
     assert not any(old[what] for what in ("tf32", "bf16 in hardware", "torch.compile"))
+    mps = {check.what: check.possible for check in checks({**gpu, "device": "mps", "device_name": "Apple M4"})}
+    assert not any(mps[what] for what in ("tf32", "CUDA graphs", "kernels of a step", "memory timelines", "float64"))
     assert all(check.reason for check in checks(gpu) if not check.possible), "every no has a reason"
 
 

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from runner.analysis.costs import attention as accounting
 from runner.analysis.costs.attention import is_unfused
@@ -48,6 +51,25 @@ def measurement(asked: AttentionCell) -> Measurement:
 
 
 # By hand, for B = 2, S = 8, d = 4 in float32: a vector has 2*8*4*4 = 256 bytes, a square 2*8*8*4 = 512, the mask 64.
+
+
+class NoFloat64(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """What MPS cannot do, for tensors without data that say they are there."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        found = [one for one in tree_leaves(out) if isinstance(one, Tensor) and one.dtype == torch.float64]
+        assert all(one.device.type != "mps" for one in found), f"{func} makes float64"
+        return out
+
+
+def test_errors_need_no_float64_of_mps() -> None:
+    with FakeTensorMode(), NoFloat64():  # type: ignore[no-untyped-call]
+        q, k, v, grad = (torch.randn(2, 1, 200, 8, device="mps") for _ in range(4))
+        found = reference(q, k, v, grad, causal=True)
+        with pytest.raises(AssertionError, match="float64"):
+            q.double()
+    assert {(one.device.type, one.dtype) for one in found} == {("cpu", torch.float64)}
 
 
 def test_flops_by_hand() -> None:
