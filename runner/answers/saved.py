@@ -159,13 +159,25 @@ def _say(one: Peak, views: Sequence[View], sizes: dict[Any, str]) -> str:
         share = sum(contributors.get(row, "share") for row in contributors.rows[:LARGEST])
         text += f", {format_share(share)} of it in five operations"
     checkpointing = next((view for view in views if view.name == "saved-checkpointing"), None)
-    ratios = [row for row in checkpointing.rows if checkpointing.get(row, "ratio")] if checkpointing else []
-    if checkpointing and ratios:
-        best = min(ratios, key=lambda row: checkpointing.get(row, "ratio"))
-        where, ratio = f"{best.values[0]} at {best.values[1]:,}", checkpointing.get(best, "ratio")
-        lowers = f"takes {where} to **{write(ratio, '×')}** its peak" if ratio < 0.99 else "lowers no size's peak"
-        text += f"; checkpointing {lowers}"
-    return f"{text}."
+    return f"{text}{_say_checkpointing(checkpointing) if checkpointing else ''}."
+
+
+def _say_checkpointing(view: View) -> str:
+    """Says what fits only so, else where the peak falls most."""
+    plain = {row.values[:2]: view.get(row, PEAK.name) for row in view.rows if view.get(row, "blocks") == "none"}
+    fits = [row for row in view.rows if plain[row.values[:2]] is None and view.get(row, PEAK.name)]
+    ratios = [row for row in view.rows if view.get(row, "ratio")]
+    if fits:
+        least = min(fits, key=lambda row: view.get(row, PEAK.name))
+        needs = format_bytes(view.get(least, PEAK.name))
+        return f"; with checkpointing {least.values[0]} at {least.values[1]:,} needs **{needs}**, without it runs out"
+    if not ratios:
+        return ""
+    best = min(ratios, key=lambda row: view.get(row, "ratio"))
+    if view.get(best, "ratio") > 0.99:
+        return "; checkpointing lowers no size's peak"
+    words = write(view.get(best, "ratio"), "×")
+    return f"; checkpointing takes {best.values[0]} at {best.values[1]:,} to **{words}** its peak"
 
 
 def _say_best(families: Sequence[Peak], sizes: dict[Any, str]) -> str:

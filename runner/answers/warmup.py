@@ -56,7 +56,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     usual = replace(family[0], cell=replace(family[0].cell, warmup_steps=_USUAL))
     size, words = sizes_of(rows.early)[Model.of(family[0].cell)], about([usual], more=["latency"])
     summary = _summarize(family, words)
-    typical = {row.cells[0] for row in summary.rows}
+    typical = {row.cells[0] for row in summary.rows} or {one.cell_id for one in family}
     every = View(
         name="warmup-steps",
         title="Every step since the start of the process",

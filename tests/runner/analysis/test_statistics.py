@@ -70,9 +70,6 @@ def test_interval_of_the_median_has_its_nominal_coverage(n: int, coverage: float
     assert np.mean(covered) == pytest.approx(coverage, abs=0.009)
 
 
-# ------------------------------------------------------------------------------------------------- between processes
-
-
 @pytest.mark.parametrize(
     ("dof", "shown", "decided"),
     [

@@ -1,5 +1,6 @@
 """Peaks, what is kept for backward, timelines and the largest sizes: against formulas and SQL on the shipped rows."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,8 @@ def test_the_best_number_of_blocks_to_recompute_is_measured_and_is_the_formulas(
     words = "--sizes toy-256 --contexts 128 --modes backward,train --precisions fp32 --checkpoint 0,1,2,3"
     done = run("sweep", "--experiment", "memory", *words.split(), db=db)
     assert done.returncode == 0, done.stdout
-    answer = ask("saved", read(db, Selection(), ("peaks", "saved")))
+    rows = read(db, Selection(), ("peaks", "saved"))
+    answer = ask("saved", rows)
     views = {view.name: view.column("peak_allocated_bytes") for view in answer.views if "checkpointing" in view.name}
     assert {*views} == {"saved-checkpointing", "saved-checkpointing-backward"}
     none, one, two, three = views["saved-checkpointing-backward"]
@@ -49,6 +51,8 @@ def test_the_best_number_of_blocks_to_recompute_is_measured_and_is_the_formulas(
     words = "Of 3 numbers of blocks recomputed together **1** needs least at toy-256, 128 tokens, backward"
     assert answer.more.startswith(words)
     assert answer.more.endswith("By the formula it is 1.")
+    peaks = (one if one.cell.checkpoint_blocks else replace(one, peak_allocated_bytes=None) for one in rows.peaks)
+    assert "with checkpointing toy-256 at 128 needs **" in ask("saved", replace(rows, peaks=tuple(peaks))).sentence
 
 
 def test_a_timeline_peaks_where_the_allocator_did() -> None:
