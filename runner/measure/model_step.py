@@ -12,9 +12,10 @@ every time, and no decision of the host in between. Inputs, weights and gradient
 
 import gc
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
 
@@ -227,16 +228,25 @@ def require_compiler() -> None:
 
 @contextmanager
 def compiler_cache(cache: CompileCache) -> Iterator[None]:
-    """Makes the compiler and Triton use this cache; an empty one is deleted afterwards. Must be entered before anything
-    is compiled in this process."""
+    """Makes the compiler and Triton use this cache. What they put into an empty one goes to the shared one afterwards,
+    where further rounds find it. Must be entered before anything is compiled in this process."""
     if cache == "shared":
         yield
         return
-    with (
-        tempfile.TemporaryDirectory(prefix="stepscope-compiler-", ignore_cleanup_errors=True) as folder,
-        patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=folder, TRITON_CACHE_DIR=f"{folder}/triton"),
-    ):
-        yield
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    with tempfile.TemporaryDirectory(prefix="stepscope-compiler-", ignore_cleanup_errors=True) as folder:
+        with patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=folder, TRITON_CACHE_DIR=f"{folder}/triton"):
+            yield
+        with suppress(OSError):  # a full disk: further rounds compile again
+            shutil.copytree(folder, cache_dir(), dirs_exist_ok=True, copy_function=_add_file)
+
+
+def _add_file(source: str, target: str) -> None:
+    """Copies a file as a whole, unless it is there: others may read the cache meanwhile."""
+    if not os.path.exists(target):
+        shutil.copy2(source, part := f"{target}.{os.getpid()}")
+        os.replace(part, target)
 
 
 #: Steps on the capturing stream before the capture, in which libraries and the optimizer allocate what they keep.

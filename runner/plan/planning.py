@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from math import fsum, prod
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from runner.errors import UsageError
 from runner.experiments import EXPERIMENTS, experiment_of, kind_of
@@ -190,11 +190,18 @@ class Planned:
     cell: Cell
     round: int
 
+    @property
+    def measured(self) -> Cell:
+        """The cell as this round measures it: what the first round compiled with an empty cache, others find in the
+        shared one."""
+        return replace(self.cell, compile_cache="shared") if self.round and starts_cold(self.cell) else self.cell
+
 
 def plan(request: Request, *, device: str, device_memory_bytes: int | None, seed: str = "") -> list[Planned]:
     """Returns every cell of `request` on this device, once a round, in the order of measuring.
 
     Each round is shuffled by `seed`, so that a machine that warms up or slows down favors no cell (see `shuffle`).
+    Rounds after the first are those of timed cells, if there are any: bytes, profiles and sums come out the same.
     Rounds that are `auto` begin with one. Raises UsageError for an axis that no experiment of the request has, and
     where no cell is left."""
     name = request.named_preset(device)
@@ -209,7 +216,8 @@ def plan(request: Request, *, device: str, device_memory_bytes: int | None, seed
         cells = [item for item in cells if item.cell.key in mine]
     order = random.Random(seed)
     count = 1 if request.rounds == "auto" else request.rounds
-    rounds = (shuffle(cells, order) for _ in range(count))
+    timed = [item for item in cells if table_of(item.cell).timed] or cells
+    rounds = (shuffle(timed if number else cells, order) for number in range(count))
     return [replace(item, round=number) for number, items in enumerate(rounds) for item in items]
 
 
@@ -287,7 +295,7 @@ ON_CPU = Goal(width=0.01, rounds=20)
 def repeatable_keys(cells: Iterable[Cell]) -> frozenset[str]:
     """Returns the keys of the cells that may be measured in further rounds: timed ones, but for those compiled with an
     empty cache and those of a warm-up ablation, which differ in nothing but their warm-up steps."""
-    timed = {cell.key: cell for cell in cells if table_of(cell).timed and not _starts_cold(cell)}
+    timed = {cell.key: cell for cell in cells if table_of(cell).timed and not starts_cold(cell)}
     variants: dict[str, list[str]] = {}
     for key, cell in timed.items():
         same = replace(cell, warmup_steps=0).key if isinstance(cell, StepCell | AttentionCell) else key
@@ -295,7 +303,8 @@ def repeatable_keys(cells: Iterable[Cell]) -> frozenset[str]:
     return frozenset(keys[0] for keys in variants.values() if len(keys) == 1)
 
 
-def _starts_cold(cell: Cell) -> bool:
+def starts_cold(cell: Cell) -> TypeGuard[StepCell]:
+    """Returns whether the cell is compiled with an empty cache."""
     return isinstance(cell, StepCell) and cell.backend.startswith("compiled") and cell.compile_cache == "empty"
 
 

@@ -42,7 +42,8 @@ class StepCell(ModelCell):
         "Compile cache",
         "",
         "shared: compiled with whatever earlier cells left in the compiler's cache; empty: with a cache of its own, so"
-        " that the compile time is a cold one, and then once more with it warm.",
+        " that the compile time is a cold one, and then once more with it warm. Further rounds find it in the shared"
+        " one.",
         flag=axes.COMPILE_CACHE,
         default="shared",
     )

@@ -234,7 +234,7 @@ class Sweep:
         details = outcome.measurement.details
         self._store({table.name: [row], **details}, name=str(cell_id))
         timings = [timing for timing in details.get("timings", ()) if isinstance(timing, TimingRow)]
-        self.prepared.forecast.learn(cell, predicted=item.predicted.seconds, measured=seconds)
+        self.prepared.forecast.learn(item.planned.measured, predicted=item.predicted.seconds, measured=seconds)
         self.spent += Spent.of(row)
         step = next((timing for timing in timings if timing.phase == "step"), None)
         times = [getattr(step, name) for name in history.TIMES] if step else []
@@ -264,7 +264,7 @@ class Sweep:
             return Outcome(status="skipped", message=f"Predicted to need {sizes} (--skip-predicted-oom).")
         job = Job(
             experiment=item.planned.experiment,
-            cell=item.planned.cell,
+            cell=item.planned.measured,
             run_id=self.run_id,
             cell_id=cell_id,
             device=self.device,
@@ -296,7 +296,7 @@ class Sweep:
 
     def _seconds_left(self, items: Collection[Expected]) -> float:
         """Returns how long these cells will take (s), by what the sweep has learned."""
-        return sum(self.prepared.forecast.left(item.planned.cell, item.predicted.seconds) for item in items)
+        return sum(self.prepared.forecast.left(item.planned.measured, item.predicted.seconds) for item in items)
 
     def _seconds_after(self) -> float:
         """Returns how long what follows the cells of the plan will take (s): further rounds and the ceilings."""

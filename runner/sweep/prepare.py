@@ -267,8 +267,8 @@ def _forecast(
     forecast = Forecast((cell, predict(cell).seconds, seconds) for cell, seconds in past)
     expected = []
     for item in planned:
-        predicted = predict(item.cell)
-        seconds = forecast.seconds(item.cell, predicted=predicted.seconds)
+        predicted = predict(item.measured)
+        seconds = forecast.seconds(item.measured, predicted=predicted.seconds)
         expected.append(Expected(planned=item, predicted=replace(predicted, seconds=seconds)))
     return forecast, tuple(expected)
 
