@@ -7,7 +7,7 @@ python -m runner import h200.duckdb a100.duckdb results/ --db all.duckdb
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from runner.cli.terminal import Terminal, errors
@@ -17,6 +17,7 @@ from runner.published.reading import propose_mapping
 from runner.store.database import check_writable
 from runner.store.fleet import list_files
 from runner.store.merging import merge_files
+from runner.store.packing import find_file, is_packed
 
 
 def import_into(
@@ -39,17 +40,18 @@ def import_into(
 def merge(console: Terminal, named: Sequence[Path], db: Path, *, as_json: bool) -> int:
     """Merges the files, and those of folders, into `db`; prints a line or an object for each. Returns the exit
     code: 0 if all were merged, 1 if some were refused."""
-    files = [
-        file
+    files = {
+        file: path if is_packed(path) else file
         for path in named
-        for file in list_files(path)
+        for file in _list_files(path)
         if not (path.is_dir() and os.path.realpath(file) == os.path.realpath(db))
-    ]
+    }
     if not files:
         raise UsageError(f"There is no results file in {', '.join(map(str, named))}.", expected="files *.duckdb")
     check_writable(db)
     progress, done = errors if as_json else console, []
-    for merged in merge_files(list(dict.fromkeys(files)), into=db):
+    for merged in merge_files(list(files), into=db):
+        merged = replace(merged, source=files[merged.source])
         done.append(merged)
         is_refused = merged.refused is not None
         what = f"refused. {merged.refused}" if is_refused else describe_added(merged.added)
@@ -65,4 +67,9 @@ def are_results(named: Sequence[Path]) -> bool:
     """Returns whether these are results files and folders of them, not one file alone, which may be of any kind."""
     if len(named) == 1 and not named[0].is_dir():
         return False
-    return all(bool(list_files(path)) if path.is_dir() else path.suffix == ".duckdb" for path in named)
+    return all(bool(_list_files(path)) if path.is_dir() else path.suffix == ".duckdb" for path in named)
+
+
+def _list_files(path: Path) -> list[Path]:
+    """Returns the results files of a path; what `export --parquet` wrote is one."""
+    return [find_file(path)] if is_packed(path) else list_files(path)

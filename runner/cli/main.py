@@ -485,9 +485,10 @@ def import_command(
 ) -> None:
     """Add what another machine measured or somebody else recorded.
 
-    It takes results files (.duckdb) and folders of them, the pickle of a torch.cuda.memory snapshot, the SQLite export
-    of an Nsight Systems report, what `nsys stats` prints, a trace of torch.profiler (.json, .json.gz; a folder of them
-    is the ranks of one run), or a published table as CSV, TSV, Markdown, HTML or JSON.
+    It takes results files (.duckdb), folders of them or what `export --parquet` wrote, the pickle of a
+    torch.cuda.memory snapshot, the SQLite export of an Nsight Systems report, what `nsys stats` prints, a trace of
+    torch.profiler (.json, .json.gz; a folder of them is the ranks of one run), or a published table as CSV, TSV,
+    Markdown, HTML or JSON.
 
     Nothing in the file is executed. Of a results file only the rows are added that are not there yet. Of a published
     table it says what was understood, what was assumed and what was refused; of a folder of them, one line each.

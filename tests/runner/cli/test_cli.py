@@ -161,9 +161,9 @@ def test_what_writes_says_it_as_json(filled: Path, tmp_path: Path) -> None:
     packed = printed("export", str(folder), "--parquet", db=filled)
     assert packed["bytes"] == sum(file.stat().st_size for file in folder.iterdir()) == sum(packed["tables"].values())
     (tmp_path / "broken.duckdb").write_text("not a results file")
-    merged = printed("import", str(copy), str(tmp_path / "broken.duckdb"), db=db, code=1)
+    merged = printed("import", str(folder), str(copy), str(tmp_path / "broken.duckdb"), db=db, code=1)
     assert [(one["source"], one["added"].get("steps"), bool(one["refused"])) for one in merged] == [
-        (str(copy), 4, False), (str(tmp_path / "broken.duckdb"), None, True),
+        (str(folder), 4, False), (str(copy), None, False), (str(tmp_path / "broken.duckdb"), None, True),
     ]  # fmt: skip
     table = tmp_path / "table.md"
     table.write_text("| model | forward (ms) |\n|---|---|\n| small | 12.3 |\n| large | 26. 4 |\n")
