@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from itertools import product
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -267,6 +268,14 @@ def test_an_error_is_relative() -> None:
     expected = torch.tensor([3.0, 4.0], dtype=torch.float64)
     assert relative_error(torch.tensor([3.0, 4.5]), expected) == pytest.approx(0.1)
     assert math.isnan(relative_error(torch.tensor([3.0, math.nan]), expected))
+
+
+def test_a_comparison_that_runs_out_of_memory_loses_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    raises = Mock(side_effect=torch.OutOfMemoryError("64 GiB"))
+    monkeypatch.setattr("runner.measure.attention.compute_errors", raises)
+    found = measured(cell(seq_len=64))
+    assert found["steps"] > 0
+    assert "output_error" not in found
 
 
 def test_the_time_limit_ends_a_cell_before_its_minimum_of_iterations() -> None:
