@@ -1,11 +1,12 @@
 """What rate does each implementation of attention reach, at which length and width, and how right is it?
 
 FLOPs are those of `runner.analysis.costs.attention`, so that a kernel which skips the masked half of a causal product
-gains nothing by it. Rates of batches of other sizes stand beside each other: kernels are compared at a constant number
-of tokens, which a longer sequence reaches with a smaller batch.
+gains nothing by it. Kernels are compared as papers do, in the precision that most of them compute in, at a constant
+number of tokens: a longer sequence or a wider head has a smaller batch.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,21 +39,23 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     cells = [one for one in rows.attention if one.status != "skipped"]
     if not any(one.times for one in cells):
         return Answer(missing=lacks("no attention was timed"))
+    ways = Counter(precision for precision, _ in {(one.cell.precision, name_attention(one.cell)) for one in cells})
+    asked = {"precision": max(ways, key=lambda one: (ways[one], one)), **asked}
     cells, choices = narrow(cells, asked, drawn=("implementation", "backend", "seq_len", "d_head", "batch"))
+    by_batch = _group_by_batch(cells)
+    batch = choose(asked, "batch", "Batch", [*by_batch], prefix="batch ")
+    cells = by_batch[batch.chosen]
     phase = choose(asked, "phase", "Phase", [*_PHASES], default="both passes")
     shown = choose(asked, "shown", "Shown", [*_SHOWN])
     clock = clock_choice(asked, cells, default="throughput")
     peak = _find_peak(rows, cells)
-    largest: dict[Any, AttentionResult] = {}
-    for one in sorted(cells, key=lambda one: one.cell.batch):  # of several batches the largest
-        largest[name_attention(one.cell), one.cell.d_head, one.cell.seq_len] = one
-    lines = sorted(largest.values(), key=lambda one: (one.cell.d_head, name_attention(one.cell), one.cell.seq_len))
+    lines = sorted(cells, key=lambda one: (one.cell.d_head, name_attention(one.cell), one.cell.seq_len))
     value = _SHOWN[shown.chosen]
     numbers = [replace(one, role="value" if one is value else "note") for one in _SHOWN.values()]
     view = View(
         name="attention-rates",
         title=f"Rate of attention, {phase.chosen}" if value is RATE else f"{value.title} of attention, {phase.chosen}",
-        about=about(cells, "implementation", "backend", "batch", more=[clock.chosen]),
+        about=about(cells, "implementation", "backend", "batch", more=[clock.chosen, f"batch {batch.chosen}"]),
         fields=(WIDTH, WAY, LENGTH, *numbers, BATCH, STATUS),
         rows=tuple(_make_row(one, _PHASES[phase.chosen], CLOCKS[clock.chosen], peak) for one in lines),
         draw=Draw("matrix", value.name, down=("d_head", "implementation"), across="seq_len"),
@@ -64,9 +67,23 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         sentence=_say(view, phase.chosen),
         more=f"Wrong, and so without a rate: {', '.join(wrong)}." if wrong else "",
         views=(view,),
-        choices=(*choices, clock, phase, shown),
+        choices=(*choices, batch, clock, phase, shown),
         cells=cells_of(cells),
     )
+
+
+def _group_by_batch(cells: Sequence[AttentionResult]) -> Mapping[str, list[AttentionResult]]:
+    """Returns the cells of each batch, the commonest first, and before them those whose batch makes up for their length
+    and width: as many tokens a pass, in as many heads as are as wide together."""
+    constant, batches = dict[int, list[AttentionResult]](), dict[int, list[AttentionResult]]()
+    for one in cells:
+        batch = one.cell.batch
+        constant.setdefault(batch * one.cell.seq_len * one.cell.d_head, []).append(one)
+        batches.setdefault(batch, []).append(one)
+    usual = max(constant.values(), key=lambda ones: (len({one.cell.batch for one in ones}), len(ones)))
+    varies = len({one.cell.batch for one in usual}) > 1
+    common = sorted(batches, key=lambda batch: (-len(batches[batch]), batch))
+    return ({"of constant tokens": usual} if varies else {}) | {f"{batch:,}": batches[batch] for batch in common}
 
 
 def _find_peak(rows: Rows, cells: Sequence[AttentionResult]) -> float | None:

@@ -187,10 +187,15 @@ def test_rates_are_flops_over_time(tmp_path: Path) -> None:
         memory_rows.attention(of, seq_len=2048, batch=8),
         memory_rows.attention(of, seq_len=2048, batch=8, implementation=name, status="wrong"),
     ]
-    db = memory_rows.store(tmp_path / "r.duckdb", cells)
-    answer = ask("attention_rates", read(db, Selection(), ("attention", "ceilings", "runs")), {"phase": "forward"})
+    cells += [memory_rows.attention(of, seq_len=1024, batch=batch) for batch in (8, 16)]
+    rows = read(memory_rows.store(tmp_path / "r.duckdb", cells), Selection(), ("attention", "ceilings", "runs"))
+    (view,) = ask("attention_rates", rows, {}).views
+    assert {*zip(view.column("seq_len"), view.column("batch"), strict=True)} == {(1024, 16), (2048, 8)}
+    assert "batch of constant tokens" in view.about
+    answer = ask("attention_rates", rows, {"phase": "forward", "batch": "8"})
     (view,) = answer.views
-    rates = dict(zip(view.column("implementation"), view.column("tflops"), strict=True))
+    assert set(view.column("batch")) == {8}
+    rates = {way: rate for _, way, length, rate, *_ in (row.values for row in view.rows) if length == 2048}
     ms = memory_rows.forward_ms(AttentionCell(implementation="naive", seq_len=2048, d_head=64, precision="fp32"))
     assert rates == {"naive": pytest.approx(2 * 8 * 2048**2 * 64 / ms * 1e3 / 1e12), "flash:attend@0123": None}
     assert view.column("error")[view.column("implementation").index("naive")] == pytest.approx(2e-7)
