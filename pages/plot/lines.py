@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from pages.plot.colors import PALETTE, PURPLE, QUIET, RED
@@ -71,7 +72,8 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             few,
             scale,
             x=lambda row: _WIDTH * (spot(view.get(row, draw.across)) - left) / (right - left or 1),
-            y=lambda row: _HEIGHT * (place(value(row)) - low) / (high - low or 1),
+            y=lambda row: _HEIGHT * (place(limit if view.ended(row) else value(row)) - low) / (high - low or 1),
+            lost=lost,
         )
     )
     ends: list[tuple[float, str, str]] = []
@@ -220,30 +222,59 @@ def _push_apart(places: Sequence[float], *, least: float, most: float) -> list[f
 
 
 def _spread_labels(
-    view: View, rows: Sequence[Row], scale: Scale, *, x: Callable[[Row], float], y: Callable[[Row], float]
+    view: View,
+    rows: Sequence[Row],
+    scale: Scale,
+    *,
+    x: Callable[[Row], float],
+    y: Callable[[Row], float],
+    lost: Sequence[Row],
 ) -> dict[int, tuple[str, str]]:
-    """Returns the number beside each dot and where it stands, above or below; none where it would cover another number
-    or dot. `x` and `y` are a dot's pixels in a usual chart. Tooltip and table have all."""
+    """Returns the number beside each dot and where it stands; none where it would cover another number, dot or line.
+    `x` and `y` are a dot's pixels in a usual chart, those of what is `lost` too. Tooltip and table have all."""
     texts: dict[int, tuple[str, str]] = {}
-    dots = [(x(row), y(row)) for row in rows]
+    dots = [(x(row), y(row)) for row in (*rows, *lost)]
+    lines: dict[Value, list[Row]] = {}
+    for row in sorted(rows, key=x):
+        lines.setdefault(view.get(row, view.draw.series), []).append(row)
+    strokes = [(x(one), y(one), x(two), y(two)) for line in lines.values() for one, two in pairwise(line)]
     boxes: list[tuple[float, float, float]] = []
     for row in sorted(rows, key=lambda row: -view.get(row, view.draw.across)):
         number = scale.write(view.get(row, view.draw.value))
         width = 7.0 * len(number)
         has_bar = bool(view.interval(row)[1])
-        for where, side, up in (
-            ("top left" if has_bar else "top center", -1, 13),
-            ("bottom right" if has_bar else "bottom center", 1, -13),
-        ):
-            middle = x(row) + (side * (width / 2 + 4) if has_bar else 0)
-            box = middle, y(row) + up, width / 2
-            if not any(
-                abs(box[0] - other[0]) < box[2] + other[2] and abs(box[1] - other[1]) < 14 for other in boxes
-            ) and not any(abs(box[0] - at) < box[2] + 4 and abs(box[1] - high) < 10 for at, high in dots):
+        for where, side, up in (*_BESIDE[:4], *(() if has_bar else _BESIDE[4:])):
+            box = x(row) + side * (width / 2 + 4), y(row) + up, width / 2
+            if (
+                not any(abs(box[0] - one[0]) < box[2] + one[2] and abs(box[1] - one[1]) < 14 for one in boxes)
+                and not any(abs(box[0] - at) < box[2] + 4 and abs(box[1] - high) < 10 for at, high in dots)
+                and not any(_crosses(stroke, box) for stroke in strokes)
+            ):
                 texts[id(row)] = number, where
                 boxes.append(box)
                 break
     return texts
+
+
+#: Where a number may stand: in Plotly's words, and which way from its dot; above and below the dot itself last.
+_BESIDE = (
+    ("top left", -1, 13),
+    ("bottom right", 1, -13),
+    ("top right", 1, 13),
+    ("bottom left", -1, -13),
+    ("top center", 0, 13),
+    ("bottom center", 0, -13),
+)
+
+
+def _crosses(stroke: tuple[float, float, float, float], box: tuple[float, float, float]) -> bool:
+    """Returns whether a stroke from left to right passes through a box, given by its middle and half its width."""
+    start, low, end, high = stroke
+    left, right = max(start, box[0] - box[2]), min(end, box[0] + box[2])
+    if left >= right:
+        return False
+    first, second = (low + (at - start) / (end - start) * (high - low) for at in (left, right))
+    return min(first, second) < box[1] + 7 and max(first, second) > box[1] - 7
 
 
 def draw_strip(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:

@@ -47,7 +47,7 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     filled |= marks(view, view.rows)
     inks = [RED if view.ended(row) else STRONG for row in view.rows]
     notes = [
-        note(text, x=x, y=y, color=ink, size=12 if is_tight else 13 if narrow else 14)
+        note(text, x=x, y=y, color=ink, size=(12 if len(acrosses) < 8 else 10) if is_tight else 13 if narrow else 14)
         for text, (x, y), ink in zip(texts, places, inks, strict=True)
         if text
     ]
@@ -97,7 +97,7 @@ def _write(view: View, row: Row, *, digits: int = 3) -> str:
     scale = replace(scale, digits=min(scale.digits, digits))
     if why := view.ended(row):
         words, _, needs = why.partition(": ")
-        first, _, where = words.replace("out of memory", "OOM").partition(" in ")
+        first, _, where = words.partition(", ")[0].replace("out of memory", "OOM").partition(" in ")
         more = needs.partition(",")[0] or (f"in {where}" if where else "")
         return f"<b>{escape(first)}</b>" + (f"<br>{_small(escape(more))}" if more else "")
     number, shown = write_measured(view, row, scale)
