@@ -17,7 +17,7 @@ from uuid import UUID
 
 import duckdb
 
-from runner.analysis.noise import MIN_STD, Repeats, pool_changes, pool_noise
+from runner.analysis.noise import MIN_VARIANCE, Repeats, pool_changes, pool_noise
 from runner.analysis.statistics import estimate
 from runner.errors import UsageError
 from runner.results.cells import AttentionResult, EarlyStep, StepResult, TimedResult
@@ -276,7 +276,7 @@ def _load_repeated(
     reader: duckdb.DuckDBPyConnection, table: str, device: str, runs: list[UUID]
 ) -> Mapping[UUID, list[_Repeated]]:
     """Returns what the repeated cells of a table say, by run."""
-    parameters = {"bound": DEVICE_BOUND, "device": device, "runs": runs, "least": MIN_STD**2}
+    parameters = {"bound": DEVICE_BOUND, "device": device, "runs": runs, "least": MIN_VARIANCE}
     by_run = fetch_by(reader, _REPEATED.format(table=table), parameters, kind=_Repeated, by=("run_id",))
     return {run: by_run.get(run, []) for run in runs}
 
