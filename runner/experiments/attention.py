@@ -100,8 +100,8 @@ FLASH = Grid.of(
     batch=tuple(4 * 2**n for n in range(9)),
     warmup=(3,),
     steps=10,
-    max_steps=100,
-    max_seconds=1.0,
+    max_steps=30,
+    max_seconds=5.0,
 )
 #: In fp32 no fused kernel but one runs on CUDA; naive attention ends where memory does.
 _FLASH = Variants(
