@@ -49,7 +49,11 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     shown = choose(asked, "shown", "Shown", [*_SHOWN])
     clock = clock_choice(asked, cells, default="throughput")
     peak = _find_peak(rows, cells)
-    lines = sorted(cells, key=lambda one: (one.cell.d_head, name_attention(one.cell), one.cell.seq_len))
+    lines = [_make_row(one, _PHASES[phase.chosen], CLOCKS[clock.chosen], peak) for one in cells]
+    fastest = dict[Any, float]()  # the fastest implementation of a width comes first
+    for width, way, _, rate, *_ in (row.values for row in lines):
+        fastest[width, way] = max(fastest.get((width, way), 0.0), rate or 0.0)
+    lines.sort(key=lambda row: (row.values[0], -fastest[row.values[:2]], row.values[1:3]))
     value = _SHOWN[shown.chosen]
     numbers = [replace(one, role="value" if one is value else "note") for one in _SHOWN.values()]
     view = View(
@@ -57,7 +61,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         title=f"Rate of attention, {phase.chosen}" if value is RATE else f"{value.title} of attention, {phase.chosen}",
         about=about(cells, "implementation", "backend", "batch", more=[clock.chosen, f"batch {batch.chosen}"]),
         fields=(WIDTH, WAY, LENGTH, *numbers, BATCH, STATUS),
-        rows=tuple(_make_row(one, _PHASES[phase.chosen], CLOCKS[clock.chosen], peak) for one in lines),
+        rows=tuple(lines),
         draw=Draw("matrix", value.name, down=("d_head", "implementation"), across="seq_len"),
         note="Causal attention counts half of the FLOPs, as in FlashAttention's papers."
         + (f" Matrix products reach {peak / 1e12:,.0f} TFLOP/s here." if peak else ""),

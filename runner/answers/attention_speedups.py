@@ -56,7 +56,9 @@ def _make_row(pair: Pair[AttentionResult], phase: Phase, clock: str) -> Row:
     ratio = pair.ratio(phase=phase, clock=CLOCKS[clock]) if clock else None
     peaks = [side.peak_allocated_bytes for side in pair.sides]
     lost = [side for side in pair.sides if side.status != "ok"]
+    ends = {ended(side).partition(" in ")[0] for side in lost}
     failed = ", ".join(f"{name_attention(side.cell)} {ended(side)}" for side in lost) or pair.objection
+    failed = f"{ends.pop()}, both" if len(lost) == 2 and len(ends) == 1 else failed
     return Row.of(
         pair.sides,
         pair.base.cell.d_head,
