@@ -154,7 +154,7 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         },
         "yaxis": {
             **AXIS,
-            **ticks(min(ys), max(ys), log=is_log),
+            **(ticks(min(ys), max(ys), log=True) if is_log else ticks(low - pad, high + pad, log=False)),
             "range": [low - pad, high + pad * (2.2 if lost else 1)],
             "title": {"text": "" if narrow else title_of(view, draw.value)},
         },

@@ -36,6 +36,8 @@ Key = tuple[Value, ...]
 _LINE, _CAPTIONED = 23, 40
 #: The letters that a line of a chart has room for on a phone.
 _PHONE_LETTERS = 44
+#: The letters of a name that stands beside its bar on a phone.
+_MAX_BESIDE = 16
 
 
 def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
@@ -112,7 +114,10 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
 def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     """Stacks of a series, or plain bars; at the end the total, or the value with what stands beside."""
     draw, scale = view.draw, scale_of(view, view.draw.value)
-    places, axis, heads = _lines(view, narrow=narrow)
+    names = [len(join_keys(view, row, draw.down)) for row in view.rows]
+    # On a phone long names beside short bars would leave no room for these.
+    is_above = bool(draw.caption) or (narrow and len(draw.down) == 1 and max(names, default=0) > _MAX_BESIDE)
+    places, axis, heads = _lines(view, narrow=narrow, above=is_above)
     among = (
         [one for one in dict.fromkeys(view.column(draw.series)) if one not in (None, draw.total)]
         if draw.series
@@ -142,8 +147,8 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         data.append(
             bars(
                 x=sizes,
-                y=[places[_key(view, row)] + (0.2 if draw.caption else 0) for row in rows],
-                width=0.42 if draw.caption else 0.74,
+                y=[places[_key(view, row)] + (0.2 if is_above else 0) for row in rows],
+                width=0.42 if is_above else 0.74,
                 color=BLUE if one is None else color_of(one, among),
             )
             | {
@@ -153,7 +158,7 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         )
     lost = {_key(view, row): view.ended(row) for row in view.rows if view.ended(row)}
     for key, total in sums.items():
-        y = places[key] + (0.2 if draw.caption else 0)
+        y = places[key] + (0.2 if is_above else 0)
         if key in lost:
             # What ran out of the device's memory stands at its limit.
             at: dict[str, Any] = {"x": limits[0], "xanchor": "right"} if limits else {"x": 0, "xanchor": "left"}
@@ -180,7 +185,7 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     head = [one | {"yshift": 4 + 18 * bool(limits)} for one in head]
     top += 24 if limits else 8
     is_long = narrow and any(_is_long(view, row) for row in view.rows)
-    line_px = _CAPTIONED + 18 * is_long if draw.caption else _LINE
+    line_px = _CAPTIONED + 18 * is_long if is_above else _LINE
     layout = {
         "height": top + (26 if draw.beside else 46) + line_px * lines,
         "margin": {"r": min(16 + 7 * room, 190), "t": top},
@@ -248,9 +253,9 @@ def _is_long(view: View, row: Row) -> bool:
     return len(join_keys(view, row, view.draw.down)) + len(str(view.get(row, view.draw.caption) or "")) > _PHONE_LETTERS
 
 
-def _lines(view: View, *, narrow: bool) -> tuple[Mapping[Key, int], Figure, list[Figure]]:
+def _lines(view: View, *, narrow: bool, above: bool = False) -> tuple[Mapping[Key, int], Figure, list[Figure]]:
     """Returns the place of each row, the axis with their labels, and what is written in the picture: the heading of
-    each group, or the name of each row with its caption above its bar."""
+    each group, or `above` its bar the name of each row with its caption."""
     draw = view.draw
     labels: dict[Key, str] = {}
     groups: dict[Key, str] = {}
@@ -270,7 +275,7 @@ def _lines(view: View, *, narrow: bool) -> tuple[Mapping[Key, int], Figure, list
         places[key] = line
         line += 1
     axis: Figure = {**AXIS, "tickvals": [*places.values()], "range": [line - 0.4, -0.6], "showgrid": False}
-    if draw.caption:
+    if above:
         two = narrow and any(_is_long(view, row) for row in view.rows)
         notes = []
         for key, at in places.items():

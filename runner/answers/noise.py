@@ -26,12 +26,12 @@ STD = Field(
 )
 ONE = Field(
     "one_percent",
-    "One process each resolves",
+    "Decided by one pair",
     unit="percent",
     role="note",
     doc="The smallest difference that one pair of cells decides.",
 )
-FIVE = Field("five_percent", f"{ROUNDS} processes each resolve", unit="percent", role="note")
+FIVE = Field("five_percent", f"Decided by {ROUNDS} pairs", unit="percent", role="note")
 CELLS = Field("repeated", "Repeated cells", role="note")
 PROCESS = Field("process", "Process", doc="In the order of their starts.")
 MEDIAN = Field.of("timings", "median_ms", "value")
