@@ -199,6 +199,8 @@ def test_rounds_of_a_sweep_that_goes_on_elsewhere_count_together(tmp_path: Path)
         assert {one.round for one in selection.load_samples(path, "steps", found.cell_id)} == {*together}
         since = [*ids[-2:-1]] if commit == "b" else []
         assert timed_cells.find_latest(path, Selection()) == [run.run_id, *since], "a run is no change since its own"
+    (history,) = timed_cells.load_history(path, Selection())
+    assert history.times["step"] == pytest.approx((2 * ms, 3 * ms, ms)), "a point for each sweep"
 
 
 def compare(cells: list[StepResult], axis: str, base: str, other: str) -> list[Pair[StepResult]]:
