@@ -29,9 +29,10 @@ def format_number(value: float, *, digits: int = 3) -> str:
 
 def format_measured(value: float, low: float, high: float) -> tuple[str, str]:
     """Returns a number and its interval: `1.25` and `1.22–1.27`. Where three digits do not tell the number from both
-    ends, all have four: `1,049` and `1,048–1,051`; ends that are equal even so are rounded away from each other."""
+    ends, or an end of a ratio from 1, all have four: `1,049` and `1,048–1,051`; ends that are equal even so are rounded
+    away from each other."""
     words, least, most = (format_number(number) for number in (value, low, high))
-    if low < high and words in (least, most):
+    if low < high and {words, "1.00"} & {least, most}:
         words, least, most = (format_number(number, digits=4) for number in (value, low, high))
         if least == most:
             place = 10.0 ** (math.floor(math.log10(abs(high))) - 3)

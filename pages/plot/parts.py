@@ -74,7 +74,7 @@ def write_beside(view: View, row: Row) -> str:
         if (value := view.get(row, name)) not in (None, ""):
             item = view.field(name)
             # A second number of the same unit says what it is; an abbreviation is short enough anyway.
-            same = bool(item.unit) and item.unit == view.field(view.draw.value).unit
+            same = not isinstance(value, str) and item.unit == view.field(view.draw.value).unit
             label = item.label if item.label.isupper() else item.label.lower() if same else ""
             parts.append(" ".join(part for part in (scale_of(view, name).with_unit(value), label) if part))
     return "".join(f" · {escape(part)}" for part in parts)
