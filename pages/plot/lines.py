@@ -128,11 +128,9 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
                 )
             )
         elif guide.power and not guide.series:
-            at: dict[str, Any] = {
-                "x": spot(guide.power.end),
-                "y": place(guide.power.at(guide.power.end) / scale.factor),
-            }
-            notes.append(note(guide.words, **at, xanchor="right", yanchor="top", yshift=-16, color=QUIET))
+            rises = guide.power.at(guide.power.end) > guide.power.at(guide.power.start)
+            at: dict[str, Any] = {"x": 0, "xanchor": "left"} if rises else {"x": 1, "xanchor": "right"}
+            notes.append(note(guide.words, **at, y=1, xref="paper", yref="paper", yanchor="top", color=QUIET))
     notes += _name_lost(view, lost, spot, place(limit), first_only=narrow)
     width = max((count_letters(text) for _, text, _ in ends), default=0)
     shown = _thin([*map(spot, xs)]) if narrow else range(len(xs))

@@ -1,5 +1,6 @@
 """A matrix: numbers in colored cells, with how a cell ended where it has none, hollow where nothing was measured."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -53,7 +54,9 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     ]
     hollow = {**_cells(empty, color=_NONE, edge=FAINT), "hoverinfo": "skip"}
     columns = [write_key(view, draw.across, one) for one in acrosses]
-    is_slanted = narrow and numbers and sum(map(len, columns)) > NARROW_LETTERS - 10
+    longest = max((len(word) for one in columns for word in re.split(r"[ ·-]+", one)), default=0)
+    letters = sum(map(len, columns)) + 10 if numbers else longest * len(columns) - 5
+    is_slanted = narrow and letters > NARROW_LETTERS
     layout = {
         **({"margin": {"r": 20}} if is_slanted else {}),
         "height": 62 + (36 if is_tight else 42) * len(downs),
@@ -64,7 +67,7 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             "side": "top",
             "tickvals": list(range(len(acrosses))),
             "ticktext": [one.replace(" · ", "<br>").replace(" ", "<br>").replace("-", "<br>") for one in columns]
-            if narrow
+            if narrow and not is_slanted
             else columns,
             **({"tickangle": -60} if is_slanted else {}),
             "title": {"text": view.field(draw.across).title, "standoff": 4},
