@@ -293,9 +293,9 @@ ON_CPU = Goal(width=0.01, rounds=20)
 
 
 def repeatable_keys(cells: Iterable[Cell]) -> frozenset[str]:
-    """Returns the keys of the cells that may be measured in further rounds: timed ones, but for those compiled with an
-    empty cache and those of a warm-up ablation, which differ in nothing but their warm-up steps."""
-    timed = {cell.key: cell for cell in cells if table_of(cell).timed and not starts_cold(cell)}
+    """Returns the keys of the cells that may be measured in further rounds: timed ones, but for those of a warm-up
+    ablation, which differ in nothing but their warm-up steps."""
+    timed = {cell.key: cell for cell in cells if table_of(cell).timed}
     variants: dict[str, list[str]] = {}
     for key, cell in timed.items():
         same = replace(cell, warmup_steps=0).key if isinstance(cell, StepCell | AttentionCell) else key

@@ -40,8 +40,8 @@ _DONE = f"""{_HERE} AND ($any_commit OR git_commit IS NOT DISTINCT FROM $git_com
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredRound:
-    """What came of a cell in one round and how long it took (s). `time` is that of the whole step; None for what is not
-    timed and for what did not end ok."""
+    """What came of a cell in one round, and how long it took without compiling from an empty cache (s), which further
+    rounds do not. `time` is that of the whole step; None for what is not timed and for what did not end ok."""
 
     status: Status
     seconds: float
@@ -66,8 +66,10 @@ def measured_rounds(
     rows = _query(
         db,
         f"""
-        SELECT c.cell_key, c.round, c.status, coalesce(c.cell_seconds, 0), {", ".join(f"t.{name}" for name in TIMES)}
+        SELECT c.cell_key, c.round, c.status, coalesce(c.cell_seconds - coalesce(compile_cold_seconds, 0), 0),
+            {", ".join(f"t.{name}" for name in TIMES)}
         FROM ({EVERY_CELL}) c JOIN runs USING (run_id)
+        LEFT JOIN (SELECT cell_id, compile_cold_seconds FROM steps) s ON s.cell_id = c.cell_id
         LEFT JOIN timings t ON t.cell_id = c.cell_id AND t.phase = 'step' AND c.status = 'ok'
         WHERE {_DONE} ORDER BY c.cell_id
         """,

@@ -238,7 +238,8 @@ class Sweep:
         self.spent += Spent.of(row)
         step = next((timing for timing in timings if timing.phase == "step"), None)
         times = [getattr(step, name) for name in history.TIMES] if step else []
-        self.further.record(item, MeasuredRound.of(row.status, seconds, *times))
+        again = seconds - (getattr(row, "compile_cold_seconds", None) or 0.0)
+        self.further.record(item, MeasuredRound.of(row.status, again, *times))
         self._update_plan(position, state="done", status=outcome.status, seconds=seconds)
         self.watcher.finished(row, timings, left_s=self._seconds_left(rest) + self._seconds_after())
         return row

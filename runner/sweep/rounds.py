@@ -10,8 +10,9 @@ are host-bound and device-bound cells. Where a kind's noise is not known well ye
 cells are measured again at first, since what they show may decide the others.
 
 All further rounds together take no longer than MAX_SHARE of what the timed cells took in the first round, or than
-SHORT_SECONDS, which a small sweep may take to be decided. Compiled cells do not count, because their time is mostly the
-compiler's. So the cells decide how long a sweep takes, and not how noisy the machine is; `--rounds 5` measures more.
+SHORT_SECONDS, which a small sweep may take to be decided. What compiled cells took does not count, because it is mostly
+the compiler's; they are measured again, too. So the cells decide how long a sweep takes, and not how noisy the machine
+is; `--rounds 5` measures more.
 """
 
 import math
@@ -34,6 +35,7 @@ from runner.plan.planning import (
     repeatable_keys,
     shuffle,
     spread,
+    starts_cold,
 )
 from runner.results.times import Noise, RoundTime, pool_bounds
 from runner.schema import Bound, table_of
@@ -188,7 +190,14 @@ class FurtherRounds:
         return self._expect(spread([item.planned for item in items], repeats, seconds))
 
     def _expect(self, planned: Sequence[Planned]) -> list[Expected]:
-        return [replace(self._repeatable[one.cell.key], planned=one) for one in planned]
+        """Returns the rounds with what they will take; those of a cell that compiled, without that."""
+        items = [replace(self._repeatable[one.cell.key], planned=one) for one in planned]
+        return [
+            replace(item, predicted=replace(item.predicted, seconds=self._seconds(item)))
+            if starts_cold(item.planned.cell)
+            else item
+            for item in items
+        ]
 
     def _share_seconds(self) -> float:
         """Returns how long all further rounds may take (s)."""

@@ -187,6 +187,17 @@ def test_a_small_sweep_may_take_two_minutes_to_decide() -> None:
     assert FurtherRounds(prepared(8, 16, 24, done=slow)).most_seconds() == pytest.approx(120.0)
 
 
+def test_a_cell_that_compiled_is_measured_again_without_compiling() -> None:
+    cold = expected(tiny(context=24, backend="compiled", compile_cache="empty"), 0)
+    cold = replace(cold, predicted=replace(cold.predicted, seconds=100.0))
+    sweep = prepared(8, 16)
+    further = FurtherRounds(replace(sweep, cells=(*sweep.cells, cold)))
+    measure(further, [*sweep.cells, cold], {8: 5.0, 16: 10.0, 24: 20.0})
+    (again,) = [item for item in further.next_round() if item.planned.cell == cold.planned.cell]
+    assert (again.planned.round, again.predicted.seconds) == (1, 2.0), "what the first took beside compiling"
+    assert again.planned.measured == tiny(context=24, backend="compiled")
+
+
 def test_a_restarted_sweep_makes_the_same_decisions() -> None:
     sweep = prepared(8, 16, 24)
     further = FurtherRounds(sweep)
