@@ -48,7 +48,8 @@ def _draw_cost(compared: Compared) -> View:
         fields=(SIZE, CONTEXT, SECONDS, SAVED, STEPS),
         rows=tuple(rows),
         draw=Draw("bars", "compile_seconds", down=("size", "context"), beside=("steps",)),
-        note="Steps: where the compiled step is faster beyond its interval, compile time over the time it saves.",
+        note="Steps: where the compiled step is faster beyond its interval, compile time over the time it saves. One"
+        " thread compiles here; PyTorch's default is one for each core, up to 32.",
     )
 
 

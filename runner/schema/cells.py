@@ -125,7 +125,9 @@ class TimedRow(BuiltRow):
     )
     warmup_seconds: float | None = column("Warm-up time", "s", "The warm-up steps, compilation included.")
     unwaited_seconds: float | None = column("Loop's time", "s", "The steps of the loop, and the one that was traced.")
-    compile_seconds: float | None = column("Compile time", "s", "First step minus the median one; compiled only.")
+    compile_seconds: float | None = column(
+        "Compile time", "s", "First step minus the median one, by one thread of the compiler; compiled only."
+    )
     bound: Bound | None = column(
         "Bound by",
         "",
