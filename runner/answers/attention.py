@@ -51,6 +51,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     words = about(cells, "implementation", "backend")
     of_clock = about(cells, "implementation", "backend", more=[clock.chosen])
     limit = max((one.limit_bytes or 0 for one in cells), default=0)
+    has_lost = any(one.status == "oom" for one in cells)
 
     def time(one: AttentionResult) -> tuple[float | None, float | None, float | None]:
         known = one.times.get(ATTENTION_PHASES[phase.chosen]) if phase.chosen else None
@@ -75,6 +76,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     fits = {name: _fit(timed, name) for name in dict.fromkeys(name for name, _ in key.values())}
     memory_fits = {name: _fit(held, name) for name in fits}
     title = f"Time, {phase.chosen}"
+    full = [Guide(words=f"the device holds {format_bytes(limit)}", at=float(limit), is_limit=True)]
+    guides = (*_guides(memory_fits), *(full if limit and has_lost else []))
     gaps = tuple(
         Row(values=(key[one.cell_id][0], column, None, None, None, ""), wanted=(cell,))
         for one, column, cell in unmeasured(cells, across="seq_len")
@@ -102,22 +105,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         about=words,
         fields=of_bytes,
         rows=held,
-        draw=Draw(
-            "lines",
-            of_what,
-            across="seq_len",
-            series="implementation",
-            log="xy",
-            guides=(
-                *_guides(memory_fits),
-                *(
-                    [Guide(words=f"the device holds {format_bytes(limit)}", at=float(limit), is_limit=True)]
-                    if limit and any(one.status == "oom" for one in cells)
-                    else []
-                ),
-            ),
-        ),
-        note="Of what ran out of memory, the peak by the formula." if any(one.status == "oom" for one in cells) else "",
+        draw=Draw("lines", of_what, across="seq_len", series="implementation", log="xy", guides=guides),
+        note="Of what ran out of memory, the peak by the formula." if has_lost else "",
     )
     growth = View(
         name="attention-growth",
@@ -226,23 +215,17 @@ def _say(
     if lost:
         first = min(lost, key=lambda row: row.values[1])
         text += f"; **{first.values[0]} runs out of memory at {first.values[1]:,}**"
-        text += (
-            memory.ended(first).partition(": needs")[2].partition(",")[0].join((" (needs", ")"))
-            if ": needs" in memory.ended(first)
-            else ""
-        )
+        needs = memory.ended(first).partition(": needs")[2].partition(",")[0]
+        text += f" (needs{needs})" if needs else ""
     grown = [
         f"{what} as **{power_words(grows)}**"
         for what, found in (("time", fits), (f"memory {counted}", memory_fits))
         if (grows := found.get(name))
     ]
     fit = fits.get(name)
-    more = (
-        f"{name} grows in {' and '.join(grown)} from {fit.start:,.0f} to {fit.end:,.0f} tokens."
-        if grown and fit
-        else ""
-    )
-    return f"{text}.", more
+    if not grown or not fit:
+        return f"{text}.", ""
+    return f"{text}.", f"{name} grows in {' and '.join(grown)} from {fit.start:,.0f} to {fit.end:,.0f} tokens."
 
 
 QUESTION = Question(answer=answer, needs=("attention",), course=("A1", "A2"))

@@ -7,6 +7,7 @@ clock that decides it (`runner.analysis.pair`). Peaks of memory are compared as 
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain, combinations
 from typing import Any
@@ -24,6 +25,8 @@ from runner.results.times import Clock
 from runner.schema import Phase, table_of
 
 CELL = Field("cell", "Cell")
+TIMES = tuple(Field(f"{side.lower()}_ms", side, unit="ms", role="note") for side in "AB")
+PEAKS = tuple(Field(f"{side.lower()}_bytes", side, unit="bytes", role="note") for side in "AB")
 RATIO = Field("ratio", "A / B", unit="×", role="value", doc="Time of A over that of B: above 1, B is faster.")
 VERDICT = Field("outcome", "Verdict", role="status", doc="By the clock that can decide.")
 CLOCK = Field("clock", "Clock", role="note")
@@ -49,18 +52,21 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         return Answer(missing=lacks("all rows are of one run, precision and backend"))
     names = sides[by.chosen]
     pair = partial(_pair, rows, by.chosen)
+    counts = Counter[frozenset[str]]() if by.chosen in OF_CELL else _count_common(rows, by.chosen)
     # The page opens on the two that have most cells in common.
-    alike = _find_alike(rows, by.chosen, names)
+    alike = max(
+        combinations(names, 2),
+        key=lambda two: len(pair(two[0], two[1], "steps")) if by.chosen in OF_CELL else counts[frozenset(two)],
+    )
     base = choose(asked, "a", "A", names, default=alike[1], prefix="A: ")
     others = [name for name in names if name != base.chosen]
     other = choose(asked, "b", "B", others, default=alike[alike[0] == base.chosen], prefix="B: ")
     steps = pair(base.chosen, other.chosen, "steps")
     attention = pair(base.chosen, other.chosen, "attention")
     peaks = pair(base.chosen, other.chosen, "peaks")
-    chosen = (by, base, other)
-    if not (steps or attention or peaks):
-        words = f"{base.chosen} and {other.chosen} have no cell in common"
-        return Answer(choices=chosen, missing=lacks(words))
+    chosen, pairs = (by, base, other), [*steps, *attention, *peaks]
+    if not pairs:
+        return Answer(choices=chosen, missing=lacks(f"{base.chosen} and {other.chosen} have no cell in common"))
     clocks = [words for words, name in CLOCKS.items() if any(pair.ratio(clock=name) for pair in steps)]
     clock = choose(asked, "clock", "Clock", [AUTO, *clocks])
     phases = [words for words, name in PHASES.items() if any(pair.ratio(phase=name) for pair in steps)]
@@ -73,12 +79,10 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     ]
     return Answer(
         sentence=_say(views, base.chosen, other.chosen),
-        more=_describe_environments(
-            rows.by_run, by.chosen, base.chosen, other.chosen, pairs=[*steps, *attention, *peaks]
-        ),
+        more=_describe_environments(rows.by_run, by.chosen, base.chosen, other.chosen, pairs=pairs),
         views=tuple(view for view in views if view.rows),
         choices=(*chosen, clock, phase),
-        cells=cells_of([side for pair in (*steps, *attention, *peaks) for side in pair.sides]),
+        cells=cells_of([side for pair in pairs for side in pair.sides]),
     )
 
 
@@ -86,14 +90,6 @@ def list_sides(runs: Sequence[RunSteps]) -> dict[str, list[str]]:
     """Returns the sides that can be compared, by what they differ in; those that measured last come first."""
     sides = {name: list(dict.fromkeys(map(of, runs))) for name, of in _OF_RUN.items()}
     return sides | {name: [*dict.fromkeys(chain.from_iterable(one.values[name] for one in runs))] for name in OF_CELL}
-
-
-def _find_alike(rows: Rows, by: str, names: Sequence[str]) -> tuple[str, str]:
-    """Returns the two sides that have most cells in common."""
-    if by in OF_CELL:
-        return max(combinations(names, 2), key=lambda two: len(_pair(rows, by, two[0], two[1], "steps")))
-    counts = _count_common(rows, by)
-    return max(combinations(names, 2), key=lambda two: counts[frozenset(two)])
 
 
 def _count_common(rows: Rows, by: str) -> Counter[frozenset[str]]:
@@ -136,19 +132,6 @@ def _draw_times(
     name: str, title: str, pairs: Sequence[Pair[Any]], sides: Sequence[Choice], phase: Phase, clock: str, words: str
 ) -> View:
     _, base, other = sides
-    fields = (
-        CELL,
-        Field("a_ms", "A", unit="ms", role="note"),
-        Field("b_ms", "B", unit="ms", role="note"),
-        RATIO,
-        LOW,
-        HIGH,
-        VERDICT,
-        CLOCK,
-        LEVEL,
-        ROUNDS,
-        WHY,
-    )
     cells = tell_apart([pair.base.cell for pair in pairs])
     decided = [(pair, cell, _decide(pair, phase, clock)) for pair, cell in zip(pairs, cells, strict=True)]
     rows = [_make_row(pair, cell, *found) for pair, cell, found in decided]
@@ -158,7 +141,7 @@ def _draw_times(
         name=name,
         title=f"{title}: {base.chosen} (A) over {other.chosen} (B)",
         about=about([side for pair in pairs for side in pair.sides], more=[one for one in (words, by) if one]),
-        fields=fields,
+        fields=(CELL, *TIMES, RATIO, LOW, HIGH, VERDICT, CLOCK, LEVEL, ROUNDS, WHY),
         rows=_order(rows),
         draw=Draw(
             "dots",
@@ -241,14 +224,7 @@ def _draw_peaks(pairs: Sequence[Pair[Peak]], sides: Sequence[Choice]) -> View:
         name="compare-memory",
         title=f"Peak memory: {base.chosen} (A) over {other.chosen} (B)",
         about=about([side for pair in pairs for side in pair.sides]),
-        fields=(
-            CELL,
-            Field("a_bytes", "A", unit="bytes", role="note"),
-            Field("b_bytes", "B", unit="bytes", role="note"),
-            Field("ratio", "A / B", unit="×", role="value", doc="Above 1, B needs less."),
-            VERDICT,
-            WHY,
-        ),
+        fields=(CELL, *PEAKS, replace(RATIO, doc="Above 1, B needs less."), VERDICT, WHY),
         rows=_order(rows),
         draw=Draw("dots", "ratio", down=("cell",), log="x", center=1.0, beside=("outcome",)),
         columns=("a_bytes", "b_bytes", "ratio", "outcome", "why"),

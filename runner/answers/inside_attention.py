@@ -44,11 +44,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         and _compare(one, "forward")
     }
     if not traced:
-        return Answer(
-            missing=lacks(
-                "no profiled step has named ranges inside attention (naive attention, eager)", plain_cells(ProfileCell)
-            )
-        )
+        words = "no profiled step has named ranges inside attention (naive attention, eager)"
+        return Answer(missing=lacks(words, plain_cells(ProfileCell)))
     traces = [one.trace for one in traced.values()]
     shown, choices = narrow(traces, asked, drawn=("size", "context"))
     picked, rest = narrow(shown, asked, drawn=())

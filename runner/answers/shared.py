@@ -113,8 +113,6 @@ def about(results: Sequence[Measured], *without: str, more: Sequence[str] = ()) 
 _ORDER = ("size", "mode", "precision", "backend", "attention", "d_head", "causal", "batch", "context")
 _FIRST = {"mode": "train", "precision": "fp32", "backend": "eager", "attention": "naive", "checkpoint_blocks": "0"}
 T = TypeVar("T", bound=Measured)
-
-
 R = TypeVar("R", bound=Result)
 
 
@@ -131,9 +129,8 @@ def narrow(results: Sequence[T], asked: Asked, *, drawn: Sequence[str]) -> tuple
         value = sizes[Model.of(one.cell)] if name == "size" else getattr(one.cell, name)
         return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
-    for name in sorted(
-        set(names) - {*drawn}, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)
-    ):
+    left = sorted(set(names) - {*drawn})
+    for name in sorted(left, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER)):
         counts = Counter(text(one, name) for one in shown)
         if len(counts) < 2:
             continue
@@ -142,11 +139,9 @@ def narrow(results: Sequence[T], asked: Asked, *, drawn: Sequence[str]) -> tuple
             default = next((sizes[Model.of(one.cell)] for one in reversed(shown) if one.cell.model_key is None), "")
         elif default not in counts:
             default = max(counts, key=lambda text: (counts[text], len(text), text))
-        order = (
-            list(counts)
-            if name == "size"
-            else sorted(counts, key=lambda text: (len(text), text) if text.isdecimal() else (0, text))
-        )
+        order = list(counts)
+        if name != "size":
+            order.sort(key=lambda text: (len(text), text) if text.isdecimal() else (0, text))
         label = "Size" if name == "size" else table.column(name).label
         prefix = f"{label.lower()} " if all(one.isdecimal() or one in ("yes", "no") for one in order) else ""
         choice = choose(asked, name.replace("_", "-"), label, order, default=default, prefix=prefix)

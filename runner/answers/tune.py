@@ -84,14 +84,14 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         return Answer(missing=lacks("no training step was measured", plain_cells(StepCell)))
     by = choose(asked, "by", "Ranked by", [name for name in RANKS if name != "tokens/J" or any(map(_joules, shown))])
     price, memory = _choose_number(asked, "price", _PRICES, "$/h "), _choose_number(asked, "memory", _MEMORY, "GiB ")
-    best = _settle(shown)
+    # Of each way the result that was measured most carefully.
+    best = [*{_name(one): one for one in sorted(shown, key=lambda one: (rank_effort(one), one.rounds))}.values()]
     if memory.chosen != "all":
         best = [one for one in best if (one.peak_reserved_bytes or 0) <= float(memory.chosen) * 2**30]
     timed = _rank(best, by.chosen)
     if not timed:
-        return Answer(
-            sentence=f"No measured way fits into **{memory.chosen} GiB**.", choices=(*choices, by, price, memory)
-        )
+        sentence = f"No measured way fits into **{memory.chosen} GiB**."
+        return Answer(sentence=sentence, choices=(*choices, by, price, memory))
     ranking = _draw_ranking(timed, float(price.chosen), about(shown, "batch", *PLAIN))
     buys = _draw_choices(timed[0], trained, about(timed[:1]))
     front = _draw_front(ranking)
@@ -108,14 +108,6 @@ def _choose_number(asked: Asked, name: str, offered: Sequence[str], prefix: str)
     wanted = asked.get(name, "")
     is_own = wanted not in offered and wanted.replace(".", "", 1).isdecimal() and float(wanted) > 0
     return choose(asked, name, name.capitalize(), (*offered, *((wanted,) if is_own else ())), prefix=prefix)
-
-
-def _settle(shown: Sequence[StepResult]) -> list[StepResult]:
-    """Returns one result for each way: the most carefully measured."""
-    found: dict[str, StepResult] = {}
-    for one in sorted(shown, key=lambda one: (rank_effort(one), one.rounds)):
-        found[_name(one)] = one
-    return list(found.values())
 
 
 def _name(one: StepResult) -> str:
