@@ -58,7 +58,6 @@ SELECT started_at + to_microseconds((at_seconds * 1e6)::BIGINT) AS measured_at, 
 FROM telemetry JOIN steps USING (cell_id) ORDER BY measured_at, cell_id, at_seconds""",
 }
 
-
 #: The most letters of a text in a table on a page: a browser freezes over a million.
 MAX_LETTERS = 1_000
 _QUERY, _HEIGHT = "sql", 250

@@ -36,7 +36,6 @@ _ARROW: Mapping[type, pa.DataType] = {
     datetime: pa.timestamp("us"),
 }
 
-
 #: First letters of formulas, in one spreadsheet or another.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 

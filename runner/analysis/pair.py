@@ -27,7 +27,6 @@ from runner.schema.own import part_title
 #: The clocks by the names of practitioners: steps in a loop, one step that is waited for, kernels alone.
 CLOCKS: Mapping[str, Clock] = {"throughput": "loop", "latency": "step", "GPU time": "device"}
 
-
 S = TypeVar("S", bound=Result)
 
 

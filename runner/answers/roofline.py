@@ -101,13 +101,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
 
 
 def _draw_shares(
-    shown: Sequence[StepResult],
-    roof: Roof | None,
-    sizes: Mapping[Any, str],
-    words: str,
-    clock: Any,
-    *,
-    device: Device,
+    shown: Sequence[StepResult], roof: Roof | None, sizes: Mapping[Any, str], words: str, clock: Any, *, device: Device
 ) -> View:
     lines = []
     for one in shown:
@@ -121,14 +115,7 @@ def _draw_shares(
         rate, per_byte = step_flops(cell) / time.ms * 1e3, intensity(cell, device=device)
         allowed = roof.attainable(per_byte)
         used = utilization(cell, step_ms=time.ms, peak_flops_per_s=roof.flops_per_s)
-        values = (
-            rate / allowed,
-            rate / _TERA,
-            per_byte,
-            allowed / _TERA,
-            time.ms,
-            least_ms(cell, roof, device=device),
-        )
+        values = (rate / allowed, rate / _TERA, per_byte, allowed / _TERA, time.ms, least_ms(cell, roof, device=device))
         lines.append(Row.of(one, *key, *values, *used, ""))
     return View(
         name="roofline",

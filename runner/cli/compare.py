@@ -32,7 +32,6 @@ FORMATS = ("text", "markdown")
 #: The clocks by the words of the command line.
 CLOCK_WORDS = {"auto": AUTO, "latency": "latency", "throughput": "throughput", "gpu": "GPU time"}
 
-
 #: The clocks by their names in the JSON object.
 _IN_JSON = {"throughput": "throughput", "latency": "latency", "GPU time": "device"}
 

@@ -21,12 +21,7 @@ from runner.analysis.audit.findings import (
     list_findings,
     shorten_ids,
 )
-from runner.analysis.audit.published import (
-    PUBLISHED_REMEDIES,
-    PUBLISHED_RULES,
-    audit_published,
-    count_published_grades,
-)
+from runner.analysis.audit.published import PUBLISHED_REMEDIES, PUBLISHED_RULES, audit_published, count_published_grades
 from runner.analysis.audit.timeline_rules import TIMELINE_REMEDIES
 from runner.cli.terminal import Terminal, new_grid
 from runner.formats import format_count
@@ -42,7 +37,6 @@ from runner.store.read.selection import Selection
 
 #: The color of each grade of the audit.
 STYLES: Mapping[Grade, str] = {"A": "green", "B": "blue", "C": "yellow", "D": "red"}
-
 
 #: Where something was found, in words, and what it touches.
 _Place = tuple[str, frozenset[UUID]]

@@ -72,7 +72,6 @@ PRELOADED = [
 #: What it imports, too, for a sweep that compiles: once instead of in each compiled cell, where it takes 3 s.
 COMPILER = "torch._inductor.compile_fx"
 
-
 #: Every engine: the file of this folder that has its name. The first is the default.
 ENGINES = ("local", "ray")
 

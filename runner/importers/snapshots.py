@@ -93,10 +93,7 @@ def _timeline(recording: Recording, whole: History, most: int) -> dict[str, Any]
                 )
     marks = [(position, "out of memory") for position in recording.failures[-most:]]
     columns = columns_of(history, stacks=stacks.texts, marks=marks, phased=False)
-    columns["timeline"] |= {
-        "allocations": len(whole.allocations),
-        "baseline_allocations": whole.baseline_allocations,
-    }
+    columns["timeline"] |= {"allocations": len(whole.allocations), "baseline_allocations": whole.baseline_allocations}
     return {"device": recording.device, **columns}
 
 

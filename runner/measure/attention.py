@@ -25,14 +25,7 @@ from runner.job import Job, Measurement, RanOut
 from runner.measure import limits as memory
 from runner.measure import precision
 from runner.measure.compilation import CompilerLog
-from runner.measure.correctness import (
-    MAX_CHECKED,
-    TOLERANCE,
-    Inputs,
-    check_attention,
-    compute_errors,
-    require_right,
-)
+from runner.measure.correctness import MAX_CHECKED, TOLERANCE, Inputs, check_attention, compute_errors, require_right
 from runner.measure.device import Device
 from runner.measure.device_time import measure_unwaited
 from runner.measure.limits import LiveTensors, is_out_of_memory, parse_refusal, storage_bytes

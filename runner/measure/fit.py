@@ -219,10 +219,7 @@ def _log_softmax(x: Tensor, _: int, is_wide: bool) -> Tensor:
 
 
 #: Fake operators that take less than the real ones on CUDA: both refuse dtypes.
-_INSTEAD = {
-    torch.ops.aten._grouped_mm.default: _grouped_product,
-    torch.ops.aten._log_softmax.default: _log_softmax,
-}
+_INSTEAD = {torch.ops.aten._grouped_mm.default: _grouped_product, torch.ops.aten._log_softmax.default: _log_softmax}
 
 
 class _AsOnCuda(TorchFunctionMode):

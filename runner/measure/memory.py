@@ -140,9 +140,6 @@ def _reserved_at_peak(step: RecordedStep) -> int:
     return sum(change for at, change in step.recorded.reserved if at < count)
 
 
-# ------------------------------------------------------------------------------------------------- saved for backward
-
-
 def saved_tensors(step: RecordedStep, job: Job) -> list[SavedTensorRow]:
     """Returns what the first block saves, in order."""
     return [
@@ -171,9 +168,6 @@ def _block_saved(step: RecordedStep) -> list[tuple[Saved, int]]:
                 listed.append((item, 0 if item.address in known else item.bytes))
             known.add(item.address)
     return listed
-
-
-# ------------------------------------------------------------------------------------------------------- the timeline
 
 
 def timeline_details(step: RecordedStep, job: Job, *, device: Device) -> dict[str, Sequence[object]]:

@@ -78,7 +78,6 @@ class Clocks:
 #: The clocks of a step that was only waited for.
 UNKNOWN = Clocks()
 
-
 #: Measuring goes on until the 95% interval of the median step is at most this share of the median.
 INTERVAL_SHARE = 0.03
 

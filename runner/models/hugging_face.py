@@ -23,15 +23,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from runner.errors import BadModel, Skipped
 from runner.models.source import MAX_REASON
-from runner.models.workload import (
-    SEED,
-    Built,
-    Wanted,
-    Workload,
-    default_loss,
-    find_blocks,
-    place_parameters,
-)
+from runner.models.workload import SEED, Built, Wanted, Workload, default_loss, find_blocks, place_parameters
 from runner.places import explain_place
 from runner.schema.own import OwnSpec
 

@@ -114,7 +114,6 @@ _SUMS: Mapping[str, Quantity] = {
     "backward forward optimizer": "step", "backward forward loss optimizer": "step",
 }  # fmt: skip
 
-
 #: What a column is: a setting; a figure; the status; whether memory ran out; a quantity's name, whose value is another
 #: column's; the origin of the table (its file, title, line, machine); or text that is kept as it is, not known or not.
 Role = Literal["setting", "figure", "status", "oom", "quantity", "value", "origin", "group", "kept", "unknown"]

@@ -67,7 +67,6 @@ _SPELLED: Mapping[Status, str] = {
 _STATUSES = {word: status for status, words in _SPELLED.items() for word in words.split("|")}
 _BYTES = re.compile(r"\d+(?:\.\d+)?\s?[KMGT]i?B", re.IGNORECASE)
 
-
 SETTINGS = frozenset(item.name for item in fields(PublishedSetting))
 _MAPPING_BYTES = 2**20
 _ROLES: tuple[Role, ...] = ("status", "oom", "quantity", "value")

@@ -142,7 +142,6 @@ LATEX = Form(
     ),
 )
 
-
 #: Answers that a document leaves out: its head gives the runs in short, and whether a step will fit is a prediction.
 LEFT_OUT = ("runs", "fit")
 #: The facts of a brief document.

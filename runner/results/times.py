@@ -21,7 +21,6 @@ Clock = Literal["step", "loop", "device"]
 #: The column of `timings` for each clock.
 COLUMNS: Mapping[Clock, str] = {"step": "median_ms", "loop": "loop_ms", "device": "device_ms"}
 
-
 #: A device that works for this share of a time sets it.
 DEVICE_BOUND = 0.95
 #: How far the device time may be from that of the same work without gaps: on an H200, at one speed, twelve kinds of

@@ -29,7 +29,6 @@ SQL_TYPES: Mapping[type, str] = {
     datetime: "TIMESTAMP",
 }
 
-
 #: The largest whole number, number with a unit, and number without one. Sums and products of a few larger ones would
 #: not fit into 64 bits.
 MAX_WHOLE, MAX_MEASURED, MAX_NUMBER = 2**60, 1e30, 1e100

@@ -256,7 +256,6 @@ TIME_RULES: tuple[TimeRule, ...] = (
     shared_gpu, impossible_ratio, spilled, launch_bound,
 )  # fmt: skip
 
-
 #: The fewest rounds of a canary.
 MIN_ROUNDS = 3
 #: The most degrees of freedom for which the noise of the other cells counts: more than in a verdict, because a finding

@@ -200,7 +200,6 @@ LOADERS: dict[str, Callable[[Path, Selection], Iterable[Any]]] = {
     "published": load_published,
 }
 
-
 #: Calls a loader with a path and a selection, or returns what it returned before.
 Load = Callable[[Callable[[Path, Selection], Iterable[Any]], Path, Selection], Iterable[Any]]
 

@@ -16,14 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 from uuid import UUID
 
-from runner.results.cells import (
-    AccumulationResult,
-    LiveAllocation,
-    MemoryPart,
-    NormalizationResult,
-    Peak,
-    Timeline,
-)
+from runner.results.cells import AccumulationResult, LiveAllocation, MemoryPart, NormalizationResult, Peak, Timeline
 from runner.results.rows import Precise, SavedCell, TimelineDetails
 from runner.schema import TABLES, AttentionCell, Category, DtypeRow, Precision
 from runner.schema.memory import AllocationRow, MemoryCell, PhasePeakRow, SavedTensorRow, TimelineRow
@@ -86,14 +79,12 @@ def load_peaks(path: Path, of: Selection) -> list[Peak]:
 _PHASES = "phase_peaks WHERE cell_id = ? ORDER BY list_position(['forward', 'loss', 'backward', 'optimizer'], phase)"
 _MARKS = "SELECT at_us, name FROM marks WHERE cell_id = ? ORDER BY at_us"
 
-
 CATEGORIES: tuple[str, ...] = get_args(Category)
 
 _ALIVE = "cell_id = ? AND born_us <= ? AND (died_us IS NULL OR died_us > ?)"
 #: The allocations that count: all, those that were held before the recording, or those of the recording.
 Which = Literal["all", "held", "recorded"]
 _WHICH: Mapping[Which, str] = {"all": "", "held": " AND born_us = 0", "recorded": " AND born_us > 0"}
-
 
 _TIMELINES = f"""
     WITH recorded AS (

@@ -51,7 +51,6 @@ _ROUNDS = f"""
     FROM measured m JOIN timings t USING (cell_id) WHERE t.phase = '{WHOLE}' AND t.median_ms > 0
     ORDER BY m.run_id, m.started_at, m.cell_id"""
 
-
 #: How many runs are read whole, the newest of those that repeated a cell: one has up to thousands of repeated cells.
 MAX_RUNS = 8
 _REPEATING = f"""

@@ -52,7 +52,6 @@ _RUNS = f"""
         count(s.cell_id) FILTER (s.status = 'skipped') AS skipped
     FROM runs r LEFT JOIN ({EVERY_CELL}) s USING (run_id) GROUP BY ALL ORDER BY r.run_id DESC"""
 
-
 _MODELS = tuple(table for table in TABLES.values() if issubclass(table.row, Model))
 
 

@@ -350,9 +350,7 @@ _TIMES = f"""
     WHERE t.median_ms IS NOT NULL GROUP BY first, t.phase
     ORDER BY first, list_position(['forward', 'loss', 'backward', 'optimizer', 'forward_backward', 'step'], t.phase)"""
 
-
 R = TypeVar("R", bound=TimedResult)
-
 
 #: The bound of a cell and its times, by the id of its first ok row.
 TimesByCell = dict[UUID, tuple[Bound | None, TimesByPhase]]
