@@ -85,20 +85,17 @@ def kernel_class(name: str, *, phase: str = "") -> KernelClass:
     """Returns the class of a CUDA kernel by its (demangled) name, or of an operator such as `aten::mm`.
 
     In the phase `optimizer`, elementwise work and reductions are the optimizer's, whichever implementation it is."""
-    known = _operator_class(name.removeprefix("aten::")) if name.startswith("aten::") else _kernel_class(name)
+    known: KernelClass | None = None
+    if name.startswith("aten::"):
+        operator = name.removeprefix("aten::")
+        plain = operator.removesuffix("_")
+        whole = (found for found, pattern in _OPERATORS if re.fullmatch(pattern, plain))
+        known = next(whole, None) or _match(_NAMED, operator) or "other"
+    elif fused := _FUSED.search(name):
+        known = _fused_class(fused["kind"], fused["operations"])
+    else:
+        known = _match(_KERNELS, name.lower()) or "other"
     return "optimizer" if phase == "optimizer" and known in ("elementwise", "reduction") else known
-
-
-def _operator_class(operator: str) -> KernelClass:
-    plain = operator.removesuffix("_")
-    return next(
-        (found for found, pattern in _OPERATORS if re.fullmatch(pattern, plain)), _match(_NAMED, operator) or "other"
-    )
-
-
-def _kernel_class(name: str) -> KernelClass:
-    fused = _FUSED.search(name)
-    return _fused_class(fused["kind"], fused["operations"]) if fused else _match(_KERNELS, name.lower()) or "other"
 
 
 def _fused_class(kind: str, operations: str) -> KernelClass:

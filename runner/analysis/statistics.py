@@ -329,20 +329,16 @@ def student_quantile(confidence: float, dof: float) -> float:
     if math.isinf(dof):
         return t
     low, high = t, MAX_QUANTILE
+    scale = math.lgamma((dof + 1) / 2) - math.lgamma(dof / 2) - math.log(math.pi * dof) / 2
     for _ in range(100):  # Newton's method, which comes from below because the tail is convex; else halves
         excess = _incomplete_beta(dof / (dof + t * t), dof / 2, 0.5) - (1 - confidence)
         low, high = (t, high) if excess > 0 else (low, t)
-        density = _student_density(t, dof)  # zero far out, where only halving leads back
+        density = math.exp(scale - (dof + 1) / 2 * math.log1p(t * t / dof))  # 0 far out: there only halving leads back
         following = t + excess / (2 * density) if density else math.inf
         if abs(following - t) <= 1e-12 * t:
             break
         t = following if low < following < high else (low + high) / 2
     return t
-
-
-def _student_density(t: float, dof: float) -> float:
-    scale = math.lgamma((dof + 1) / 2) - math.lgamma(dof / 2) - math.log(math.pi * dof) / 2
-    return math.exp(scale - (dof + 1) / 2 * math.log1p(t * t / dof))
 
 
 def _incomplete_beta(x: float, a: float, b: float) -> float:

@@ -195,6 +195,7 @@ def describe(step: Step, gpu: str, errors: Errors) -> Answer:
     needed = round(peak * errors.reserved)
     recomputed = f", checkpointing by {step.checkpoint}" if step.checkpoint else ""
     words = f"{gpu} · {step.title} · train, {step.way}, {step.kind}{recomputed}"
+    limit = Guide(words=f"room on the {gpu}: {format_bytes(room)}", at=float(room), is_limit=True)
     parts = View(
         name="fit-peak",
         title=f"Predicted peak of a training step, {step.at}",
@@ -205,12 +206,7 @@ def describe(step: Step, gpu: str, errors: Errors) -> Answer:
             for name, size in (("peak", peak), ("reserved by PyTorch", needed), *sizes.items())
             if size
         ),
-        draw=Draw(
-            "bars",
-            "size_bytes",
-            down=("part",),
-            guides=(Guide(words=f"room on the {gpu}: {format_bytes(room)}", at=float(room), is_limit=True),),
-        ),
+        draw=Draw("bars", "size_bytes", down=("part",), guides=(limit,)),
         note="Reserved: the peak times what PyTorch's allocator takes beside it. CUDA's own "
         f"{format_bytes(CONTEXT_BYTES)} are taken off the room.",
     )
@@ -246,11 +242,9 @@ def _is_shape(text: str) -> bool:
 
 def _make_cell(chosen: Mapping[str, str]) -> StepCell:
     size = SIZES[chosen["size"]] if chosen["size"] in SIZES else parse_shape(chosen["size"])
-    kind = {name: chosen[name] for name in ("precision", "attention", "optimizer")} | {
-        "weights_dtype": chosen["weights"]
-    }
+    kind = {name: chosen[name] for name in ("precision", "attention", "optimizer")}
     numbers = {name: int(chosen[name.split("_")[0]]) for name in ("batch", "context", "checkpoint_blocks")}
-    settings: dict[str, Any] = {**size.numbers, **kind, **numbers}
+    settings: dict[str, Any] = {**size.numbers, **kind, "weights_dtype": chosen["weights"], **numbers}
     return StepCell(**settings, mode="train")
 
 

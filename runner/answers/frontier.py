@@ -7,6 +7,7 @@ from runner.answers.words import format_value, lacks
 from runner.formats import format_bytes, format_number, join_parts
 from runner.results.rows import Rows
 from runner.schema import FrontierCell, FrontierRow
+from runner.schema.axes import SHAPE
 from runner.schema.sizes import shape_name
 
 WHERE = Field("where", "Where")
@@ -60,9 +61,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
 def _where(cell: FrontierCell) -> str:
     if cell.limited == "seq_len":
         return f"head width {cell.d_head}"
-    numbers: dict[str, Any] = {
-        name: getattr(cell, name) for name in ("d_model", "d_ff", "layers", "heads", "vocabulary")
-    }
+    numbers: dict[str, Any] = {name: getattr(cell, name) for name in SHAPE}
     other = f"batch {cell.batch}" if cell.limited == "context" else f"context {format_value(cell.context)}"
     return join_parts(shape_name(**numbers), cell.mode, other)
 
@@ -75,11 +74,8 @@ def _way(cell: FrontierCell) -> str:
 def _say(view: View, unit: str, limit: str) -> str:
     top = max(view.rows, key=lambda row: view.get(row, "largest"))
     text = f"In {limit}, **{top.values[1]}** at {top.values[0]} fits **{view.get(top, 'largest'):,} {unit}**"
-    off = [
-        abs(view.get(row, "predicted") / view.get(row, "largest") - 1)
-        for row in view.rows
-        if view.get(row, "predicted")
-    ]
+    known = [row for row in view.rows if view.get(row, "predicted")]
+    off = [abs(view.get(row, "predicted") / view.get(row, "largest") - 1) for row in known]
     if not off:
         return f"{text}."
     words = f"at most {format_number(100 * max(off))}%" if max(off) >= 0.001 else "less than 0.1%"

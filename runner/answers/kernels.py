@@ -227,11 +227,8 @@ def _say_leaders(view: View, size: str) -> str:
     if both is None:
         return f"{text}."
     calls, share = format_calls(view.get(both, "calls")), format_share(view.get(both, "share"))
-    which = (
-        "the same kernel"
-        if view.get(both, "whole_name") == view.get(forward, "whole_name")
-        else verbatim(both.values[2])
-    )
+    is_same = view.get(both, "whole_name") == view.get(forward, "whole_name")
+    which = "the same kernel" if is_same else verbatim(both.values[2])
     return f"{text}; in forward and backward together it is {which}: {share} in {calls} calls."
 
 

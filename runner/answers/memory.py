@@ -94,10 +94,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
 def _parts(one: Peak, key: tuple[str, int | None]) -> list[Row]:
     if one.status != "ok":
         return [Row.of(one, *key, "peak", None, ended_with_need(one))]
-    found = {_WORDS[name]: size for name, size in one.parts.items() if size and name in _WORDS} | {
-        "peak": one.peak_allocated_bytes
-    }
-    return [Row.of(one, *key, name, size, "") for name, size in found.items()]
+    found = {_WORDS[name]: size for name, size in one.parts.items() if size and name in _WORDS}
+    return [Row.of(one, *key, name, size, "") for name, size in {**found, "peak": one.peak_allocated_bytes}.items()]
 
 
 def _beside_other_precision(

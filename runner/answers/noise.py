@@ -46,11 +46,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     machine = choose(asked, "machine", "Machine", list(machines))
     known = [one for one in rows.noise if join_parts(one.machine, one.device) == machine.chosen]
     if not known:
-        return Answer(
-            missing=lacks(
-                "no cell was measured in several processes by one run, so what varies between processes is not known"
-            )
-        )
+        words = "no cell was measured in several processes by one run, so what varies between processes is not known"
+        return Answer(missing=lacks(words))
     kinds = _draw_kinds(known, machine.chosen)
     by_run = _group_by_run(rows, machines[machine.chosen])
     run = choose(asked, "canary", "Canary of run", list(by_run))

@@ -29,11 +29,8 @@ TRIED = Field("tried", "Ways measured", role="note")
 MS = Field("ms", "Time of a step", unit="ms", role="value")
 STEP = Field("change", "Choice")
 BUYS = Field("ratio", "Speedup", unit="×", role="note", doc="Time before over time after, from one pair.")
-RATIO, LOW, HIGH = (
-    replace(BUYS, role="value"),
-    Field("low", "Speedup, low", unit="×", role="low"),
-    Field("high", "Speedup, high", unit="×", role="high"),
-)
+RATIO = replace(BUYS, role="value")
+LOW, HIGH = (replace(RATIO, name=end, label=f"Speedup, {end}", role=end, doc="") for end in ("low", "high"))
 CELL = Field("cell", "Cell")
 CHANGE = Field("change", "Speedup", unit="×", role="value", doc="Time before over time now, of one cell.")
 CLOCK = Field("clock", "Decided by", role="note")
@@ -56,15 +53,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     by, sizes = CLOCKS[clock.chosen], sizes_of(tried)
     groups, by_model = _group(shown), _group(of_any_batch)
     ladders = {sizes[model]: found for model, group in groups.items() if (found := _climb(group, by))}
-    longest = max(
-        ladders,
-        key=lambda name: (
-            _reaches_best(ladders[name]),
-            len(ladders[name].cells),
-            _ms(ladders[name].cells[-1], by) or 0.0,
-        ),
-        default="",
-    )
+    ranks = {name: (_reaches_best(one), len(one.cells), _ms(one.cells[-1], by) or 0.0) for name, one in ladders.items()}
+    longest = max(ranks, key=ranks.__getitem__, default="")
     size = choose(asked, "size", "Size", list(ladders), default=longest)
     words = about(shown, *AXES, more=[clock.chosen])
     best = _draw_best(by_model, sizes, by, about(of_any_batch, *AXES, more=[clock.chosen]))
@@ -150,11 +140,8 @@ def _paths(path: list[StepResult], goal: StepResult, among: Sequence[StepResult]
     left = _changed(here, goal)
     for one in among:
         taken = _changed(here, one)
-        if (
-            taken
-            and all(getattr(one.cell, axis) == getattr(goal.cell, axis) for axis in taken)
-            and set(taken) <= set(left)
-        ):
+        is_of_goal = all(getattr(one.cell, axis) == getattr(goal.cell, axis) for axis in taken)
+        if taken and is_of_goal and set(taken) <= set(left):
             yield from _paths([*path, one], goal, among)
 
 
@@ -182,11 +169,8 @@ def _draw_ladder(ladder: Ladder, size: str, by: Any, words: str) -> View:
             not alone,
         )
         found.append(Row(values=values, cells=(before.cell_id, one.cell_id), wanted=tuple(between[:-1])))
-    apart = (
-        ""
-        if _reaches_best(ladder)
-        else f" The fastest, {name_way(ladder.fastest.cell)}, was measured with another effort."
-    )
+    apart = f" The fastest, {name_way(ladder.fastest.cell)}, was measured with another effort."
+    apart = "" if _reaches_best(ladder) else apart
     return View(
         name="ladder",
         title=f"What each choice buys: {size}",

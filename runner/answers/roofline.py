@@ -5,6 +5,7 @@ The roof is the highest rate that the machine reached for products of the step's
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 from runner.analysis.costs import hardware
@@ -87,16 +88,14 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     ]
     views = [matrix, *([_draw_roof(matrix, roof, words)] if roof else [])]
     bounds = _draw_bounds(traced, roof, sizes) if traced else None
-    missing = []
-    if not latest:
-        missing.append(Missing(words="the limits of this machine, which a sweep measures at its start and its end"))
+    missing = Missing(words="the limits of this machine, which a sweep measures at its start and its end")
     return Answer(
         sentence=_say(matrix, roof, precision),
         more=" ".join(part for part in (_say_bounds(bounds) if bounds else "", _say_moved(latest)) if part),
         views=(*views, *([bounds] if bounds else []), _draw_ceilings(latest, name)),
         choices=(*choices, clock),
         cells=cells_of(shown, [one.trace for one in traced]),
-        missing=tuple(missing),
+        missing=() if latest else (missing,),
     )
 
 
@@ -135,10 +134,8 @@ def _draw_roof(matrix: View, roof: Roof, words: str) -> View:
     reached = [matrix.get(row, "intensity") for row in known]
     ends = sorted({min(*reached, roof.ridge / 2), roof.ridge, max(*reached, 2 * roof.ridge)})
     above = [Row(values=("roof", None, x, roof.attainable(x) / _TERA, 1.0)) for x in ends]
-    rate = Field("tflops", "Rate", unit="TFLOP/s", role="value", doc=RATE.doc)
-    across = Field("intensity", "Operations per byte", unit="FLOP/B", doc=INTENSITY.doc)
-    context = Field("context", CONTEXT.label, unit=CONTEXT.unit, role="note", doc=CONTEXT.doc)
-    share = Field("roof_share", SHARE.label, unit=SHARE.unit, role="note", doc=SHARE.doc)
+    context, share = (replace(one, role="note") for one in (CONTEXT, SHARE))
+    across, rate = replace(INTENSITY, role="key"), replace(RATE, role="value")
     return View(
         name="roof",
         title="Steps under the roof",

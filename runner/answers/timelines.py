@@ -48,22 +48,14 @@ def answer(rows: Rows, asked: Asked) -> Answer:
 
 
 def _draw_phases(one: TimelineDetails, about: str) -> View:
-    line, cells = one.timeline, (one.timeline.cell_id,)
+    line, begins = one.timeline, {phase: us / 1000 for phase, us in one.begins_us.items()}
     lines = [
-        Row(
-            values=(
-                phase.phase,
-                phase.peak_allocated_bytes,
-                phase.end_allocated_bytes,
-                one.begins_us[phase.phase] / 1000 if phase.phase in one.begins_us else None,
-            ),
-            cells=cells,
-        )
+        Row.of(line, phase.phase, phase.peak_allocated_bytes, phase.end_allocated_bytes, begins.get(phase.phase))
         for phase in one.phases
         if phase.peak_allocated_bytes is not None
     ]
     if not lines:  # a recording without phases
-        lines = [Row(values=("whole recording", line.peak_block_bytes or line.peak_bytes, None, 0.0), cells=cells)]
+        lines = [Row.of(line, "whole recording", line.peak_block_bytes or line.peak_bytes, None, 0.0)]
     return View(
         name="timeline-phases",
         title="Peak of each phase",

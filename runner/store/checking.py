@@ -42,7 +42,7 @@ from runner.store.attached import (
 )
 from runner.store.contract import Survey, find_problems, survey, valid
 from runner.store.database import PATIENCE_S, READER_PATIENCE_S, ingest, open_writer
-from runner.store.spool import Spool, sync_folder
+from runner.store.spool import SET_ASIDE, Spool, sync_folder
 from runner.store.sql import default_value, fetch_count, quote, select_stored_rows
 from runner.store.views import OWNERS, UNREADABLE, check_document, is_newer, load_document
 
@@ -84,12 +84,8 @@ def check_file(path: Path) -> Checked:
         if path.exists():
             surveyed = survey(path, deadline=time.monotonic() + READER_PATIENCE_S)
             damaged = {**surveyed.damaged, **find_damage(path, surveyed)}
-            problems += [
-                Problem(
-                    "damaged", f"{name} cannot be read: {why}.", repair="What can be read is kept, the rest is lost."
-                )
-                for name, why in damaged.items()
-            ]
+            kept = "What can be read is kept, the rest is lost."
+            problems += [Problem("damaged", f"{name} cannot be read: {why}.", kept) for name, why in damaged.items()]
             with connect(path) as con, attach(con, path, access="READ_ONLY", deadline=time.monotonic()):
                 readable = {name: columns for name, columns in surveyed.stored.items() if name not in damaged}
                 problems += _find_wrong_rows(con, surveyed, readable)
@@ -153,11 +149,8 @@ def _find_wrong_rows(con: DuckDBPyConnection, surveyed: Survey, readable: Column
             stored = f"({select_stored_rows(table, readable[table.name])})"
             wrong = find_problems(con, table, stored, published=surveyed.published)
             count, named = surveyed.left_out[table.name], "; ".join(wrong[:_MAX_NAMED])
-            yield Problem(
-                "impossible",
-                f"{count:,} rows of {table.name} hold what their columns cannot: {named}.",
-                repair="They are removed.",
-            )
+            said = f"{count:,} rows of {table.name} hold what their columns cannot: {named}."
+            yield Problem("impossible", said, "They are removed.")
         for kind, rows, said, repair in _list_checks(table, readable):
             if count := fetch_count(con, f"SELECT count(*) FROM ({rows})"):
                 yield Problem(kind, f"{count:,} {said}.", repair)
@@ -166,12 +159,8 @@ def _find_wrong_rows(con: DuckDBPyConnection, surveyed: Survey, readable: Column
 def _list_checks(table: Table, readable: Columns) -> Iterator[tuple[Kind, str, str, str]]:
     """Yields kinds of wrong rows or cells of a table: a query of them, what is said of them, and the repair."""
     name, ids, rows = table.name, ", ".join(table.unique), f"FROM file.main.{table.name} AS cell WHERE"
-    yield (
-        "duplicate",
-        repeated(table),
-        f"rows of {name} repeat the {ids} of an earlier one",
-        "The first of each is kept.",
-    )
+    repeats = f"rows of {name} repeat the {ids} of an earlier one"
+    yield "duplicate", repeated(table), repeats, "The first of each is kept."
     alone = f"{rows} {without_cell(table, readable)}"
     yield "orphan", alone, f"rows of {name} belong to no cell of the file", "They are removed."
     repair = "Their run is added, with all that is unknown of it missing."
@@ -197,7 +186,7 @@ def _check_spool(path: Path, spool: Spool, unread: Mapping[str, str], usable: Ma
         if name not in broken:
             inside = "" if name == spool.folder.name else f"{spool.folder.name}/"
             yield Problem("spool", f"{inside}{name} cannot be read: {why.removesuffix('.')}.")
-    if aside := spool.set_aside_files():
+    if aside := sorted(spool.folder.glob(f"*{SET_ASIDE}")):
         names = _name([file.name for file in aside])
         yield Problem("spool", f"{len(aside)} files of {spool.folder.name} were set aside: {names}.")
     if leftovers := [*spool.leftovers(), *list_folders(path)]:

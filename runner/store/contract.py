@@ -60,7 +60,7 @@ def valid(table: Table, *, published: str) -> str:
     `published` is a query of the ids of published runs."""
     bounded: dict[tuple[type, tuple[float, float]], list[Column]] = {}
     for column in table.columns:
-        if column.bounds is not None and _may_be_null(column):
+        if column.bounds is not None and (column.nullable or column.asked):
             bounded.setdefault((column.type, column.bounds), []).append(column)
     single = {column for columns in bounded.values() for column in columns}
     conditions = [_condition(column) for column in table.columns if column not in single]
@@ -150,14 +150,10 @@ def _is_measured(column: Column) -> bool:
     return column.type is float and bool(column.unit) and column.bounds is not None and column.bounds[0] == 0
 
 
-def _may_be_null(column: Column) -> bool:
-    return column.nullable or column.asked
-
-
 def _condition(column: Column) -> str:
     """Returns the condition of one column; empty where its type allows every value."""
     inside = _inside(column)
-    if _may_be_null(column):
+    if column.nullable or column.asked:
         return f"({column.name} IS NULL OR {inside})" if inside else ""
     return inside or f"{column.name} IS NOT NULL"
 
@@ -236,7 +232,9 @@ def survey(path: Path, *, deadline: float, taken: Taken | None = None) -> Survey
 
     New rows and small files are examined on a connection with nothing attached: `taken`, which is opened anew where an
     error ends it, or another."""
-    state = _state(path)
+    files = [file.stat() if file.exists() else None for file in (path, path.with_name(path.name + ".wal"))]
+    # What changes with the file: its identity first.
+    state = tuple(part for one in files for part in ((one.st_ino, one.st_size, one.st_mtime_ns) if one else (None,)))
     known_state, known = _known.get(path, (None, Survey()))
     if known_state == state:
         return known
@@ -268,15 +266,6 @@ def _examine_all(path: Path, damaged: dict[str, str], *, deadline: float) -> Sur
             if not limits:
                 raise
             limits = ()
-
-
-def _state(path: Path) -> tuple[Any, ...]:
-    """Returns what changes with the file: its identity first."""
-    states: list[Any] = []
-    for file in (path, path.with_name(path.name + ".wal")):
-        known = file.stat() if file.exists() else None
-        states += [known.st_ino, known.st_size, known.st_mtime_ns] if known else [None]
-    return tuple(states)
 
 
 def _examine(

@@ -101,10 +101,6 @@ class Spool:
             if not name.startswith(_PLAN):
                 raise StoreError(f"{name} beside {self.folder.stem} cannot be read: {why.removesuffix('.')}.")
 
-    def set_aside_files(self) -> list[Path]:
-        """Returns the files that were set aside."""
-        return sorted(self.folder.glob(f"*{SET_ASIDE}"))
-
     def leftovers(self) -> list[Path]:
         """Returns half-written files of writers that were killed."""
         found = []

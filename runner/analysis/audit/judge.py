@@ -78,8 +78,14 @@ def launch_bound(known: Sequence[Known]) -> Found:
             for size, time, cell_id in timed:
                 flat = [(other, other_ms) for other, other_ms, _ in timed if _is_flat((size, time), (other, other_ms))]
                 if flat:
-                    ends = sorted([(size, time), max(flat, key=lambda other: abs(other[0] - size))])
-                    yield cell_id, _make_flat_finding(words, *ends)
+                    low, high = sorted([(size, time), max(flat, key=lambda other: abs(other[0] - size))])
+                    sentence = (
+                        f"With a {words} of {low[0]:,} it takes {format_ms(low[1])} and with {high[0]:,} "
+                        f"{format_ms(high[1])}: launch-bound, starting the operations sets the time. That does not "
+                        f"make a larger {words} free."
+                    )
+                    ends = {"small": low[0], "large": high[0], "small_ms": low[1], "large_ms": high[1]}
+                    yield cell_id, note("launch_bound", sentence, **ends)
 
 
 def _is_computing(row: Audited, seen: RowContext) -> bool:
@@ -95,15 +101,6 @@ def _is_computing(row: Audited, seen: RowContext) -> bool:
 def _is_flat(one: Point, other: Point) -> bool:
     (small, fast), (large, slow) = sorted([one, other])
     return large >= 2 * small and slow <= fast * (1 + FLAT)
-
-
-def _make_flat_finding(words: str, small: Point, large: Point) -> Finding:
-    sentence = (
-        f"With a {words} of {small[0]:,} it takes {format_ms(small[1])} and with {large[0]:,} "
-        f"{format_ms(large[1])}: launch-bound, starting the operations sets the time. That does not make a "
-        f"larger {words} free."
-    )
-    return note("launch_bound", sentence, small=small[0], large=large[0], small_ms=small[1], large_ms=large[1])
 
 
 def no_effect(known: Sequence[Known]) -> Found:

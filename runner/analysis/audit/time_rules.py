@@ -29,7 +29,7 @@ from runner.analysis.statistics import DECIDED, MIN_DIFFERENCE, estimate, studen
 from runner.formats import format_ms
 from runner.results.findings import Finding
 from runner.results.times import Estimate, RepeatedCell, find_shift
-from runner.schema import AttentionRow, Phase, StepRow, TimingRow
+from runner.schema import AttentionRow, Phase, StepRow
 
 Timed = StepRow | AttentionRow
 TimeRule = Callable[[Timed, RowContext], Finding | None]
@@ -228,7 +228,14 @@ def launch_bound(row: Timed, seen: RowContext) -> Finding | None:
     """Finds steps whose time the host sets. A row that was timed in a loop states it; otherwise the device finishes
     each phase at the moment in which the host has issued it, which means that it waited."""
     if row.bound is not None:
-        return _find_waiting(row, seen.timings.get("step"))
+        step = seen.timings.get("step")
+        if row.bound != "host" or step is None or step.loop_ms is None or step.device_ms is None:
+            return None
+        sentence = (
+            f"The GPU needs {format_ms(step.device_ms)} for what takes {format_ms(step.loop_ms)} in a loop: the host "
+            "sets this time; a faster GPU would not help."
+        )
+        return note("launch_bound", sentence, device_ms=step.device_ms, loop_ms=step.loop_ms)
     times = [seen.timings[phase] for phase in _COMPUTING if phase in seen.timings]
     pairs = [(t.host_median_ms, t.median_ms) for t in times if t.clock == "cuda-event" and t.host_median_ms]
     host, device = sum(pair[0] for pair in pairs), sum(pair[1] or 0.0 for pair in pairs)
@@ -239,16 +246,6 @@ def launch_bound(row: Timed, seen: RowContext) -> Finding | None:
         "the GPU waits, and a faster one would not help."
     )
     return note("launch_bound", sentence, host_ms=host, device_ms=device)
-
-
-def _find_waiting(row: Timed, step: TimingRow | None) -> Finding | None:
-    if row.bound != "host" or step is None or step.loop_ms is None or step.device_ms is None:
-        return None
-    sentence = (
-        f"The GPU needs {format_ms(step.device_ms)} for what takes {format_ms(step.loop_ms)} in a loop: the host sets "
-        "this time; a faster GPU would not help."
-    )
-    return note("launch_bound", sentence, device_ms=step.device_ms, loop_ms=step.loop_ms)
 
 
 TIME_RULES: tuple[TimeRule, ...] = (

@@ -83,7 +83,9 @@ def _make_builder(kind: type, names: tuple[str, ...], cell: type | None) -> Call
     own = [item.name for item in fields(kind) if item.name in names]
     used, parts = {*own}, []
     for name, hint in hints.items():
-        part = cell if name == "cell" and cell else _find_dataclass(hint)
+        held = [part for part in (hint, *get_args(hint)) if isinstance(part, type) and is_dataclass(part)]
+        is_held = len(held) == 1 and (hint is held[0] or type(None) in get_args(hint))  # a dataclass, or one or None
+        part = cell if name == "cell" and cell else held[0] if is_held else None
         inner = [item.name for item in fields(part) if item.name in names] if part and name not in names else []
         if part and inner:
             used |= {*inner}
@@ -116,12 +118,6 @@ def _make_builder(kind: type, names: tuple[str, ...], cell: type | None) -> Call
         return made
 
     return build
-
-
-def _find_dataclass(hint: Any) -> type | None:
-    """Returns the type of a field that holds a dataclass, or a dataclass or None; None for other fields."""
-    kinds = [part for part in (hint, *get_args(hint)) if isinstance(part, type) and is_dataclass(part)]
-    return kinds[0] if len(kinds) == 1 and (hint is kinds[0] or type(None) in get_args(hint)) else None
 
 
 def _make_getter(places: Sequence[int]) -> Callable[[Values], Values]:
