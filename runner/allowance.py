@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 _ROOT, _MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-_V1_TIMES = ("quota", "period")
+_V1_TIMES = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
 
 
 def count_cpus() -> int:
@@ -31,7 +31,7 @@ def cpu_quota() -> float | None:
     """Returns how many CPUs' time this process may use before it is stopped; None without such a limit."""
     found = []
     for group in _find_groups("cpu"):
-        text = _read(group / "cpu.max") or " ".join(_read(group / f"cpu.cfs_{name}_us") or "" for name in _V1_TIMES)
+        text = read_text(group / "cpu.max") or " ".join(read_text(group / name) or "" for name in _V1_TIMES)
         quota, _, period = text.partition(" ")
         if quota.isdigit() and period.isdigit():  # not max, and not -1
             found.append(int(quota) / int(period))
@@ -48,7 +48,8 @@ def free_memory() -> int:
     left = []
     for group, limit in _find_memory_limits():
         used = _read_number(group, "memory.current", "memory.usage_in_bytes") or 0
-        counts = dict(line.split(" ", 1) for line in (_read(group / "memory.stat") or "").splitlines() if " " in line)
+        lines = (read_text(group / "memory.stat") or "").splitlines()
+        counts = dict(line.split(" ", 1) for line in lines if " " in line)
         pages = int(counts.get("total_inactive_file", counts.get("inactive_file", 0)))
         left.append(max(limit - max(used - pages, 0), 0))
     return min([psutil.virtual_memory().available, *left])
@@ -68,7 +69,7 @@ def _find_memory_limits() -> list[tuple[Path, int]]:
 def _find_groups(controller: str) -> Iterator[Path]:
     """Yields the folder of this process's group for a controller, and those of the groups around it. A container may
     show its own group as the root, under which the group's path does not exist."""
-    for line in (_read(_MEMBERSHIP) or "").splitlines():
+    for line in (read_text(_MEMBERSHIP) or "").splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers:
             root = _ROOT if (_ROOT / "cgroup.controllers").exists() else _ROOT / "unified"
@@ -82,11 +83,12 @@ def _find_groups(controller: str) -> Iterator[Path]:
 
 def _read_number(group: Path, *names: str) -> int | None:
     """Returns the whole number in the first of these files that exists; None if it holds a word, such as max."""
-    text = next((text for name in names if (text := _read(group / name)) is not None), "")
+    text = next((text for name in names if (text := read_text(group / name)) is not None), "")
     return int(text) if text.isdigit() else None
 
 
-def _read(path: Path) -> str | None:
+def read_text(path: Path) -> str | None:
+    """Returns the text of one of the system's files; None where it has none."""
     try:
         return path.read_text().strip()
     except OSError:

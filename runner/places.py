@@ -196,15 +196,8 @@ def remove_leftovers() -> None:
             if folder.name.startswith("pymp-"):
                 found = next((match for name in os.listdir(folder) if (match := _MARK.fullmatch(name))), None)
             owner = int(found[1]) if found else None
-            if owner is not None and folder.stat().st_uid == os.getuid() and not _is_running(owner):
-                shutil.rmtree(folder)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+            if owner is not None and folder.stat().st_uid == os.getuid():
+                try:
+                    os.kill(owner, 0)
+                except ProcessLookupError:
+                    shutil.rmtree(folder)

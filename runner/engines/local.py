@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from runner.allowance import gpu_handle, read_counter
+from runner.allowance import gpu_handle, read_counter, read_text
 from runner.engines.engine import COMPILER, ENVIRONMENT, PRELOADED
 from runner.errors import NO_TORCH, BadModel, StepscopeError, UsageError
 from runner.job import CeilingJob, Ceilings, FitJob, Job, Measurement, Outcome, OwnModelJob
@@ -364,8 +364,5 @@ def _listen(worker: Worker, *, ends: float, beat: Callable[[str], None]) -> tupl
 
 def _count_oom_kills() -> int:
     """Returns how many processes the kernel has killed for lack of memory (Linux; 0 where it does not tell)."""
-    try:
-        lines = Path("/proc/vmstat").read_text().splitlines()
-    except OSError:
-        return 0
+    lines = (read_text(Path("/proc/vmstat")) or "").splitlines()
     return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)

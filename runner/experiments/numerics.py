@@ -17,7 +17,6 @@ from runner.schema import AccumulationCell, NumericsCell, NumericsRow, Precision
 REFERENCE_COST = 8
 EXTRA_SECONDS = 0.5
 
-_WIDE_FIRST = ("fp64", "fp32", "bf16", "fp16")
 SUMS_GRID = Grid.of(AccumulationCell)
 GRID = Grid.of(NumericsCell, precisions=get_args(Precision))
 _SMALL = GRID.change(sizes=("toy-256", "small"))

@@ -27,7 +27,7 @@ from typing import Any
 import psutil
 import torch
 
-from runner.allowance import count_cpus, total_memory
+from runner.allowance import count_cpus, read_text, total_memory
 from runner.errors import UsageError
 
 
@@ -203,10 +203,7 @@ def git_state() -> dict[str, Any]:
 
 
 def _cpuinfo(field: str) -> str | None:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return None
+    lines = (read_text(Path("/proc/cpuinfo")) or "").splitlines()
     return next((line.partition(":")[2].strip() for line in lines if line.partition(":")[0].strip() == field), None)
 
 

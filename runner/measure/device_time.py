@@ -119,12 +119,8 @@ def phase_times(work: Sequence[DeviceWork], *, phases: int) -> tuple[float, ...]
             parts[-1].append(item)
     if len(parts) != phases + 1:
         return None
-    return tuple(_device_ms(part) for part in parts[:-1])
-
-
-def _device_ms(work: Sequence[DeviceWork]) -> float:
-    kernels = sum(not item.kernel.startswith(COPIES) for item in work)
-    return union_ns(work) / 1e6 + kernels * GAP_US / 1e3
+    kernels = [sum(not item.kernel.startswith(COPIES) for item in part) for part in parts[:-1]]
+    return tuple(union_ns(part) / 1e6 + count * GAP_US / 1e3 for part, count in zip(parts, kernels, strict=False))
 
 
 def measure_unwaited(

@@ -36,7 +36,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from runner.allowance import usable_memory
+from runner.allowance import read_text, usable_memory
 from runner.measure.device import Device
 
 _M_MMAP_THRESHOLD = -3  # from malloc.h
@@ -94,10 +94,7 @@ def free_at_once() -> None:
 
 def _status_bytes(name: str) -> int | None:
     """Returns a size from /proc/self/status; None where there is no such file or line."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return None
+    lines = (read_text(Path("/proc/self/status")) or "").splitlines()
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), None)
 
 

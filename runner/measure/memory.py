@@ -183,7 +183,7 @@ def timeline_details(step: RecordedStep, job: Job, *, device: Device) -> dict[st
     if cuda:
         peak = max((mark.peak_allocated or 0 for mark in step.marks[1:]), default=0)
         columns["timeline"] |= {"baseline_block_bytes": step.marks[0].allocated, "peak_block_bytes": peak or None}
-    rows = timeline_rows(
+    return timeline_rows(
         columns,
         run_id=job.run_id,
         cell_id=job.cell_id,
@@ -191,7 +191,6 @@ def timeline_details(step: RecordedStep, job: Job, *, device: Device) -> dict[st
         title=title(replace(job.cell, timeline=False)),
         device_bytes=torch.cuda.mem_get_info(device.torch)[1] if cuda else total_memory(),
     )
-    return {**rows}
 
 
 #: The most steps until one does not overflow: a scaler begins at 2^16 and halves at every overflow.
@@ -242,6 +241,12 @@ def _record(cell: StepCell, device: Device, *, report: Callable[[str], None]) ->
             if stream is not None:
                 widths.append(stream.untyped_storage().nbytes())
 
+        def end_phase() -> None:
+            if step.phase == "backward":
+                gradients = [parameter.grad for parameter in step.model.parameters() if parameter.grad is not None]
+                observer.note(gradients, "gradient")
+            marks.append(recorder.mark())
+
         try:
             report("first step")
             _run_first_step(step)
@@ -249,8 +254,12 @@ def _record(cell: StepCell, device: Device, *, report: Callable[[str], None]) ->
             report("recorded step")
             hook = step.model.get_submodule(block).register_forward_hook(record_width) if block else nullcontext()
             with hook, observer:
-                _note_state(step, observer)
-                _run(step, observer, mark=lambda: marks.append(recorder.mark()))
+                observer.note(step.model.parameters(), "parameter")
+                observer.note([*step.workload.inputs, *step.model.buffers()], "input")
+                # The optimizer's step counters count as workspace.
+                observer.note([tensor for tensor in _list_state(step) if tensor.ndim], "optimizer state")
+                marks.append(recorder.mark())
+                step(end_phase)
         except BaseException:
             report(step.phase or "build")
             raise
@@ -278,26 +287,6 @@ def _run_first_step(step: ModelStep) -> None:
         if step.optimizer is None or step.optimizer.state:
             return
     raise Skipped(f"{MAX_FIRST_STEPS} steps in {step.cell.precision} overflowed, so the optimizer never took one.")
-
-
-def _run(step: ModelStep, observer: Observer, *, mark: Callable[[], None]) -> None:
-    """Runs one step and notes the gradients at the end of backward."""
-
-    def end_phase() -> None:
-        if step.phase == "backward":
-            gradients = [parameter.grad for parameter in step.model.parameters() if parameter.grad is not None]
-            observer.note(gradients, "gradient")
-        mark()
-
-    mark()
-    step(end_phase)
-
-
-def _note_state(step: ModelStep, observer: Observer) -> None:
-    """Notes the tensors that exist before the step. The optimizer's step counters count as workspace."""
-    observer.note(step.model.parameters(), "parameter")
-    observer.note([*step.workload.inputs, *step.model.buffers()], "input")
-    observer.note([tensor for tensor in _list_state(step) if tensor.ndim], "optimizer state")
 
 
 def _list_state(step: ModelStep) -> list[Tensor]:

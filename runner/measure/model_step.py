@@ -37,15 +37,6 @@ from runner.schema.own import is_own_part
 Step = Callable[[Callable[[], None]], None]
 
 
-def make_workload(cell: StepCell, device: Device) -> Workload:
-    """Returns the model and data of a cell. Raises BadModel for an own model that cannot be built."""
-    if cell.model_key is None:
-        return transformer_workload(cell, device=device.torch)
-    differentiated = cell.mode in ("backward", "train")
-    keep = cell.backend == "cuda-graphs" or (differentiated and is_compiled(cell.backend))
-    return own_workload(cell, device=device.torch, keep_weights=keep)
-
-
 class ModelStep:
     """The model, optimizer and data of one cell; calling it runs one step and marks the end of each phase.
 
@@ -56,14 +47,18 @@ class ModelStep:
         if cell.backend == "cuda-graphs":
             require_capture(cell, device)
         check_parts(cell, device)
-        self.workload = make_workload(cell, device)
+        is_differentiated = cell.mode in ("backward", "train")
+        if cell.model_key is None:
+            self.workload = transformer_workload(cell, device=device.torch)
+        else:
+            keep = cell.backend == "cuda-graphs" or (is_differentiated and is_compiled(cell.backend))
+            self.workload = own_workload(cell, device=device.torch, keep_weights=keep)
         self.model = self.workload.model
         self.model.train(cell.mode != "inference")
         self.run = compile_model(self.workload, cell.backend, device, precision=cell.precision)
         self.autocast = precision.autocast(cell, device)
         self.optimizer = make_optimizer(self.model.parameters(), cell) if cell.mode == "train" else None
-        scaled = cell.precision == "fp16" and cell.mode in ("backward", "train")
-        self.scaler = torch.amp.GradScaler(device.type, enabled=scaled)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=cell.precision == "fp16" and is_differentiated)
         self.loss: Tensor | None = None
         self.output_shape: tuple[int, ...] | None = None
         self.logits_dtype = ""

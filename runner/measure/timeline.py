@@ -19,7 +19,7 @@ import torch
 from torch._C._profiler import _EventType, _ProfilerEvent
 from torch.profiler import ProfilerActivity, profile
 
-from runner.analysis.timeline.allocations import Allocation, AllocationFinder, History, MemoryEvent, alive_after, follow
+from runner.analysis.timeline.allocations import Allocation, AllocationFinder, History, MemoryEvent, follow
 from runner.analysis.timeline.snapshot import recordings
 from runner.errors import Skipped
 from runner.measure.device import Device
@@ -146,7 +146,7 @@ def step_timeline(recorded: Recorded, *, marks: list[PhaseMark], observer: Obser
     """Cuts the step out of a recording and names its allocations. Without a note, an allocation from before the step is
     `workspace`, and one from within it `temporary`."""
     before = sum(event.at_ns < marks[0].at_ns for event in recorded.events)
-    held = alive_after(recorded.events[:before])
+    held = [allocation for allocation in follow(recorded.events[:before]).allocations if allocation.died is None]
     # Python's sort is stable: events of one microsecond stay in the allocator's order.
     pieces = [*recorded.events[before:], *(MemoryEvent(mark.at_ns, 0, 0, MARK) for mark in marks)]
     events = sorted(pieces, key=lambda event: event.at_ns)

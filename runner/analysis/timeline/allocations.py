@@ -140,11 +140,6 @@ def keep_largest(history: History, most: int) -> History:
     return replace(history, allocations=[one for one in history.allocations if id(one) in kept])
 
 
-def alive_after(events: Sequence[MemoryEvent]) -> list[Allocation]:
-    """Returns the allocations that are alive after all of `events`."""
-    return [allocation for allocation in follow(events).allocations if allocation.died is None]
-
-
 def distinct_microseconds(times_ns: Sequence[int]) -> list[int]:
     """Returns whole microseconds since the first time, each greater than the one before it."""
     found: list[int] = []
@@ -213,7 +208,9 @@ def columns_of(
     }
 
 
-def timeline_rows(columns: Mapping[str, Any], *, run_id: UUID, cell_id: UUID, **about: Any) -> dict[str, list[object]]:
+def timeline_rows(
+    columns: Mapping[str, Any], *, run_id: UUID, cell_id: UUID, **about: Any
+) -> dict[str, Sequence[object]]:
     """Returns the rows of `timelines`, `allocations`, `stacks` and `marks`; `about` are further columns of the first.
     Raises TypeError or ValueError for columns that `columns_of` cannot have made."""
     ids: dict[str, Any] = {"run_id": run_id, "cell_id": cell_id}

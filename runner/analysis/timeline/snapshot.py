@@ -42,12 +42,9 @@ class Stacks:
         self._numbers: dict[str, int] = {}
         self._known: dict[Hashable, int | None] = {}
 
-    def number(self, frames: tuple[Frame, ...]) -> int | None:
-        """Returns the number of a stack, innermost frame first; None for an empty one."""
-        return self.remember(frames, lambda: frames)
-
     def remember(self, key: Hashable, frames: Callable[[], tuple[Frame, ...]]) -> int | None:
-        """Returns the number of a stack that is known by `key`; `frames` is called the first time only."""
+        """Returns the number of a stack that is known by `key`, None for an empty one; `frames`, innermost first, is
+        called the first time only."""
         try:
             return self._known[key]
         except KeyError:
