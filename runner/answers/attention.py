@@ -108,6 +108,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         draw=Draw("lines", of_what, across="seq_len", series="implementation", log="xy", guides=guides),
         note="Of what ran out of memory, the peak by the formula." if has_lost else "",
     )
+    powers = Guide(words="S", at=1.0), Guide(words="S²", at=2.0)
     growth = View(
         name="attention-growth",
         title=f"Fitted power of the length, over the {LONGEST} longest",
@@ -130,22 +131,11 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             for name, fit in found.items()
             if fit
         ),
-        draw=Draw(
-            "dots",
-            "exponent",
-            down=("what", "implementation"),
-            series="implementation",
-            guides=(Guide(words="S", at=1.0), Guide(words="S²", at=2.0)),
-        ),
+        draw=Draw("dots", "exponent", down=("what", "implementation"), series="implementation", guides=powers),
     )
     sentence, more = _say(matrix, memory, fits, memory_fits, counted.chosen, clock.chosen)
-    return Answer(
-        sentence=sentence,
-        more=more,
-        views=(matrix, lines, memory, growth, *_account(cells)),
-        choices=(*choices, clock, phase, counted),
-        cells=cells_of(cells),
-    )
+    views, choices = (matrix, lines, memory, growth, *_account(cells)), [*choices, clock, phase, counted]
+    return Answer(sentence=sentence, more=more, views=views, choices=tuple(choices), cells=cells_of(cells))
 
 
 def _account(cells: Sequence[AttentionResult]) -> list[View]:

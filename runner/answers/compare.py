@@ -137,21 +137,14 @@ def _draw_times(
     rows = [_make_row(pair, cell, *found) for pair, cell, found in decided]
     by = clock if clock != AUTO else " or ".join(words for words in CLOCKS if words in {row.values[7] for row in rows})
     levels = name_levels(found.ratio for _, _, (_, found) in decided)
+    guide = Guide(words="← B slower · equal · B faster →", at=1.0)
     return View(
         name=name,
         title=f"{title}: {base.chosen} (A) over {other.chosen} (B)",
         about=about([side for pair in pairs for side in pair.sides], more=[one for one in (words, by) if one]),
         fields=(CELL, *TIMES, RATIO, LOW, HIGH, VERDICT, CLOCK, LEVEL, ROUNDS, WHY),
         rows=_order(rows),
-        draw=Draw(
-            "dots",
-            "ratio",
-            down=("cell",),
-            log="x",
-            center=1.0,
-            beside=("outcome", "clock"),
-            guides=(Guide(words="← B slower · equal · B faster →", at=1.0),),
-        ),
+        draw=Draw("dots", "ratio", down=("cell",), log="x", center=1.0, beside=("outcome", "clock"), guides=(guide,)),
         note=f"Farthest from 1 first. The {levels} interval decides." if levels else "Farthest from 1 first.",
         columns=("a_ms", "b_ms", "ratio", "outcome", "clock", "why"),
     )

@@ -32,15 +32,8 @@ def _draw_cost(compared: Compared) -> View:
         times = [side.times[phase].by(compared.by) if phase in side.times else None for side in pair.sides]
         ratio = pair.ratio(phase=phase, clock=compared.by)
         saved = times[0].ms - times[1].ms if times[0] and times[1] and ratio and ratio.outcome == "faster" else None
-        rows.append(
-            Row.of(
-                pair.sides,
-                *place_of(pair.base, sizes),
-                seconds,
-                saved,
-                round(1000 * seconds / saved) if saved else None,
-            )
-        )
+        paid = round(1000 * seconds / saved) if saved else None
+        rows.append(Row.of(pair.sides, *place_of(pair.base, sizes), seconds, saved, paid))
     return View(
         name="compile-cost",
         title="Time to compile, apart from every step",

@@ -31,22 +31,18 @@ _PARTS = {
 _SAME = {"output", "down", "head", "last"}
 
 
-def part_of(row: DtypeRow) -> str | None:
-    """Returns the part of the model that the row is about, None for one that another row covers."""
-    if row.part in ("logits", "loss"):
-        return row.part
-    if row.part in ("parameter", "gradient"):
-        return f"{row.part}s"
-    last = row.module.rsplit(".", 1)[-1]
-    return None if last in _SAME else _PARTS.get(last, row.module)
-
-
 def formats_of(rows: Iterable[DtypeRow]) -> dict[str, list[str]]:
     """Returns the formats in which each part was read, parts in the order of the pass."""
     found: dict[str, list[str]] = {}
     for row in rows:
-        part, name = part_of(row), _SHORT.get(row.dtype, row.dtype)
-        if part is not None and name not in found.setdefault(part, []):
+        last, name = row.module.rsplit(".", 1)[-1], _SHORT.get(row.dtype, row.dtype)
+        if row.part in ("logits", "loss", "parameter", "gradient"):
+            part = row.part if row.part in ("logits", "loss") else f"{row.part}s"
+        elif last in _SAME:
+            continue  # another row covers it
+        else:
+            part = _PARTS.get(last, row.module)
+        if name not in found.setdefault(part, []):
             found[part].append(name)
     return found
 
@@ -104,9 +100,8 @@ def _say(view: View, precisions: Sequence[str]) -> str:
     if not wide:
         return f"Under {precision} autocast no part stays fp32; {len(narrow)} parts are {precision}."
     more = f" and {len(wide) - 6} more" if len(wide) > 6 else ""
-    return (
-        f"Under {precision} autocast **{format_list(wide[:6])}**{more} stay fp32; {len(narrow)} parts are {precision}."
-    )
+    stay = f"**{format_list(wide[:6])}**{more} stay fp32"
+    return f"Under {precision} autocast {stay}; {len(narrow)} parts are {precision}."
 
 
 QUESTION = Question(answer=answer, needs=("precise",), course=("P2",))

@@ -44,33 +44,24 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         draw=Draw("dots", "error", down=("what", "precision"), series="precision", log="x"),
     )
     sentence, more = _say(matrix, place)
-    return Answer(
-        sentence=sentence,
-        more=more,
-        views=(matrix, by_part),
-        choices=(what,),
-        cells={one.row.cell_id: cell_of(one.row) for one in passes},
-    )
+    cells = {one.row.cell_id: cell_of(one.row) for one in passes}
+    return Answer(sentence=sentence, more=more, views=(matrix, by_part), choices=(what,), cells=cells)
 
 
 def _make_rows(passes: list[Precise], what: str) -> list[Row]:
     lines: dict[tuple[str, str], Row] = {}
     for one in passes:
         row, place = one.row, name_pass(one.row)
+        lost = (row.zero_gradient_share, row.unscaled_zero_gradient_share)
         if (error := getattr(row, _ERRORS[what])) is not None:
-            lines.setdefault(
-                (place, row.precision),
-                Row.of(row, place, row.precision, error, row.zero_gradient_share, row.unscaled_zero_gradient_share),
-            )
+            lines.setdefault((place, row.precision), Row.of(row, place, row.precision, error, *lost))
     return list(lines.values())
 
 
 def _say(matrix: View, place: str) -> tuple[str, str]:
     mine = [row for row in matrix.rows if row.values[0] == place]
     parts = [f"{matrix.get(row, 'precision')} **{matrix.get(row, 'error'):.1e}**" for row in mine]
-    text = (
-        f"{matrix.title} of {place}: {format_list(parts)}." if parts else f"{matrix.title} is known for no precision."
-    )
+    text = f"of {place}: {format_list(parts)}." if parts else "is known for no precision."
     scaled = [row for row in mine if matrix.get(row, UNSCALED.name)]
     more = "".join(
         f"Without its gradient scaler {matrix.get(row, 'precision')} would lose "
@@ -78,7 +69,7 @@ def _say(matrix: View, place: str) -> tuple[str, str]:
         f"{matrix.get(row, LOST.name) or 0:.2g}."
         for row in scaled
     )
-    return text, more
+    return f"{matrix.title} {text}", more
 
 
 QUESTION = Question(answer=answer, needs=("precise",))

@@ -80,15 +80,9 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         draw=Draw("lines", "peak_allocated_bytes", across="context", series="size", log="xy", guides=tuple(holds)),
         note="Flat: weights, gradients and optimizer state. Rising: activations.",
     )
-    beside = _beside_other_precision(shown, cells, key)
+    views = (matrix, parts, growth, *_beside_other_precision(shown, cells, key))
     sentence, more = _say(matrix, parts)
-    return Answer(
-        sentence=sentence,
-        more=more,
-        views=(matrix, parts, growth, *beside),
-        choices=tuple(choices),
-        cells=cells_of(shown),
-    )
+    return Answer(sentence=sentence, more=more, views=views, choices=tuple(choices), cells=cells_of(shown))
 
 
 def _parts(one: Peak, key: tuple[str, int | None]) -> list[Row]:
@@ -140,9 +134,8 @@ def _say(matrix: View, parts: View) -> tuple[str, str]:
     mine = [row for row in parts.rows if row.cells == top.cells and row.values[2] != "peak"]
     mine.sort(key=lambda row: -(row.values[3] or 0))
     shares = [f"{row.values[2]} {format_share(row.values[3] / peak)}" for row in mine[:3]]
-    text = (
-        f"The largest peak, **{size}**{at_tokens(context or 0)}, is **{write(peak, 'bytes')}**: {format_list(shares)}."
-    )
+    text = f"The largest peak, **{size}**{at_tokens(context or 0)}, is **{write(peak, 'bytes')}**: "
+    text += f"{format_list(shares)}."
     own = [(row.values[1], row.values[2]) for row in matrix.rows if row.values[0] == size and row.values[2]]
     more = ""
     if (fit := fit_power(own)) and fit.points > 1:

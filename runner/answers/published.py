@@ -29,9 +29,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     judged = [table for table in rows.published if table.subject in ("steps", "attention")]
     tables = {f"{table.title} ({table.file})": table for table in judged}
     if not tables:
-        return Answer(
-            missing=lacks("no published table of steps or attention: `python -m runner import FILE` adds one")
-        )
+        words = "no published table of steps or attention: `python -m runner import FILE` adds one"
+        return Answer(missing=lacks(words))
     pairs = {name: _list_rows(table, rows) for name, table in tables.items()}
     on_gpu = [name for name in tables if not any(row.setting.device in ("cpu", "mps") for row in tables[name].rows)]
     fullest = max(on_gpu or tables, key=lambda name: sum(len(row.cells) for row in pairs[name]))
@@ -74,13 +73,8 @@ def _list_rows(table: PublishedTable, rows: Rows) -> list[Row]:
                 own = _find_own(cell, phase, rows) if cell else None
                 ms = own.times[phase].step.ms if own else None
                 values = (said.row.line, said.words, phase, theirs, ms, theirs / ms if ms else None, said.row.status)
-                lines.append(
-                    Row(
-                        values=(*values, own.machine if own else ""),
-                        cells=(own.cell_id,) if own else (),
-                        wanted=(cell,) if cell and not own else (),
-                    )
-                )
+                cells, wanted = (own.cell_id,) if own else (), (cell,) if cell and not own else ()
+                lines.append(Row(values=(*values, own.machine if own else ""), cells=cells, wanted=wanted))
     return lines
 
 
@@ -107,16 +101,12 @@ def _find_own(cell: StepCell | AttentionCell, phase: Phase, rows: Rows) -> Any:
     """Returns the own result of this cell that has the phase: of several, the one that differs in fewest settings."""
     of: Sequence[Any] = rows.steps if isinstance(cell, StepCell) else rows.attention
     names = [name for name in type(cell).names() if name not in _FREE]
-    known = [
-        one
-        for one in of
-        if phase in one.times and all(getattr(one.cell, name) == getattr(cell, name) for name in names)
-    ]
-    return min(
-        known,
-        key=lambda one: sum(getattr(one.cell, name) != getattr(cell, name) for name in type(cell).names()),
-        default=None,
-    )
+
+    def count_differing(one: Any, names: Sequence[str]) -> int:
+        return sum(getattr(one.cell, name) != getattr(cell, name) for name in names)
+
+    known = [one for one in of if phase in one.times and not count_differing(one, names)]
+    return min(known, key=lambda one: count_differing(one, type(cell).names()), default=None)
 
 
 #: Settings that tables rarely state, in which an own row may differ.

@@ -18,9 +18,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     if not known:
         return Answer(missing=lacks("no residual stream was measured"))
     # The tensor between two blocks is the same in every mode, precision of the products and implementation.
-    known = list(
-        {(Model.of(one.cell), one.cell.batch, one.cell.context, weight_bytes(one.cell)): one for one in known}.values()
-    )
+    key = {one.cell_id: (Model.of(one.cell), one.cell.batch, one.cell.context, weight_bytes(one.cell)) for one in known}
+    known = [*{key[one.cell_id]: one for one in known}.values()]
     shape = ("mode", "precision", "attention", "optimizer", "checkpoint_blocks", "timeline")
     shown, choices = narrow(known, asked, drawn=("size", "context", *shape))
     sizes = sizes_of(shown)

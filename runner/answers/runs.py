@@ -4,7 +4,7 @@ from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, Vie
 from runner.answers.shared import describe_machine
 from runner.answers.words import lacks
 from runner.formats import format_count
-from runner.results.rows import Rows
+from runner.results.rows import Rows, RunSummary
 
 RUN = Field("run", "Run", doc="Its start, its name and the end of its id.")
 OK = Field("ok", "Measured", unit="cells", role="value")
@@ -27,27 +27,17 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         title="Runs",
         about=" · ".join(machines),
         fields=(RUN, OK, FAILED, SKIPPED, COMMIT, TORCH, MACHINE, SOURCE, TAGS, ARGV),
-        rows=tuple(
-            Row(
-                values=(
-                    run.name,
-                    run.ok,
-                    run.failed,
-                    run.skipped,
-                    f"{run.git_commit[:9]}{' (changed)' if run.git_dirty else ''}" if run.git_commit else "",
-                    run.torch or "",
-                    run.machine,
-                    run.source or "measured",
-                    ", ".join(run.tags),
-                    run.argv or "",
-                )
-            )
-            for run in rows.runs
-        ),
+        rows=tuple(map(_make_row, rows.runs)),
         draw=Draw("table", "ok", down=("run",)),
         note="The newest first. Failed cells keep their settings and the reason.",
     )
     return Answer(sentence=_say(rows, view, machines), views=(view,))
+
+
+def _make_row(run: RunSummary) -> Row:
+    commit = f"{run.git_commit[:9]}{' (changed)' if run.git_dirty else ''}" if run.git_commit else ""
+    where = (run.torch or "", run.machine, run.source or "measured")
+    return Row(values=(run.name, run.ok, run.failed, run.skipped, commit, *where, ", ".join(run.tags), run.argv or ""))
 
 
 def _say(rows: Rows, view: View, machines: list[str]) -> str:

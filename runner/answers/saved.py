@@ -6,7 +6,7 @@ from typing import Any
 
 from runner.analysis.costs.activations import weight_bytes
 from runner.analysis.costs.steps import best_checkpoint, parameter_count
-from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
+from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
 from runner.answers.shared import about, cells_of, narrow, place_of, sizes_of
 from runner.answers.words import CONTEXT, SIZE, STATUS, ended_with_need, lacks, write
 from runner.formats import format_bytes, format_share, within_block
@@ -17,9 +17,8 @@ from runner.schema.axes import MODEL
 
 BLOCK = Field.of("memory", "block_saved_bytes", "value")
 WHOLE = Field.of("memory", "saved_bytes", "note")
-GRADIENTS = Field(
-    "gradient_bytes", "Gradients of one block", unit="bytes", role="note", doc="Parameters times their width."
-)
+_OF_BLOCK = "Parameters times their width."
+GRADIENTS = Field("gradient_bytes", "Gradients of one block", unit="bytes", role="note", doc=_OF_BLOCK)
 PEAK = Field.of("memory", "peak_allocated_bytes", "value")
 AGAINST = Field("ratio", "Against none", unit="×", role="note", doc="Peak over the peak without it.")
 #: The contributors that the headline adds up.
@@ -73,9 +72,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         views=tuple(views),
         choices=(*choices, *more_choices),
         cells=cells_of(shown, families),
-        missing=()
-        if families
-        else (Missing(words="no step was measured with and without checkpointing", cells=wanted),),
+        missing=() if families else lacks("no step was measured with and without checkpointing", wanted),
     )
 
 

@@ -78,13 +78,8 @@ class Compared:
 
     def answer(self, matrix: View, *more: View, words: str = "") -> Answer:
         """Returns the answer with the matrix, the phases and further views, and with further words."""
-        return Answer(
-            sentence=self.say(matrix),
-            more=words,
-            views=(matrix, self.draw_phases(), *more),
-            choices=self.choices,
-            cells=cells_of(self.sides),
-        )
+        views, cells = (matrix, self.draw_phases(), *more), cells_of(self.sides)
+        return Answer(sentence=self.say(matrix), more=words, views=views, choices=self.choices, cells=cells)
 
     def ratios(self) -> list[Ratio]:
         return [one for pair in self.pairs if (one := pair.ratio(phase=PHASES[self.phase], clock=self.by))]
@@ -127,6 +122,7 @@ class Compared:
     def draw_phases(self) -> View:
         """Returns the ratio of each phase, at the context that most sizes have."""
         sizes, context = sizes_of(self.sides), self.usual_context
+        guide = Guide(words="as fast", at=1.0)
         return View(
             name=f"{self.name}-by-phase",
             title=f"By phase{at_tokens(context)}",
@@ -141,15 +137,7 @@ class Compared:
                 for words, phase in PHASES.items()
                 if pair.ratio(phase=phase, clock=self.by)
             ),
-            draw=Draw(
-                "dots",
-                "ratio",
-                down=("size", "phase"),
-                series="phase",
-                log="x",
-                center=1.0,
-                guides=(Guide(words="as fast", at=1.0),),
-            ),
+            draw=Draw("dots", "ratio", down=("size", "phase"), series="phase", log="x", center=1.0, guides=(guide,)),
         )
 
     def say(self, matrix: View) -> str:

@@ -49,13 +49,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     traced = any(time.by("device") for one in shown for time in one.times.values())
     phases = _draw_phases(shown, keys, "GPU time" if traced and clock.chosen != "latency" else "latency")
     sentence, more = _say(shown, keys, matrix, phases, clock.chosen)
-    return Answer(
-        sentence=sentence,
-        more=more,
-        views=(matrix, phases, _draw_statistics(shown, keys)),
-        choices=(*choices, clock, metric),
-        cells=cells_of(shown),
-    )
+    views, choices = (matrix, phases, _draw_statistics(shown, keys)), [*choices, clock, metric]
+    return Answer(sentence=sentence, more=more, views=views, choices=tuple(choices), cells=cells_of(shown))
 
 
 def _time(one: StepResult, phase: Phase, clock: Clock) -> Estimate | None:
@@ -79,15 +74,9 @@ def _measure(one: StepResult, clock: Clock, metric: str) -> Interval:
 
 def _draw_steps(shown: Sequence[StepResult], keys: Keys, clock: str, metric: str) -> View:
     by, fields = CLOCKS[clock] if clock else "step", METRICS[metric]
+    why = {one.cell_id: ended(one) or "not timed by this clock" for one in shown}
     lines = [
-        Row.of(
-            one,
-            *keys[one.cell_id],
-            *_measure(one, by, metric),
-            one.rounds,
-            one.bound,
-            ended(one) or "not timed by this clock",
-        )
+        Row.of(one, *keys[one.cell_id], *_measure(one, by, metric), one.rounds, one.bound, why[one.cell_id])
         for one in shown
     ]
     gaps = [
