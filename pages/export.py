@@ -22,7 +22,8 @@ from runner.answers import QUESTIONS, ask
 from runner.answers.answer import Answer, View
 from runner.errors import StepscopeError, UsageError
 from runner.places import write_text
-from runner.render.document import HTML, write_sentence, write_view
+from runner.render.document import HTML, write_sentence, write_table
+from runner.render.grid import make_grid
 from runner.store.packing import choose_file, find_file
 from runner.store.read import Load, load_once, read
 from runner.store.read.runs import Contents, load_contents
@@ -96,7 +97,7 @@ def _write_answer(name: str, answer: Answer) -> str:
 
 
 def _write_view(view: View) -> str:
-    table = write_view(view, HTML)
+    table = write_table(make_grid(view), HTML)
     chart = ""
     if view.draw.kind != "table":
         drawn = figure(view)

@@ -113,7 +113,11 @@ def _draw_parts(path: Path, state: str, contents: Contents, page: Page) -> tuple
     names = [*(name for name in page.questions if name in QUESTIONS), *page.parts]
     parts = choose(asked, SHOW, "Show", names)
     of_file = parts.chosen in QUESTIONS and QUESTIONS[parts.chosen].of_file
-    sides = [] if of_file else _choose_rows(contents, asked)
+    sides: list[Choice] = []
+    if not of_file:  # without a run the latest rows of each cell count
+        machine = choose(asked, MACHINE, "Machine", contents.machines)
+        names = [run.name for run in contents.runs if run.machine == machine.chosen]
+        sides = [machine, choose(asked, RUN, "Run", [ALL_RUNS, *names] if len(names) > 1 else [])]
     chosen = {one.name: one.chosen for one in sides}
     runs = {run.name: run.run_id for run in contents.runs}
     frame = Frame(
@@ -168,13 +172,6 @@ def _draw_title(frame: Frame, page: Page, parts: Choice, choices: Sequence[Choic
                 required=True,
                 on_change=lambda: keep(SHOW, st.session_state[key]),
             )
-
-
-def _choose_rows(contents: Contents, asked: dict[str, str]) -> Sequence[Choice]:
-    """Returns the machine whose rows are shown, and the run; without one the latest rows of each cell count."""
-    machine = choose(asked, MACHINE, "Machine", contents.machines)
-    names = [run.name for run in contents.runs if run.machine == machine.chosen]
-    return machine, choose(asked, RUN, "Run", [ALL_RUNS, *names] if len(names) > 1 else [])
 
 
 main()

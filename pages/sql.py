@@ -6,6 +6,7 @@ A query runs as long as its reader waits: "Cancel", another choice or a closed w
 not run it again. Every example sorts its rows completely, so that ties have one order.
 """
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -129,19 +130,12 @@ def columns_of(answer: QueryAnswer) -> dict[str, list[Any]]:
         unique, number = name, 2
         while unique in columns:
             unique, number = f"{name} ({number})", number + 1
-        values: Sequence[Any] = [row[index] for row in answer.rows]
+        values = [row[index] for row in answer.rows]
+        columns[unique] = [float(v) if type(v) is int and abs(v) >= 2**63 else v for v in values]
         if kind.startswith("TIMESTAMP") or kind == "DATE":
-            columns[unique] = _parse_times(values)
-        else:
-            columns[unique] = [float(v) if type(v) is int and abs(v) >= 2**63 else v for v in values]
+            with contextlib.suppress(ValueError):
+                columns[unique] = [None if value is None else pd.Timestamp(value) for value in values]
     return columns
-
-
-def _parse_times(values: Sequence[Any]) -> list[Any]:
-    try:
-        return [None if value is None else pd.Timestamp(value) for value in values]
-    except ValueError:
-        return list(values)
 
 
 def draw_sql(frame: Frame, before: Sequence[Choice] = ()) -> None:

@@ -33,9 +33,8 @@ def explain(error: StoreError, path: Path) -> None:
     elif isinstance(error, DatabaseBusy):
         st.markdown("This page tries again by itself every few seconds. Nothing is lost meanwhile.")
     else:
-        suggest(
-            "Nothing in the file was changed. To look at another file, name it and start the dashboard again:", _RESTART
-        )
+        words = "Nothing in the file was changed. To look at another file, name it and start the dashboard again:"
+        suggest(words, _RESTART)
 
 
 def explain_damage(error: DatabaseDamaged) -> None:
@@ -46,26 +45,16 @@ def explain_damage(error: DatabaseDamaged) -> None:
 def report(found: Survey, path: Path) -> None:
     """Warns above a page of tables that cannot be read and of rows that are left out."""
     for name, reason in found.damaged.items():
-        st.warning(
-            restrict(
-                f"The table `{name}` of {quoted(path.name)} is damaged, and its rows are missing here: "
-                f"{literal(reason)}. Take a copy of the file from a backup."
-            ),
-            icon=":material/broken_image:",
-        )
+        words = f"The table `{name}` of {quoted(path.name)} is damaged, and its rows are missing here: "
+        words += f"{literal(reason)}. Take a copy of the file from a backup."
+        st.warning(restrict(words), icon=":material/broken_image:")
     for name, reason in found.broken.items():
-        st.warning(
-            restrict(f"{quoted(name)} is left out, because it cannot be read: {literal(reason)}"),
-            icon=":material/broken_image:",
-        )
+        words = f"{quoted(name)} is left out, because it cannot be read: {literal(reason)}"
+        st.warning(restrict(words), icon=":material/broken_image:")
     if found.left_out:
         counts = ", ".join(f"{count:,} of `{name}`" for name, count in found.left_out.items())
-        st.warning(
-            restrict(
-                f"Rows of {quoted(path.name)} hold values that their columns cannot have, and are left out: {counts}."
-            ),
-            icon=":material/rule:",
-        )
+        words = f"Rows of {quoted(path.name)} hold values that their columns cannot have, and are left out: {counts}."
+        st.warning(restrict(words), icon=":material/rule:")
 
 
 def empty() -> None:
@@ -76,14 +65,10 @@ def empty() -> None:
 
 
 def _suggest_measuring() -> None:
-    suggest(
-        "Measure something, on this machine or on one with a GPU. On a CPU this takes a few minutes:",
-        "python -m runner sweep",
-    )
-    suggest(
-        "This page fills by itself as soon as the first cell is there. If the file is somewhere else, name it:",
-        _RESTART,
-    )
+    words = "Measure something, on this machine or on one with a GPU. On a CPU this takes a few minutes:"
+    suggest(words, "python -m runner sweep")
+    words = "This page fills by itself as soon as the first cell is there. If the file is somewhere else, name it:"
+    suggest(words, _RESTART)
     try:
         find_stand_in()
     except StoreError as error:

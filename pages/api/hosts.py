@@ -9,6 +9,7 @@ elsewhere (`Origin`) must have such a name, too, or the host that it asks. Limit
 because no browser sends one, and so is one without Origin, which a browser sends with all that could change something.
 """
 
+import contextlib
 import ipaddress
 import os
 import socket
@@ -77,7 +78,9 @@ def list_known_names() -> tuple[str, ...]:
 def is_known(host: str, names: tuple[str, ...]) -> bool:
     """Returns whether the header `host`, a name or an address with or without a port, names this server."""
     name = _parse_name(f"//{host}")
-    return _is_address(name) or _is_listed(name, names)
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(name) is not None
+    return _is_listed(name, names)
 
 
 def is_known_origin(origin: str, host: str, names: tuple[str, ...]) -> bool:
@@ -97,14 +100,6 @@ def _parse_name(url: str) -> str:
 
 def _is_listed(name: str, names: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, known) for known in names)
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 async def _refuse(status: int, got: str, scope: Scope, receive: Receive, send: Send) -> None:

@@ -46,7 +46,17 @@ def _read(name: str) -> str:
 
 def pack(columns: Columns, head: Mapping[str, Any]) -> bytes:
     """Returns the length of the head, the head as JSON, and the columns, each from a multiple of 8 on."""
-    arrays = _sort_arrays(columns)
+    raw = columns.arrays
+    by_death = np.argsort(raw["died"], kind="stable")
+    arrays = {
+        "address": raw["address"].astype(np.float64),
+        "bytes": raw["bytes"].astype(np.float64),
+        **{name: raw[name].astype(np.int32) for name in ("born", "died", "stack", "module", "operation", "phase")},
+        "category": raw["category"].astype(np.uint8),
+        "byAddress": np.argsort(raw["address"], kind="stable").astype(np.int32),
+        "bySize": np.argsort(raw["bytes"], kind="stable").astype(np.int32),
+        "byDeath": by_death[raw["died"][by_death] >= 0].astype(np.int32),
+    }
     places, parts, offset = [], [], 0
     for name, array in arrays.items():
         places.append((name, array.dtype.name, offset, len(array)))
@@ -56,21 +66,6 @@ def pack(columns: Columns, head: Mapping[str, Any]) -> bytes:
     text = json.dumps({**head, "columns": places}).encode()
     start = len(text).to_bytes(4, "little") + text
     return b"".join([start, bytes(-len(start) % 8), *parts])
-
-
-def _sort_arrays(columns: Columns) -> dict[str, Any]:
-    arrays = columns.arrays
-    died = arrays["died"]
-    by_death = np.argsort(died, kind="stable")
-    return {
-        "address": arrays["address"].astype(np.float64),
-        "bytes": arrays["bytes"].astype(np.float64),
-        **{name: arrays[name].astype(np.int32) for name in ("born", "died", "stack", "module", "operation", "phase")},
-        "category": arrays["category"].astype(np.uint8),
-        "byAddress": np.argsort(arrays["address"], kind="stable").astype(np.int32),
-        "bySize": np.argsort(arrays["bytes"], kind="stable").astype(np.int32),
-        "byDeath": by_death[died[by_death] >= 0].astype(np.int32),
-    }
 
 
 def _make_head(columns: Columns, about: Timeline) -> dict[str, Any]:

@@ -93,9 +93,8 @@ def _ask_before_running(cell: Cell, *, is_sure: bool) -> None:
     """Asks before code runs that a results file names. Raises UsageError where nobody can be asked, or says no."""
     if not isinstance(cell, Model) or cell.model_key is None or is_sure:
         return
-    question = (
-        f"This runs the code of {visible(cell.model or '')} on this machine, which the results file names. Run it?"
-    )
+    code = visible(cell.model or "")
+    question = f"This runs the code of {code} on this machine, which the results file names. Run it?"
     if not sys.stdin.isatty() or not typer.confirm(question, err=True):
         raise UsageError(
             f"{title(cell)} was not measured: it runs the code of {cell.model}, which the results file names.",
@@ -121,9 +120,8 @@ class _Lines(SweepLines):
             self.console.say("This is another machine or another torch: a difference below may be theirs.")
         differences = []
         for name in _ENVIRONMENT:
-            then, now = (
-                "unknown" if value is None else str(value)[:40] for value in map(attrgetter(name), (self.run, here))
-            )
+            values = map(attrgetter(name), (self.run, here))
+            then, now = ("unknown" if value is None else str(value)[:40] for value in values)
             label = TABLES["runs"].column(name).label
             differences += [f"{label} ({then} → {now})"] if then != now else []
         if differences:

@@ -80,7 +80,11 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            _check_folder()
+            try:
+                os.getcwd()  # in a folder that is gone, relative names would lead nowhere
+            except OSError as error:
+                got = f"The working folder cannot be used: {explain_error(error)}."
+                raise UsageError(got, do="cd elsewhere.") from None
             try:
                 return super().invoke(ctx)
             except ModuleNotFoundError as error:
@@ -105,14 +109,6 @@ class Commands(TyperGroup):
             if ctx.invoked_subcommand in ("sweep", "tune"):
                 errors.say(f"  {shlex.join(['python', '-m', 'runner', *sys.argv[1:]])}")
             raise typer.Exit(INTERRUPTED_CODE) from None
-
-
-def _check_folder() -> None:
-    """Raises UsageError where the working folder is gone, in which relative names would lead."""
-    try:
-        os.getcwd()
-    except OSError as error:
-        raise UsageError(f"The working folder cannot be used: {explain_error(error)}.", do="cd elsewhere.") from None
 
 
 app = typer.Typer(name="stepscope", cls=Commands, rich_markup_mode="rich", pretty_exceptions_enable=False)
@@ -330,9 +326,8 @@ def tune_command(
     from runner.cli import tune
     from runner.sweep.request import Settings, parse_duration
 
-    settings = Settings(
-        db=path, device=device, label=label or None, budget_s=parse_duration("budget", budget), fresh=fresh
-    )
+    budget_s = parse_duration("budget", budget)
+    settings = Settings(db=path, device=device, label=label or None, budget_s=budget_s, fresh=fresh)
     code = tune.tune(
         console,
         errors if as_json else console,

@@ -7,7 +7,7 @@ python -m runner note nightly --name "before the driver update" --tag h200 --bas
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from uuid import UUID
 
 from runner.cli.terminal import Terminal, new_grid
@@ -84,9 +84,7 @@ def _remove(subject: Subject, said: Sequence[tuple[NoteKind, str]], *, db: Path)
     """Takes back what is said, or all notes where nothing is, and returns what was. Raises UsageError where there is
     nothing to take back."""
     own = _load_about(db, subject)
-    wanted = (
-        [one for one in own if (one.kind, one.text) in said] if said else [one for one in own if one.kind == "note"]
-    )
+    wanted = [one for one in own if ((one.kind, one.text) in said if said else one.kind == "note")]
     if not wanted:
         known = _describe_all([(one.kind, one.text) for one in own])
         raise UsageError(
@@ -108,14 +106,7 @@ def _name(subject: Subject) -> str:
 
 
 #: What each kind is called.
-_WORDS: Mapping[NoteKind, str] = {
-    "note": "note",
-    "name": "name",
-    "tag": "tag",
-    "baseline": "baseline",
-    "hidden": "hiding",
-    "removal": "removal",
-}
+_WORDS: Mapping[NoteKind, str] = {kind: "hiding" if kind == "hidden" else kind for kind in get_args(NoteKind)}
 
 
 def _describe_all(said: Sequence[tuple[NoteKind, str]]) -> str:

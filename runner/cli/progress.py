@@ -147,18 +147,13 @@ def print_plan(console: Terminal, prepared: Prepared, *, as_json: bool) -> None:
         )
     console.print(grid)
     flops = sum(item.predicted.step_flops for item in prepared.cells)
-    further = f", and {_describe_further(prepared)}" if prepared.is_auto else ""
+    further = ""
+    if prepared.is_auto:  # the rounds that a sweep adds by itself take so long at most
+        seconds, width = FurtherRounds(prepared).most_seconds(), goal_on(machine["device"]).width
+        said = f"up to {format_duration(seconds)} of further rounds, until intervals are within ±{width:.0%}"
+        further = f", and {said if seconds else 'no further rounds'}"
     console.say(
         f"{len(prepared.cells)} cells on {machine['device_name']}, {len(prepared.owed)} to measure, about "
         f"{format_duration(prepared.seconds)}{further}; one step of each is {format_quantity(flops, 'FLOP')}. "
         "Nothing was measured."
     )
-
-
-def _describe_further(prepared: Prepared) -> str:
-    """Says how long the rounds will take at most that a sweep adds by itself."""
-    seconds = FurtherRounds(prepared).most_seconds()
-    if not seconds:
-        return "no further rounds"
-    width = goal_on(prepared.machine["device"]).width
-    return f"up to {format_duration(seconds)} of further rounds, until intervals are within ±{width:.0%}"

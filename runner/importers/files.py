@@ -86,7 +86,11 @@ def _import(path: Path, *, db: Path, label: str | None, mapping: Path | None, is
     if start.startswith(_SQLITE):
         return _add_traces(path, load_processes(path), db=db, label=label, origin="nsys")
     if start[8:12] == _DUCKDB:
-        return _merge(path, db=db, label=label)
+        if label:
+            expected = "none: runs of a results file keep the labels they have"
+            raise UsageError(f"--label got {label!r}.", expected=expected)
+        added = merge(path, into=db)
+        return ImportReport(lines=(describe_added(added) if added else f"Nothing new: {db} has every row of {path}.",))
     if path.suffix in _REPORTS:
         raise UsageError(
             f"{path} is a report that only Nsight Systems itself can read.",
@@ -135,13 +139,6 @@ def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path |
         what = "Name one file to see why it cannot be read."
         raise UsageError(f"{folder} holds no file that can be imported.", expected="at least one", do=what)
     return ImportReport(lines=tuple(lines), is_whole=is_whole and not refused)
-
-
-def _merge(path: Path, *, db: Path, label: str | None) -> ImportReport:
-    if label:
-        raise UsageError(f"--label got {label!r}.", expected="none: runs of a results file keep the labels they have")
-    added = merge(path, into=db)
-    return ImportReport(lines=(describe_added(added) if added else f"Nothing new: {db} has every row of {path}.",))
 
 
 def describe_added(added: Mapping[str, int]) -> str:

@@ -66,11 +66,6 @@ class _Trace:
     steps: list[tuple[float, float, int]] = field(default_factory=list)
     broken: int = 0
 
-    def find_step(self, moment: float) -> tuple[float, float, int] | None:
-        """Returns the step that a moment lies in. The steps are in order once all were read."""
-        place = bisect_right(self.steps, (moment, float("inf"), 0)) - 1
-        return self.steps[place] if place >= 0 and moment < self.steps[place][1] else None
-
 
 def load_trace(path: Path) -> TracedProcess:
     """Returns what the trace says of its steps. Raises UsageError for a file that is no such trace, or one without
@@ -86,7 +81,8 @@ def load_trace(path: Path) -> TracedProcess:
     busy: list[tuple[float, float]] = []
     for start, duration, name, number, external, moved in trace.kernels:
         thread, moment = trace.launches.get(number, (0, start))
-        step = trace.find_step(moment)
+        before = bisect_right(trace.steps, (moment, float("inf"), 0)) - 1
+        step = trace.steps[before] if before >= 0 and moment < trace.steps[before][1] else None
         if step is None and trace.steps:
             continue
         place = threads[thread].at(round(moment * 1e3)) if thread in threads else NOWHERE

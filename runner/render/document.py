@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from runner.answers import QUESTIONS
-from runner.answers.answer import Answer, Doubt, View, split_bold
+from runner.answers.answer import Answer, split_bold
 from runner.formats import format_count, visible
 from runner.plan.commands import sweep_commands
 from runner.plan.handout import COURSE, OUTSIDE, CourseQuestion
@@ -58,7 +58,7 @@ def write(answer: Answer, form: Form, *, words: str = "", commands: bool = True,
     for view in answer.tables:
         grid = make_grid(view, answer.doubts)
         parts.append(form.paragraph(form.bold(form.escape(grid.caption))))
-        parts.append(_write_table(grid, form, max_lines))
+        parts.append(write_table(grid, form, max_lines))
         is_cut = max_lines is not None and len(grid.lines) > max_lines
         note = f"The first {max_lines} of {len(grid.lines):,} lines. {grid.note}".strip() if is_cut else grid.note
         parts += [form.paragraph(form.escape(note))] if note else []
@@ -77,22 +77,14 @@ def write_sentence(sentence: str, form: Form) -> str:
     return "".join(form.bold(part) if place % 2 else part for place, part in enumerate(parts))
 
 
-def write_view(view: View, form: Form, doubts: Sequence[Doubt] = ()) -> str:
+def write_table(grid: TextGrid, form: Form, max_lines: int | None = None) -> str:
     """Returns the table of a view, without its caption."""
-    return _write_table(make_grid(view, doubts), form, None)
 
+    def write_cell(cell: Entry) -> str:
+        return form.escape(f"{cell.words}{cell.marks}{f' ({cell.interval})' if cell.interval else ''}")
 
-def _write_table(grid: TextGrid, form: Form, max_lines: int | None) -> str:
-    return form.table(
-        [form.escape(one) for one in grid.headings],
-        [[form.escape(_write_cell(cell)) for cell in line] for line in grid.lines[:max_lines]],
-        grid.left,
-    )
-
-
-def _write_cell(cell: Entry) -> str:
-    number = f"{cell.words}{cell.marks}"
-    return f"{number} ({cell.interval})" if cell.interval else number
+    lines = [[write_cell(cell) for cell in line] for line in grid.lines[:max_lines]]
+    return form.table([form.escape(one) for one in grid.headings], lines, grid.left)
 
 
 def _pipe(headings: Sequence[str], lines: Sequence[Sequence[str]], left: frozenset[int]) -> str:

@@ -62,11 +62,8 @@ class Scale:
             return "yes" if value else "no"
         if isinstance(value, str):
             return WORDS.get(value, value)
-        return (
-            f"{value:,}"
-            if isinstance(value, int) and self.factor == 1
-            else format_number(value / self.factor, digits=self.digits)
-        )
+        is_whole = isinstance(value, int) and self.factor == 1
+        return f"{value:,}" if is_whole else format_number(value / self.factor, digits=self.digits)
 
     def with_unit(self, value: Value) -> str:
         return self.add_unit(self.write(value))

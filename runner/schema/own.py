@@ -73,7 +73,12 @@ def parse_spec(text: str) -> OwnSpec:
         name, equals, value = pair.partition("=")
         if not equals or not name.isidentifier():
             raise UsageError(f"The option {pair!r} of --model {text} cannot be read.", expected="name=value")
-        options[name] = _parse_option(value)
+        try:
+            parsed = json.loads(value)
+        except ValueError:
+            parsed = value
+        # A number, true, false or null as such, anything else as text.
+        options[name] = parsed if isinstance(parsed, int | float | bool | None) else value
     kind: Literal["file", "module", "hf"] | None = None
     path, _, function = where.rpartition(":")
     if where.startswith("hf:") and where != "hf:":
@@ -86,12 +91,10 @@ def parse_spec(text: str) -> OwnSpec:
         kind = kind or "module"
     if kind:
         near = _relative(path) if os.path.isabs(path) else path
-        return OwnSpec(
-            text=text.replace(path, near, 1), given=given, kind=kind, where=near, function=function, options=options
-        )
-    raise UsageError(
-        f"--model got {text!r}.", expected=_EXPECTED, do="For example --model train.py:build or --model hf:config.json."
-    )
+        text = text.replace(path, near, 1)
+        return OwnSpec(text=text, given=given, kind=kind, where=near, function=function, options=options)
+    do = "For example --model train.py:build or --model hf:config.json."
+    raise UsageError(f"--model got {text!r}.", expected=_EXPECTED, do=do)
 
 
 def _split_name(text: str) -> tuple[str, str]:
@@ -189,15 +192,6 @@ def own_title(text: str, key: str) -> str:
         name = text
     name = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
     return re.sub(r"[^\w .,:=+@…/-]", "_", f"{name}@{key}")
-
-
-def _parse_option(value: str) -> Option:
-    """Returns a number, true, false or null as such, anything else as text."""
-    try:
-        parsed = json.loads(value)
-    except ValueError:
-        return value
-    return parsed if isinstance(parsed, int | float | bool | None) else value
 
 
 def is_unread(name: str, value: object) -> bool:

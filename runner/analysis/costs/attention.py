@@ -17,7 +17,6 @@ that softmax's backward writes to memory; fused kernels' float32 sums of the que
 blocks.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runner.analysis.costs.activations import Device, size_of, workspace_bytes
@@ -285,10 +284,5 @@ def predicted_reserved_bytes(cell: AttentionCell, *, gpu: str = "") -> int:
 def peak_breakdown(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> list[tuple[str, str, int]]:
     """Returns (tensor, formula, bytes) of every tensor alive at the peak. Their sum is the predicted peak."""
     held = tensors(cell, device=device, gpu=gpu)
-    peak = max(range(len(moments(cell))), key=lambda moment: _sum_alive(held, moment))
-    return [(item.tensor, item.formula, item.size) for item in held if item.first <= peak <= item.last]
-
-
-def _sum_alive(held: Sequence[AttentionTensor], moment: int) -> int:
-    """Returns the bytes alive in a moment."""
-    return sum(item.size for item in held if item.first <= moment <= item.last)
+    alive = [[item for item in held if item.first <= at <= item.last] for at in range(len(moments(cell)))]
+    return [(item.tensor, item.formula, item.size) for item in max(alive, key=lambda one: sum(it.size for it in one))]

@@ -137,10 +137,8 @@ def _count_moved(call: Arguments) -> int | None:
         return sum(call.bytes(place) for place in range(len(call.shapes))) + call.bytes(0)
     if name in ("_fused_adamw", "_fused_adam"):
         return sum(call.bytes(place) for place in _ADAM_READS + _ADAM_WRITES)
-    return _pointwise_bytes(call) if re.fullmatch(_POINTWISE, name) else None
-
-
-def _pointwise_bytes(call: Arguments) -> int:
+    if not re.fullmatch(_POINTWISE, name):
+        return None
     read = sum(call.bytes(place) for place in range(len(call.shapes)))
     sizes = [_BYTES[call.dtypes[place]] for place in range(len(call.shapes)) if call.is_tensor(place)]
     number = 1 if re.fullmatch(_TRUTHS, call.name) else max(sizes, default=_BYTES[call.dtypes[0]])

@@ -214,14 +214,10 @@ class Selection:
     precision: tuple[str, ...] = ()
     backend: tuple[str, ...] = ()
 
-    def without(self, *names: str) -> "Selection":
-        """Returns the selection without the filters of these names."""
-        open_filters: dict[str, Any] = dict.fromkeys(names, ())
-        return replace(self, **open_filters)
-
     def broad(self) -> "Selection":
         """Returns the selection with its machine, run and mode only. The file is read once for it, for all filters."""
-        return replace(self.without(*REPEATABLE), only=frozenset())
+        open_filters: dict[str, Any] = dict.fromkeys(REPEATABLE, ())
+        return replace(self, **open_filters, only=frozenset())
 
     def holds(self, cell: Cell) -> bool:
         """Returns whether a cell of `broad()` passes the filters. A cell passes a filter for which it has no field."""

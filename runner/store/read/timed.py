@@ -132,17 +132,8 @@ def choose(reader: duckdb.DuckDBPyConnection, table: str, of: Selection, names: 
 
 
 def _order(cell: StepCell) -> tuple[Any, ...]:
-    return (
-        cell.order,
-        cell.context,
-        cell.batch,
-        cell.precision != "fp32",
-        cell.precision,
-        cell.backend != "eager",
-        cell.backend,
-        cell.attention,
-        cell.warmup_steps,
-    )
+    plain = (cell.precision != "fp32", cell.precision, cell.backend != "eager", cell.backend)
+    return (cell.order, cell.context, cell.batch, *plain, cell.attention, cell.warmup_steps)
 
 
 #: The time of one whole step, for samples grouped by cell and step: as recorded, or else the sum of its phases.
