@@ -17,7 +17,7 @@ from runner.analysis.timeline.allocations import (
     follow,
     phase_of,
 )
-from runner.analysis.timeline.snapshot import Frame, Stacks, strip_folders
+from runner.analysis.timeline.snapshot import Stacks, strip_folders
 from runner.engines.local import LocalEngine
 from runner.schema import AllocationRow, MarkRow, PhasePeakRow, StackRow, TimelineRow
 from tests.runner.measure.test_memory import make_cell, measured
@@ -77,20 +77,16 @@ def test_phases_by_position() -> None:
 
 def test_stacks_are_stored_once_without_folders_of_the_machine() -> None:
     stacks = Stacks()
-
-    def number(frames: tuple[Frame, ...]) -> int | None:
-        return stacks.remember(frames, lambda: frames)
-
     here = __file__.replace("tests/runner/measure/test_timeline.py", "runner/models/transformer.py")
     frames = ((here, 85, "forward"), ("/opt/x/lib/python3.11/site-packages/torch/nn/functional.py", 9, "linear"))
-    assert number(frames) == number(frames) == 0
-    assert number(frames[:1]) == 1
-    assert number(()) is None
+    assert stacks.remember(frames, lambda: frames) == stacks.remember(frames, lambda: frames) == 0
+    assert stacks.remember(frames[:1], lambda: frames[:1]) == 1
+    assert stacks.remember((), lambda: ()) is None
     assert stacks.texts[0] == "runner/models/transformer.py:85 forward\ntorch/nn/functional.py:9 linear"
     assert strip_folders("/home/somebody/secret/code/project/src/model.py") == "project/src/model.py"
     assert strip_folders("C:\\Users\\somebody\\project\\src\\model.py") == "project/src/model.py"
     assert strip_folders("??") == "??"
-    assert number((("a\nb.py", 1, "f\x1b[31m"),)) == 2
+    assert stacks.remember("odd", lambda: (("a\nb.py", 1, "f\x1b[31m"),)) == 2
     assert stacks.texts[2] == "a b.py:1 f [31m"
 
 
