@@ -208,7 +208,10 @@ def _make_row(answer: Answer, measured: Mapping[UUID, Any], view: View, row: Any
         "clocks": clocks,
         "clock": _IN_JSON[view.get(row, "clock")],
         "verdict": view.get(row, "outcome"),
-        "rounds": {"a": pair.base.rounds, "b": pair.other.rounds},
+        "rounds": {
+            name: side.times[phase].step.rounds if phase in side.times else 0
+            for name, side in zip("ab", pair.sides, strict=True)
+        },
     }
 
 

@@ -11,6 +11,7 @@ from runner.answers import ask
 from runner.store.read import read
 from runner.store.read.selection import Selection
 from tests.command import run, run_apart
+from tests.runner.answers.shipped import FOLDER
 from tests.synthetic import sides as made
 
 
@@ -23,6 +24,12 @@ def compared(file: Path, *words: str) -> dict[str, Any]:
     done = run("compare", "before", "after", "--json", *words, db=file)
     found: dict[str, Any] = json.loads(done.stdout[: done.stdout.rindex("}") + 1])
     return found
+
+
+def test_attention_has_its_rounds_in_json_too() -> None:
+    done = run("compare", "precision:fp32", "precision:bf16", "--json", db=FOLDER)
+    found = json.loads(done.stdout[: done.stdout.rindex("}") + 1])
+    assert {row["rounds"]["a"] for row in found["rows"] if "seq_len" in row["cell"]} >= {1, 2}
 
 
 def test_every_compared_cell_is_listed_farthest_from_one_first(file: Path) -> None:
