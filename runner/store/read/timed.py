@@ -36,7 +36,7 @@ from runner.results.times import (
 )
 from runner.schema import TABLES, AttentionRow, Bound, FrontierRow, Phase, StepCell, StepRow
 from runner.store.database import open_reader
-from runner.store.read.runs import find_subject
+from runner.store.read.runs import find_subject, load_notes
 from runner.store.read.selection import DEVICE, MACHINE, Selection, fetch, fetch_by, fetch_rows, select_chosen
 from runner.store.shared import remember, remember_runs
 from runner.store.sql import quote
@@ -66,7 +66,8 @@ def load_steps(path: Path, selection: Selection) -> list[StepResult]:
     return sorted(cells, key=lambda row: _order(row.cell))
 
 
-#: The latest run with steps, and the latest before it that measured one of its cells and that it does not go on with.
+#: The latest run with steps, and of those that measured one of its cells, and that it does not go on with, the baseline
+#: or else the latest.
 _LATEST = f"""
     WITH measured AS (
         SELECT run_id, {MACHINE} AS machine, cell_key, (torch, git_commit) AS code, min(round) AS first,
@@ -76,15 +77,17 @@ _LATEST = f"""
         GROUP BY ALL),
     newest AS (FROM measured WHERE run_id = (SELECT max(run_id) FROM measured))
     (SELECT run_id FROM newest LIMIT 1) UNION ALL
-    (SELECT max(m.run_id) FROM measured m JOIN newest n USING (machine, cell_key)
+    (SELECT coalesce(max(m.run_id) FILTER (m.run_id = $baseline), max(m.run_id))
+        FROM measured m JOIN newest n USING (machine, cell_key)
         WHERE m.run_id <> n.run_id AND (m.code IS DISTINCT FROM n.code OR m.last >= n.first))"""
 
 
 def find_latest(path: Path, of: Selection) -> list[UUID]:
-    """Returns the latest run with steps of a machine or of all, then the latest before it that measured one of the
-    same cells, where there is one."""
+    """Returns the latest run with steps of a machine or of all, then the one to compare it with, where there is one:
+    the baseline that was noted, or the latest before it that measured one of the same cells."""
+    known = {"machine": of.machine, "hidden": list(of.hidden), "baseline": load_notes(path).baseline}
     with open_reader(path) as reader:
-        rows = reader.execute(_LATEST, {"machine": of.machine, "hidden": list(of.hidden)}).fetchall()
+        rows = reader.execute(_LATEST, known).fetchall()
     return [run for (run,) in rows if run is not None]
 
 

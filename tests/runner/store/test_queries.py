@@ -25,6 +25,7 @@ from runner.store.read.selection import Model, Selection
 from runner.store.read.tables import MAX_ROWS, Window
 from runner.store.read.timed import NoiseKind, load_noise
 from runner.store.spool import Spool
+from tests.command import run
 from tests.rounds import estimate_within_rounds
 from tests.some import some
 from tests.synthetic import rows
@@ -188,19 +189,21 @@ def test_rounds_of_a_sweep_that_goes_on_elsewhere_count_together(tmp_path: Path)
         ("b", (0,), {0: 3}),
     ):
         time.sleep(0.002)  # ids are ordered by the millisecond
-        run = rows.run(git_commit=commit, device_uuid=f"GPU-{len(ids)}")
-        rows.store(path, run, [rows.ok(run, cell, round=number, slower=1.0 + number) for number in numbers])
-        ids.append(run.run_id)
+        own = rows.run(git_commit=commit, device_uuid=f"GPU-{len(ids)}")
+        rows.store(path, own, [rows.ok(own, cell, round=number, slower=1.0 + number) for number in numbers])
+        ids.append(own.run_id)
         (found,) = timed_cells.load_steps(path, Selection())
-        assert (found.run_id, found.rounds) == (run.run_id, len(together))
+        assert (found.run_id, found.rounds) == (own.run_id, len(together))
         expected = {(ids[place], number): ms * (1 + number) for number, place in together.items()}
         step = found.times["step"].step
-        assert (step.medians or {(run.run_id, numbers[0]): step.ms}) == pytest.approx(expected)
+        assert (step.medians or {(own.run_id, numbers[0]): step.ms}) == pytest.approx(expected)
         assert {one.round for one in selection.load_samples(path, "steps", found.cell_id)} == {*together}
         since = [*ids[-2:-1]] if commit == "b" else []
-        assert timed_cells.find_latest(path, Selection()) == [run.run_id, *since], "a run is no change since its own"
+        assert timed_cells.find_latest(path, Selection()) == [own.run_id, *since], "a run is no change since its own"
     (history,) = timed_cells.load_history(path, Selection())
     assert history.times["step"] == pytest.approx((2 * ms, 3 * ms, ms)), "a point for each sweep"
+    assert run("note", str(ids[0]), "--baseline", db=path).returncode == 0
+    assert timed_cells.find_latest(path, Selection()) == [ids[3], ids[0]]
 
 
 def compare(cells: list[StepResult], axis: str, base: str, other: str) -> list[Pair[StepResult]]:
