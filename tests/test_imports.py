@@ -9,6 +9,7 @@ import sys
 import tomllib
 from collections.abc import Iterable
 from functools import cache
+from graphlib import TopologicalSorter
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
@@ -75,39 +76,44 @@ def rooms(path: Path, package: str) -> set[str]:
     return {name.split(".")[1] for name in imported(path) if name.startswith(f"{package}.")}
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] == "runner"], ids=str)
-def test_imports_of_the_runner(path: Path) -> None:
+def test_imports_of_the_runner() -> None:
+    for path in MODULES:
+        if path.parts[0] == "runner":
+            check_imports(path)
+
+
+def check_imports(path: Path) -> None:
     room = path.parts[1].removesuffix(".py")
     foreign = {name.split(".")[0] for name in imported(path)} - set(sys.stdlib_module_names) - {"runner"}
-    assert foreign <= OUTSIDE
+    assert foreign <= OUTSIDE, path
     if room not in ("cli", "__main__"):
-        assert rooms(path, "runner") <= {room, *RUNNER_MAY.get(room, ())}
+        assert rooms(path, "runner") <= {room, *RUNNER_MAY.get(room, ())}, path
     if room not in WITH_TORCH:
-        assert not named(path, "torch")
+        assert not named(path, "torch"), path
     if room in ("schema", "results", "experiments", "plan", "errors", "formats", "job"):
-        assert not foreign
+        assert not foreign, path
     if room == "published":
-        assert foreign <= {"lxml", "markdown_it"}
+        assert foreign <= {"lxml", "markdown_it"}, path
     if room == "experiments":
         files = (ROOT / "runner/experiments").glob("*.py")
         declared = {f"runner.experiments.{file.stem}" for file in files if "\nEXPERIMENT = " in file.read_text()}
-        assert not named(path, *declared), "an experiment imports no other experiment"
+        assert not named(path, *declared), f"{path}: an experiment imports no other experiment"
     if room != "store":
-        assert not named(path, "duckdb"), "SQL belongs in runner/store"
+        assert not named(path, "duckdb"), f"{path}: SQL belongs in runner/store"
     if room != "engines":
-        assert not named(path, "ray"), "an engine is a single file"
+        assert not named(path, "ray"), f"{path}: an engine is a single file"
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] == "pages"], ids=str)
-def test_imports_of_the_pages(path: Path) -> None:
+def test_imports_of_the_pages() -> None:
     """Charts know neither Streamlit nor the store, HTTP routes no page, and neither is a page."""
-    assert not named(path, "torch", "duckdb")
-    assert rooms(path, "runner") <= PAGES_MAY
-    room = path.parts[1]
-    if room == "plot":
-        assert not named(path, "streamlit", "pandas", "runner.store", "runner.analysis")
-    shared = {"plot": set(), "api": {"frame", "live", "sign_in"}}.get(room)
-    assert shared is None or rooms(path, "pages") <= {room, *shared}
+    for path in (path for path in MODULES if path.parts[0] == "pages"):
+        assert not named(path, "torch", "duckdb"), path
+        assert rooms(path, "runner") <= PAGES_MAY, path
+        room = path.parts[1]
+        if room == "plot":
+            assert not named(path, "streamlit", "pandas", "runner.store", "runner.analysis"), path
+        shared = {"plot": set(), "api": {"frame", "live", "sign_in"}}.get(room)
+        assert shared is None or rooms(path, "pages") <= {room, *shared}, path
 
 
 @pytest.mark.parametrize("depth", range(1, 4))
@@ -118,12 +124,7 @@ def test_imports_between_folders_and_files_have_no_cycle(depth: int) -> None:
         start = path.with_suffix("").parts[: depth + 1]
         names = [tuple(name.split("."))[: depth + 1] for name in imported(path)]
         arrows.setdefault(start, set()).update(name for name in names if name[:depth] == start[:depth])
-    for start in arrows:
-        reached, left = set[tuple[str, ...]](), list(arrows[start] - {start})
-        while left:
-            reached.add(room := left.pop())
-            left += arrows.get(room, set()) - reached - {room}
-        assert start not in reached, f"{'/'.join(start)} imports itself through others beside it"
+    TopologicalSorter({start: found - {start} for start, found in arrows.items()}).prepare()
 
 
 def test_reading_rows_and_showing_help_need_no_torch() -> None:
