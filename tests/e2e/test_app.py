@@ -20,7 +20,6 @@ from runner.formats import format_number
 from runner.store.packing import find_file
 from tests.browser import ROOT, Site, fits_sideways, opened, said, settled
 from tests.runner.answers.shipped import FOLDER, shipped
-from tests.some import some
 from tests.synthetic import rows
 
 ADDRESSES = ["" if page is PAGES[0] else page.address for page in PAGES]
@@ -41,27 +40,33 @@ def test_cold_deep_link(browser: Browser, address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["compare", *(pytest.param(path, marks=pytest.mark.soak) for path in ADDRESSES if path != "compare")],
+    ("path", "part"),
+    [
+        pytest.param(path, part, marks=[] if part == "compare" else [pytest.mark.soak])
+        for path, page in zip(ADDRESSES, PAGES, strict=True)
+        for part in (*page.questions, *page.parts)
+        if part in page.parts or part in QUESTIONS
+    ],
 )
-def test_every_page(browser: Browser, address: str, path: str) -> None:
-    """Every question of every page opens by its address, requests nothing from outside, and fits a phone."""
-    page = PAGES[ADDRESSES.index(path)]
-    for part in [name for name in (*page.questions, *page.parts) if name in page.parts or name in QUESTIONS]:
-        with opened(browser, f"{address}/{path}?show={part}") as visit:
-            expect(visit.page.get_by_role("heading", level=1)).to_have_text(page.title)
-            settled(visit.page)
-            assert visit.page.get_by_test_id("stException").count() == 0
-            assert fits_sideways(visit.page)
-            visit.page.set_viewport_size({"width": 390, "height": 844})
-            settled(visit.page)
-            assert fits_sideways(visit.page), "the page is as wide as on a phone"
-            words = said(visit.page)
-        if part in QUESTIONS:  # either it is answered, or the page says what is missing
-            assert re.search(r"\d", words) or "Missing:" in words
+def test_every_part_of_every_page(browser: Browser, address: str, path: str, part: str) -> None:
+    """It opens by its address, requests nothing from outside, and fits a phone."""
+    with opened(browser, f"{address}/{path}?show={part}") as visit:
+        expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES[ADDRESSES.index(path)].title)
+        settled(visit.page)
+        assert visit.page.get_by_test_id("stException").count() == 0
+        assert fits_sideways(visit.page)
+        visit.page.set_viewport_size({"width": 390, "height": 844})
+        settled(visit.page)
+        assert fits_sideways(visit.page), "the page is as wide as on a phone"
+        words = said(visit.page)
+    if part in QUESTIONS:  # either it is answered, or the page says what is missing
+        assert re.search(r"\d", words) or "Missing:" in words
 
 
-@pytest.mark.parametrize("old", some([*MOVED, "overview"]))
+#: One is in `make test`, the address of a page that no other test there opens.
+@pytest.mark.parametrize(
+    "old", [pytest.param(old, marks=[] if old == "roofline" else [pytest.mark.soak]) for old in (*MOVED, "overview")]
+)
 def test_addresses_of_before_lead_to_the_same_thing(browser: Browser, address: str, old: str) -> None:
     target, part = MOVED.get(old, ("", ""))
     with opened(browser, f"{address}/{old}?precision=bf16") as visit:

@@ -16,6 +16,8 @@ from tests.browser import served
 from tests.e2e.conftest import TELLS_WHOM_IT_ASKS
 from tests.synthetic import rows
 
+#: Paths that go the way of another.
+LIKE_OTHERS = ("/training-step", "/healthz")
 UPGRADE = {
     "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
     "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
@@ -50,7 +52,9 @@ def asked(address: str, path: str, host: str, **more: str) -> tuple[int, str, ht
             return answer.status, body, answer.headers
 
 
-@pytest.mark.parametrize("path", ["/", "/training-step", "/api/v1", "/healthz", "/_stcore/health"])
+@pytest.mark.parametrize(
+    "path", ["/", "/api/v1", "/_stcore/health", *(pytest.param(one, marks=pytest.mark.soak) for one in LIKE_OTHERS)]
+)
 def test_a_foreign_host_name_is_refused(address: str, path: str) -> None:
     """A foreign name may resolve to this server (DNS rebinding). Listed names and addresses are answered."""
     status, body, _ = asked(address, path, "attacker.example:8501")
