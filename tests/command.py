@@ -109,7 +109,7 @@ def awaited(process: subprocess.Popen[str], look: Callable[[], Found]) -> Found:
     """Returns the result of `look` as soon as it finds something. If the command ends first, fails with its output."""
     while not (found := look()):
         assert process.poll() is None, process.stdout and process.stdout.read()
-        time.sleep(0.02)
+        time.sleep(0.05)
     return found
 
 

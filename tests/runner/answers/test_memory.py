@@ -39,7 +39,7 @@ def test_a_block_keeps_what_its_tensors_keep() -> None:
 
 def test_the_best_number_of_blocks_to_recompute_is_measured_and_is_the_formulas(db: Path) -> None:
     """A sweep of one toy, on the CPU, with and without the optimizer's step."""
-    words = "--sizes toy-256 --contexts 128 --modes backward,train --precisions fp32 --checkpoint 0,1,2,3"
+    words = "--sizes toy-256 --contexts 64 --modes backward,train --precisions fp32 --checkpoint 0,1,2,3"
     done = run("sweep", "--experiment", "memory", *words.split(), db=db)
     assert done.returncode == 0, done.stdout
     rows = read(db, Selection(), ("peaks", "saved"))
@@ -48,11 +48,11 @@ def test_the_best_number_of_blocks_to_recompute_is_measured_and_is_the_formulas(
     assert {*views} == {"saved-checkpointing", "saved-checkpointing-backward"}
     none, one, two, three = views["saved-checkpointing-backward"]
     assert one < two < three < none
-    words = "Of 3 numbers of blocks recomputed together **1** needs least at toy-256, 128 tokens, backward"
+    words = "Of 3 numbers of blocks recomputed together **1** needs least at toy-256, 64 tokens, backward"
     assert answer.more.startswith(words)
     assert answer.more.endswith("By the formula it is 1.")
     peaks = (one if one.cell.checkpoint_blocks else replace(one, peak_allocated_bytes=None) for one in rows.peaks)
-    assert "with checkpointing toy-256 at 128 needs **" in ask("saved", replace(rows, peaks=tuple(peaks))).sentence
+    assert "with checkpointing toy-256 at 64 needs **" in ask("saved", replace(rows, peaks=tuple(peaks))).sentence
 
 
 def test_a_timeline_peaks_where_the_allocator_did() -> None:

@@ -17,8 +17,8 @@ AUTO = (*TINY, "--rounds", "auto", "--contexts", "8,16,24")
 
 @pytest.fixture(scope="module", autouse=True)
 def _brief() -> Iterator[None]:
-    """Gives the further rounds of these small sweeps 2 s instead of two minutes."""
-    with patch.object(rounds, "SHORT_SECONDS", 2.0):
+    """Gives the further rounds of these small sweeps 1 s instead of two minutes."""
+    with patch.object(rounds, "SHORT_SECONDS", 1.0):
         yield
 
 
