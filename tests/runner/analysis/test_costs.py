@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from runner.analysis.costs import activations, steps
 from runner.models.transformer import Transformer
 from runner.schema import StepCell
+from tests.some import some
 
 
 def make_cell(**changes: Any) -> StepCell:
@@ -105,8 +107,10 @@ def bytes_saved_by_autograd(cell: StepCell) -> int:
     return sum(storage.nbytes() for storage in seen.values())
 
 
-@pytest.mark.parametrize("attention", ["naive", "sdpa-flash", "sdpa-math"])
-@pytest.mark.parametrize("kind", [{}, {"precision": "bf16"}, {"weights_dtype": "bf16"}])
+@pytest.mark.parametrize(
+    ("attention", "kind"),
+    some(product(("naive", "sdpa-flash", "sdpa-math"), ({}, {"precision": "bf16"}, {"weights_dtype": "bf16"}))),
+)
 def test_saved_bytes_equal_what_autograd_saves(attention: str, kind: dict[str, str]) -> None:
     """They are equal to the byte; the formula reads no dtype or shape from the model."""
     cell = make_cell(attention=attention, **kind)

@@ -23,6 +23,7 @@ from runner.schema import RunRow
 from runner.schema.sizes import SIZES
 from tests.command import ROOT, TINY, run, run_apart
 from tests.runner.answers.shipped import FOLDER, query
+from tests.some import some
 from tests.synthetic.rows import asked, failed, ok, store
 from tests.synthetic.rows import run as a_run
 
@@ -93,7 +94,7 @@ def test_messages_name_the_program_as_it_was_started(filled: Path) -> None:
     assert "python -m runner" not in done.stdout
 
 
-@pytest.mark.parametrize(("old", "new"), OLD_NAMES.items())
+@pytest.mark.parametrize(("old", "new"), some(OLD_NAMES.items()))
 def test_an_old_name_says_the_new_one_and_does_the_same(old: str, new: str, filled: Path) -> None:
     words = {"merge": [str(filled.parent)], "replay": ["ffff"], "frontier": ["--help"], "list": ["sizes"]}.get(old, [])
     said, now = (run(*name, *words, db=filled) for name in ([old], new.split()))
