@@ -23,18 +23,8 @@ TEXT = (
 )
 #: Columns whose texts say which rows belong together, or what a row is about.
 PHASES = (
-    "phase",
-    "part",
-    "dtype",
-    "device",
-    "operation",
-    "module",
-    "scope",
-    "tensor",
-    "moment",
-    "failed_phase",
-    "name",
-)
+    "phase", "part", "dtype", "device", "operation", "module", "scope", "tensor", "moment", "failed_phase", "name",
+)  # fmt: skip
 _KEYS = ("cell_key", "sweep_key")
 
 

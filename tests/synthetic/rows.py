@@ -56,21 +56,10 @@ class Rows:
 def run(**values: Any) -> RunRow:
     """Returns one sweep on a machine that does not exist."""
     rest: dict[str, Any] = {
-        "sweep_key": "0" * 16,
-        "preset": "laptop",
-        "argv": "python -m runner sweep",
-        "started_at": utc_now(),
-        "host": "bench1",
-        "os": "Linux 6.12",
-        "device": "cpu",
-        "device_name": "Example CPU",
-        "torch": "2.13.0",
-        "device_memory_bytes": 8 * 2**30,
-        "python": "3.11.9",
-        "git_commit": "abcdef1",
-        "git_dirty": False,
-        **values,
-    }
+        "sweep_key": "0" * 16, "preset": "laptop", "argv": "python -m runner sweep", "started_at": utc_now(),
+        "host": "bench1", "os": "Linux 6.12", "device": "cpu", "device_name": "Example CPU", "torch": "2.13.0",
+        "device_memory_bytes": 8 * 2**30, "python": "3.11.9", "git_commit": "abcdef1", "git_dirty": False, **values,
+    }  # fmt: skip
     return RunRow(run_id=rest.pop("run_id", None) or new_id(), **rest)
 
 
@@ -150,17 +139,10 @@ def _timings(samples: Sequence[SampleRow], phases: Sequence[Phase]) -> Iterable[
     for phase, values in by_phase.items():
         ordered = sorted(values)
         yield TimingRow(
-            run_id=samples[0].run_id,
-            cell_id=samples[0].cell_id,
-            phase=phase,
-            n=len(values),
-            clock="host",
-            median_ms=median(values),
-            mean_ms=fmean(values),
-            std_ms=stdev(values),
-            low_ms=ordered[1],
-            high_ms=ordered[-2],
-        )
+            run_id=samples[0].run_id, cell_id=samples[0].cell_id, phase=phase, n=len(values), clock="host",
+            median_ms=median(values), mean_ms=fmean(values), std_ms=stdev(values),
+            low_ms=ordered[1], high_ms=ordered[-2],
+        )  # fmt: skip
 
 
 def laptop(of: RunRow) -> list[Rows]:
@@ -241,16 +223,8 @@ def plan(of: RunRow, titles: Sequence[str], *, done: int, age_s: float = 0.0) ->
     states[:done] = ["done"] * done
     return [
         PlanRow(
-            run_id=of.run_id,
-            position=position,
-            experiment="benchmark",
-            cell_key=f"{position:016x}",
-            round=0,
-            title=title,
-            state=state,
-            status="ok" if state == "done" else None,
-            seconds=2.0,
-            heartbeat_at=beat,
+            run_id=of.run_id, position=position, experiment="benchmark", cell_key=f"{position:016x}", round=0,
+            title=title, state=state, status="ok" if state == "done" else None, seconds=2.0, heartbeat_at=beat,
         )
         for position, (title, state) in enumerate(zip(titles, states, strict=True))
-    ]
+    ]  # fmt: skip

@@ -103,15 +103,9 @@ def measured(loop: float, device: float | None, *, run: UUID = RUN, bound: Bound
     times: dict[Phase, PhaseTime] = {"step": PhaseTime(step=time(loop), others=others)}
     one = {"parameters": None, "tokens_per_s": None, "mfu": None, "compile_seconds": None, "rounds": 5, "torch": None}
     return StepResult(
-        cell_id=run,
-        machine="m",
-        cell=tiny(),
-        cell_key="k",
-        run_id=run,
-        bound=bound,
-        times=times,
+        cell_id=run, machine="m", cell=tiny(), cell_key="k", run_id=run, bound=bound, times=times,
         **one,  # type: ignore[arg-type]
-    )
+    )  # fmt: skip
 
 
 OTHER = UUID(int=2)

@@ -154,11 +154,8 @@ def test_what_prints_rows_prints_them_as_json(filled: Path, tmp_path: Path) -> N
 
 def test_what_writes_says_it_as_json(filled: Path, tmp_path: Path) -> None:
     db, copy, folder = (tmp_path / name for name in ("all.duckdb", "copy.duckdb", "folder"))
-    assert printed("export", str(copy), db=filled) == {
-        "out": str(copy),
-        "bytes": copy.stat().st_size,
-        "cells_from_spool": 0,
-    }
+    exported = printed("export", str(copy), db=filled)
+    assert exported == {"out": str(copy), "bytes": copy.stat().st_size, "cells_from_spool": 0}
     packed = printed("export", str(folder), "--parquet", db=filled)
     assert packed["bytes"] == sum(file.stat().st_size for file in folder.iterdir()) == sum(packed["tables"].values())
     (tmp_path / "broken.duckdb").write_text("not a results file")

@@ -21,14 +21,9 @@ def shell(line: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Runs a line of bash that names the runner `$RUNNER`; the exit code is that of the first command of a pipe."""
     line = f"{line}; exit ${{PIPESTATUS[0]}}"
     names = {**os.environ, "RUNNER": RUNNER, "COLUMNS": "100", **env}
+    command = ["bash", "-c", line]
     return subprocess.run(
-        ["bash", "-c", line],
-        cwd=ROOT,
-        env=names,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        encoding="latin-1",
+        command, cwd=ROOT, env=names, capture_output=True, text=True, timeout=PATIENCE_S, encoding="latin-1"
     )
 
 
@@ -64,10 +59,8 @@ def test_a_character_that_the_encoding_lacks_is_replaced(encoding: str, tmp_path
 def test_a_sweep_keeps_its_rows_when_its_reader_ends(db: Path) -> None:
     words = shlex.join((*TINY, "--contexts", "16,32", "--no-ceilings", "--db", str(db)))
     assert shell(f"$RUNNER sweep {words} | true").returncode == 0
-    assert rows(db, "SELECT context, status FROM steps ORDER BY context") == [
-        {"context": 16, "status": "ok"},
-        {"context": 32, "status": "ok"},
-    ]
+    found = rows(db, "SELECT context, status FROM steps ORDER BY context")
+    assert found == [{"context": 16, "status": "ok"}, {"context": 32, "status": "ok"}]
 
 
 @pytest.mark.soak

@@ -55,25 +55,14 @@ AXES = {
     "precisions": ("fp32", "bf16"),
     "backends": ("eager", "compiled-block"),
     "attention": ("naive", "sdpa"),
-    "optimizers": ("fused",),
-    "weights": ("fp32",),
-    "checkpoint": (0, 2),
-    "warmup": (0, 5),
-    "steps": 7,
-    "max_steps": 70,
-    "max_seconds": 5.0,
-}
+    "optimizers": ("fused",), "weights": ("fp32",), "checkpoint": (0, 2), "warmup": (0, 5),
+    "steps": 7, "max_steps": 70, "max_seconds": 5.0,
+}  # fmt: skip
 REQUEST = Request(preset="cs336-2025", experiments=("benchmark", "mixed-precision"), axes=AXES, rounds=3)
 SETTINGS = Settings(
-    db=Path("some/file.duckdb"),
-    device="cuda:1",
-    label="mine",
-    timeout_s=90.0,
-    budget_s=7200.0,
-    fresh=True,
-    any_commit=True,
-    skip_predicted_oom=True,
-)
+    db=Path("some/file.duckdb"), device="cuda:1", label="mine", timeout_s=90.0, budget_s=7200.0,
+    fresh=True, any_commit=True, skip_predicted_oom=True,
+)  # fmt: skip
 
 
 def config(folder: Path, text: str) -> tuple[str, str]:

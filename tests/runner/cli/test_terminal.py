@@ -31,30 +31,16 @@ ODD = "odd \x1b[2J\x1b]0;owned\x07\x9b2K \u202egnp\u2066 \x7f\r\nsecond line :x:
 SHOWN = "odd ␛[2J␛]0;owned␇�2K �gnp� ␡␍␊second line :x: [red]bold[/] �"
 #: Columns of text by which other columns are joined or selected.
 NEEDED = (
-    "phase",
-    "cell_key",
-    "sweep_key",
-    "name",
-    "module",
-    "statistic",
-    "run_id",
-    "cell_id",
-    "limited",
-    "kernel",
-    "scope",
-)
+    "phase", "cell_key", "sweep_key", "name", "module", "statistic", "run_id", "cell_id",
+    "limited", "kernel", "scope",
+)  # fmt: skip
 
 
 def test_invisible_characters_are_shown_and_others_unchanged() -> None:
     assert visible(ODD) == SHOWN
     assert len(visible(ODD)) == len(ODD)
-    for text in (
-        "plain",
-        "Größe 5 µs · ∝S² → 1×",
-        "日本語",
-        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
-        "👩\u200d🔬",
-    ):
+    persian = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
+    for text in ("plain", "Größe 5 µs · ∝S² → 1×", "日本語", persian, "👩\u200d🔬"):
         assert visible(text) == text
     every = "".join(map(chr, range(0x11000)))
     assert not {
@@ -105,15 +91,8 @@ def run_here(*words: str, file: Path, code: int = 0) -> str:
 def test_lists_and_the_tables_of_every_run(file: Path) -> None:
     assert "[red]bold[/]" in run_here("show", "runs", file=file)
     found = [run_here("show", run_id, file=file) for run_id in run_ids(file)]
-    for words in (
-        "[red]bold[/]",
-        "oom",
-        "ceiling",
-        "largest seq_len",
-        "profiles rows",
-        "accumulation rows",
-        "attention rows",
-    ):
+    rows_of = ("profiles rows", "accumulation rows", "attention rows")
+    for words in ("[red]bold[/]", "oom", "ceiling", "largest seq_len", *rows_of):
         assert any(words in text for text in found), words
 
 

@@ -213,19 +213,8 @@ def test_the_preset_flash_keeps_the_tokens_of_a_pass() -> None:
 
 def test_the_moments_of_an_own_optimizer_are_optimizer_state(tmp_path: Path) -> None:
     db, file = tmp_path / "r.duckdb", own_file(tmp_path, PARTS).partition(":")[0]
-    words = (
-        "--experiment",
-        "memory",
-        "--sizes",
-        "toy-64",
-        "--contexts",
-        "16",
-        "--modes",
-        "train",
-        "--precisions",
-        "fp32",
-    )
-    run("sweep", *words, "--optimizers", f"{file}:sgd", "--rounds", "1", "--device", "cpu", "--no-ceilings", db=db)
+    words = "--experiment memory --sizes toy-64 --contexts 16 --modes train --precisions fp32 --rounds 1"
+    run("sweep", *words.split(), "--optimizers", f"{file}:sgd", "--device", "cpu", db=db)
     (row,) = rows(db, "SELECT * FROM memory WHERE NOT timeline")
     assert row["optimizer_state_bytes"] == row["parameters_bytes"]
     assert row["predicted_peak_bytes"] is None

@@ -174,12 +174,8 @@ def test_where_nothing_can_be_read_the_reason_is_raised(tmp_path: Path) -> None:
 @pytest.mark.soak
 def test_nothing_is_added_to_a_fleet(folder: Path, merged: Path) -> None:
     before = sorted(os.listdir(folder.parent))
-    for words in (
-        ("sweep", *TINY),
-        ("import", str(merged)),
-        ("sweep", "--experiment", "frontier"),
-        ("import", str(merged), str(merged)),
-    ):
+    imports = (["import", str(merged)], ["import", str(merged), str(merged)])
+    for words in (["sweep", *TINY], ["sweep", "--experiment", "frontier"], *imports):
         done = run(*words, db=folder)
         assert (done.returncode, "names several results files" in done.stdout) == (2, True), done.stdout
     assert sorted(os.listdir(folder.parent)) == before

@@ -109,12 +109,8 @@ def test_the_questions_are_the_product_of_the_given_values() -> None:
 
 
 def test_sizes_of_memory() -> None:
-    assert [parse_size("limit", text) for text in ("2GiB", "512 mib", "1.5GiB", "1000")] == [
-        2**31,
-        2**29,
-        3 * 2**29,
-        1000,
-    ]
+    sizes = {"2GiB": 2**31, "512 mib": 2**29, "1.5GiB": 3 * 2**29, "1000": 1000}
+    assert {text: parse_size("limit", text) for text in sizes} == sizes
     for text in ("", "2GB", "-1GiB", "0", "GiB"):
         with pytest.raises(UsageError, match="2GiB or 512MiB"):
             parse_size("limit", text)
