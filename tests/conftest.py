@@ -34,7 +34,7 @@ LONGEST = (
     "test_documents.py",
     "runner/cli/test_cli.py",
     "runner/sweep/test_race.py",
-    "runner/importers/test_cases.py",
+    "runner/analysis/test_costs.py",
     "runner/store/test_processes.py",
 )
 #: Packages of the extras `app` and `dev` that tests import and a machine for measuring alone may lack.

@@ -38,7 +38,11 @@ def _memory_bytes(process: psutil.Process) -> int:
         return 0
 
 
-@pytest.mark.parametrize("moment", [imported("typer"), imported("duckdb"), serving], ids=["typer", "duckdb", "server"])
+@pytest.mark.parametrize(
+    "moment",
+    [imported("typer"), pytest.param(imported("duckdb"), marks=pytest.mark.soak), serving],
+    ids=["typer", "duckdb", "server"],
+)
 def test_an_early_interrupt_is_one_line_and_leaves_no_process(
     tmp_path: Path, moment: Callable[["subprocess.Popen[str]"], bool]
 ) -> None:
