@@ -15,6 +15,7 @@ from pages.frame import ALL_RUNS, MACHINE, RUN, Frame, cached
 from pages.list import MOVED, PAGES, TABS, Page
 from pages.markdown import literal, restrict
 from pages.plot.colors import ink_rules
+from pages.sql import draw_sql
 from runner.answers import QUESTIONS
 from runner.answers.answer import Choice, choose
 from runner.errors import DatabaseBusy, DatabaseDamaged, StoreError
@@ -99,19 +100,35 @@ def _draw_file(own: Path, drawers: list[Callable[[Page], None]], chosen: st.Page
 
 
 def _draw_page(path: Path, state: str, contents: Contents, page: Page) -> None:
-    frame, choices = _draw_parts(path, state, contents, page)
+    draw = _draw_parts if _is_query(page) else _draw_fragment
+    frame, choices = draw(path, state, contents, page)
     with st.sidebar:
         address.draw_copy_link(contents.edition, choices)
         draw_report(frame)
 
 
 @st.fragment
-def _draw_parts(path: Path, state: str, contents: Contents, page: Page) -> tuple[Frame, list[Choice]]:
-    """Draws the part of a page that is asked for, from its title on; a changed choice draws it again, and nothing else.
-    Returns what it drew."""
-    asked = address.begin()
+def _draw_fragment(path: Path, state: str, contents: Contents, page: Page) -> tuple[Frame, list[Choice]]:
+    """Draws what `_draw_parts` does; a changed choice draws it again, and nothing else."""
+    if _is_query(page):
+        st.rerun()
+    return _draw_parts(path, state, contents, page)
+
+
+def _is_query(page: Page) -> bool:
+    """Returns whether the page shows the reader's query, which is no fragment: Streamlit lets the rerun of one wait for
+    the run before, so that "Cancel" would wait for the query."""
+    return page.parts.get(_choose_part(page).chosen) is draw_sql
+
+
+def _choose_part(page: Page) -> Choice:
     names = [*(name for name in page.questions if name in QUESTIONS), *page.parts]
-    parts = choose(asked, SHOW, "Show", names)
+    return choose(address.begin(), SHOW, "Show", names)
+
+
+def _draw_parts(path: Path, state: str, contents: Contents, page: Page) -> tuple[Frame, list[Choice]]:
+    """Draws the part of a page that is asked for, from its title on. Returns what it drew."""
+    asked, parts = address.begin(), _choose_part(page)
     of_file = parts.chosen in QUESTIONS and QUESTIONS[parts.chosen].of_file
     sides: list[Choice] = []
     if not of_file:  # without a run the latest rows of each cell count
