@@ -40,9 +40,8 @@ def test_every_compared_cell_is_listed_farthest_from_one_first(file: Path) -> No
     assert {16: ratios[16], 32: ratios[32], 48: ratios[48]} == pytest.approx({16: 4.0, 32: 0.5, 48: 1.0})
     assert [row["cell"]["context"] for row in found["rows"]][:2] in ([16, 32], [16, 112])
     assert found["summary"]["faster"] + found["summary"]["slower"] + found["summary"]["same"] >= 3
-    assert {
-        row["cell"]["context"]: row["verdict"] for row in found["rows"] if row["cell"]["context"] in (16, 32, 48)
-    } == {16: "faster", 32: "slower", 48: "same"}
+    verdicts = {row["cell"]["context"]: row["verdict"] for row in found["rows"]}
+    assert verdicts.items() >= {16: "faster", 32: "slower", 48: "same"}.items()
     assert all(len(row["cell_ids"]["a"]) == 1 for row in found["rows"])
     assert {row["phase"] for row in found["rows"]} <= {"step", "forward", "forward_backward"}
     for row in found["rows"]:

@@ -31,8 +31,7 @@ ODD = "odd \x1b[2J\x1b]0;owned\x07\x9b2K \u202egnp\u2066 \x7f\r\nsecond line :x:
 SHOWN = "odd ␛[2J␛]0;owned␇�2K �gnp� ␡␍␊second line :x: [red]bold[/] �"
 #: Columns of text by which other columns are joined or selected.
 NEEDED = (
-    "phase", "cell_key", "sweep_key", "name", "module", "statistic", "run_id", "cell_id",
-    "limited", "kernel", "scope",
+    "phase", "cell_key", "sweep_key", "name", "module", "statistic", "run_id", "cell_id", "limited", "kernel", "scope",
 )  # fmt: skip
 
 

@@ -192,8 +192,7 @@ def test_rates_are_flops_over_time(tmp_path: Path) -> None:
     (view,) = ask("attention_rates", rows, {}).views
     assert {*zip(view.column("seq_len"), view.column("batch"), strict=True)} == {(1024, 16), (2048, 8)}
     assert "batch of constant tokens" in view.about
-    answer = ask("attention_rates", rows, {"phase": "forward", "batch": "8"})
-    (view,) = answer.views
+    (view,) = (answer := ask("attention_rates", rows, {"phase": "forward", "batch": "8"})).views
     assert set(view.column("batch")) == {8}
     rates = {way: rate for _, way, length, rate, *_ in (row.values for row in view.rows) if length == 2048}
     ms = memory_rows.forward_ms(AttentionCell(implementation="naive", seq_len=2048, d_head=64, precision="fp32"))

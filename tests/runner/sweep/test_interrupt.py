@@ -1,5 +1,6 @@
 """Ctrl-C in a sweep's first seconds, while it imports, starts its fork server or describes the machine, is one line."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -28,14 +29,9 @@ def imported(name: str) -> Callable[["subprocess.Popen[str]"], bool]:
 def serving(process: "subprocess.Popen[str]") -> bool:
     """Returns whether the fork server is importing torch, or has: it takes 60 MB as soon as it does."""
     time.sleep(0.02)
-    return any(_memory_bytes(child) > 60e6 for child in family(process))
-
-
-def _memory_bytes(process: psutil.Process) -> int:
-    try:
-        return int(process.memory_info().rss)
-    except psutil.Error:
-        return 0
+    with contextlib.suppress(psutil.Error):
+        return any(child.memory_info().rss > 60e6 for child in family(process))
+    return False
 
 
 @pytest.mark.parametrize(
