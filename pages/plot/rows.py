@@ -89,6 +89,7 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         crosses = scatter(view, lost, x=[left] * len(lost), y=ys, color=inks)
         data.append(crosses | {"marker": {"size": 7, "color": inks, "symbol": "x"}, "cliponaxis": False})
     beside = [len(write_beside(view, row)) for row in known if draw.beside]
+    letters = max((len(scale.add_unit(write_measured(view, row, scale)[0])) for row in known), default=0)
     # The line of a guide leaves out the names of groups, which stand in rows of their own.
     together = groupby(enumerate(sorted({*places.values()})), lambda one: one[1] - one[0])
     spans = [[y for _, y in rows] for _, rows in together]
@@ -97,7 +98,7 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         "height": 60
         + max(_LINE, 17 * max((1 + text.count("<br>") for text in axis["ticktext"]), default=1))
         * (max(places.values(), default=0) + 1),
-        "margin": {"r": 52 if narrow else min(128 + 7 * max(beside, default=0), 300), "t": 24},
+        "margin": {"r": max(52, 12 + 7 * letters) if narrow else min(128 + 7 * max(beside, default=0), 300), "t": 24},
         "xaxis": {
             **AXIS,
             **ticks(low, high, log=is_log, most=5 if narrow else 9),
