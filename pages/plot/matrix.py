@@ -30,7 +30,10 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     """Each cell is a bar of a whole column, so that a click anywhere in it is one on its row: Streamlit reports none on
     a heatmap. Where a narrow screen has no room for the longest interval, they are left to the panel."""
     draw, tone = view.draw, tone_of(view)
-    downs = list(dict.fromkeys(join_keys(view, row, draw.down) for row in view.rows))
+    lines = list(view.rows)
+    if len(draw.down) == 1 and all(isinstance(one, int) for one in view.column(draw.down[0])):
+        lines.sort(key=lambda row: view.get(row, draw.down[0]))
+    downs = list(dict.fromkeys(join_keys(view, row, draw.down) for row in lines))
     numbers = all(isinstance(one, int) for one in view.column(draw.across) if one is not None)
     acrosses = list(dict.fromkeys(view.column(draw.across)))
     acrosses = sorted(acrosses, key=lambda one: (one is None, one)) if numbers else acrosses

@@ -115,9 +115,9 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
 def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     """Stacks of a series, or plain bars; at the end the total, or the value with what stands beside."""
     draw, scale = view.draw, scale_of(view, view.draw.value)
-    names = [len(join_keys(view, row, draw.down)) for row in view.rows]
+    names = [len(join_keys(view, row, draw.down[1:] or draw.down)) for row in view.rows]
     # On a phone long names beside short bars would leave no room for these.
-    is_above = bool(draw.caption) or (narrow and len(draw.down) == 1 and max(names, default=0) > _MAX_BESIDE)
+    is_above = bool(draw.caption) or (narrow and max(names, default=0) > _MAX_BESIDE)
     places, axis, heads = _lines(view, narrow=narrow, above=is_above)
     among = (
         [one for one in dict.fromkeys(view.column(draw.series)) if one not in (None, draw.total)]
@@ -265,9 +265,9 @@ def _lines(view: View, *, narrow: bool, above: bool = False) -> tuple[Mapping[Ke
         key = _key(view, row)
         if key not in labels:
             first, *rest = draw.down
-            labels[key] = join_keys(view, row, rest or draw.down)
+            labels[key] = join_keys(view, row, draw.down if above else rest or draw.down)
             captions[key] = view.get(row, draw.caption)
-            if rest and all(key[0] != known[0] for known in groups):
+            if rest and not above and all(key[0] != known[0] for known in groups):
                 groups[key] = write_key(view, first, key[0])
     places: dict[Key, int] = {}
     line = 0

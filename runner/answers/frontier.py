@@ -1,5 +1,6 @@
 """How long a sequence, how large a context or batch fits in memory?"""
 
+from dataclasses import replace
 from typing import Any
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
@@ -13,7 +14,7 @@ from runner.schema.sizes import shape_name
 WHERE = Field("where", "Where")
 WAY = Field("way", "Way")
 LARGEST = Field.of("frontier", "largest", "value")
-PREDICTED = Field.of("frontier", "predicted", "note")
+PREDICTED = replace(Field.of("frontier", "predicted", "note"), label="Predicted")
 FAILS = Field.of("frontier", "smallest_failing", "note")
 PEAK = Field.of("frontier", "largest_peak_bytes", "note")
 TRIALS = Field.of("frontier", "trials", "note")
