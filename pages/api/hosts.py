@@ -9,7 +9,6 @@ elsewhere (`Origin`) must have such a name, too, or the host that it asks. Limit
 because no browser sends one, and so is one without Origin, which a browser sends with all that could change something.
 """
 
-import contextlib
 import ipaddress
 import os
 import socket
@@ -78,9 +77,11 @@ def list_known_names() -> tuple[str, ...]:
 def is_known(host: str, names: tuple[str, ...]) -> bool:
     """Returns whether the header `host`, a name or an address with or without a port, names this server."""
     name = _parse_name(f"//{host}")
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(name) is not None
-    return _is_listed(name, names)
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return _is_listed(name, names)
+    return True
 
 
 def is_known_origin(origin: str, host: str, names: tuple[str, ...]) -> bool:
