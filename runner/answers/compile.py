@@ -24,7 +24,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
 
 
 def _draw_cost(compared: Compared) -> View:
-    sizes, rows = sizes_of(compared.sides), []
+    sizes, rows, threads = sizes_of(compared.sides), [], set[int]()
     for pair in compared.pairs:
         seconds, phase = pair.other.compile_seconds, PHASES[compared.phase]
         if seconds is None or pair.objection:
@@ -33,6 +33,7 @@ def _draw_cost(compared: Compared) -> View:
         ratio = pair.ratio(phase=phase, clock=compared.by)
         saved = times[0].ms - times[1].ms if times[0] and times[1] and ratio and ratio.outcome == "faster" else None
         paid = round(1000 * seconds / saved) if saved else None
+        threads.add(pair.other.compile_threads or 1)
         rows.append(Row.of(pair.sides, *place_of(pair.base, sizes), seconds, saved, paid))
     return View(
         name="compile-cost",
@@ -41,8 +42,12 @@ def _draw_cost(compared: Compared) -> View:
         fields=(SIZE, CONTEXT, SECONDS, SAVED, STEPS),
         rows=tuple(rows),
         draw=Draw("bars", "compile_seconds", down=("size", "context"), beside=("steps",)),
-        note="Steps: where the compiled step is faster beyond its interval, compile time over the time it saves. One"
-        " thread compiles here; PyTorch's default is one for each core, up to 32.",
+        note="Steps: where the compiled step is faster beyond its interval, compile time over the time it saves."
+        + (
+            " One thread compiles here; PyTorch's default is one for each core, up to 32."
+            if threads <= {1}
+            else f" The compiler could build {' or '.join(map(str, sorted(threads)))} kernels at once."
+        ),
     )
 
 

@@ -54,7 +54,6 @@ ENVIRONMENT = {
     # torch.cuda.is_available() asks the driver's library instead of CUDA, so that a fork server that has imported the
     # compiler, which asks, still has children that can use CUDA.
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-    "TORCHINDUCTOR_COMPILE_THREADS": "1",  # compile in the worker itself: no pool of processes that outlives it
     "PYTHONUNBUFFERED": "1",
     # A worker is killed once it has answered, so the compiler's locks are always cleaned up after it.
     "PYTHONWARNINGS": "ignore::UserWarning:multiprocessing.resource_tracker",

@@ -24,7 +24,7 @@ from runner.errors import Skipped
 from runner.job import Job, Measurement, RanOut
 from runner.measure import limits as memory
 from runner.measure import precision
-from runner.measure.compilation import CompilerLog
+from runner.measure.compilation import compile_values
 from runner.measure.correctness import MAX_CHECKED, TOLERANCE, Inputs, check_attention, compute_errors, require_right
 from runner.measure.device import Device
 from runner.measure.device_time import measure_unwaited
@@ -257,7 +257,7 @@ def _rates(cell: AttentionCell, steps: Steps) -> Mapping[str, object]:
         "forward_bytes_per_s": accounting.forward_bytes(cell) / forward,
         "warmup_seconds": steps.warmup_seconds,
         "measure_seconds": steps.measure_seconds,
-        "compile_seconds": CompilerLog().values(steps)["compile_seconds"] if is_compiled(cell) else None,
+        **(compile_values(steps) if is_compiled(cell) else {}),
     }
 
 

@@ -6,8 +6,8 @@
 
 A row says if graphs were compiled again after the warm-up, or if the compiler fell back to eager, because either would
 pass for a missing speedup. It also has the difference between compiled and eager gradients, because a step that leaves
-out work is faster, too. Compile times are those of one thread (`runner.engines.engine`), without the seconds that
-importing the compiler takes.
+out work is faster, too. The compiler builds kernels in parallel, as it does for everybody; compile times are without
+the seconds that importing it takes.
 """
 
 import math
@@ -42,7 +42,7 @@ class CompilerLog:
         told from recompilations, whose number is then None."""
         frames, graphs = counters["frames"], counters["stats"]["unique_graphs"]
         return {
-            "compile_seconds": _beyond(steps.samples[0].step_ms, steady_ms(steps)),
+            **compile_values(steps),
             "graphs": self.warm_graphs if steps.warmup else None,
             "graph_breaks": self.warm_breaks if steps.warmup else _breaks(),
             "recompiles": graphs - self.warm_graphs if steps.warmup else None,
@@ -78,6 +78,16 @@ def _largest_error(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor])
 def _breaks() -> int:
     """Returns the number of places where the compiler split a graph; a graph compiled again counts again."""
     return sum(counters["graph_break"].values())
+
+
+def compile_values(steps: Steps) -> dict[str, object]:
+    """Returns how long compiling took, and how many kernels the compiler could build at once."""
+    import torch._inductor.config
+
+    return {
+        "compile_seconds": _beyond(steps.samples[0].step_ms, steady_ms(steps)),
+        "compile_threads": torch._inductor.config.compile_threads,
+    }
 
 
 def steady_ms(steps: Steps) -> float:

@@ -54,6 +54,7 @@ class StepResult(TimedResult):
     peak_allocated_bytes: int | None = None
     peak_reserved_bytes: int | None = None
     step_joules: float | None = None
+    compile_threads: int | None = None
 
     @property
     def tokens(self) -> int:

@@ -125,8 +125,12 @@ class TimedRow(BuiltRow):
     )
     warmup_seconds: float | None = column("Warm-up time", "s", "The warm-up steps, compilation included.")
     unwaited_seconds: float | None = column("Loop's time", "s", "The steps of the loop, and the one that was traced.")
-    compile_seconds: float | None = column(
-        "Compile time", "s", "First step minus the median one, by one thread of the compiler; compiled only."
+    compile_seconds: float | None = column("Compile time", "s", "First step minus the median one; compiled only.")
+    compile_threads: int | None = column(
+        "Compiled in parallel",
+        "",
+        "How many kernels the compiler could build at once: one for each core, up to 32, if "
+        "`TORCHINDUCTOR_COMPILE_THREADS` does not say otherwise. Unknown in older rows, where it was 1; compiled only.",
     )
     bound: Bound | None = column(
         "Bound by",

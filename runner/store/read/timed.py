@@ -44,7 +44,7 @@ from runner.store.sql import quote
 KEY = TABLES["steps"].key
 _MEDIANS = ("tokens_per_s", "mfu", "step_joules")
 _GREATEST = ("parameters", "peak_allocated_bytes", "peak_reserved_bytes")
-_OWN = ("failed_phase", "message", "compile_seconds", *_MEDIANS, *_GREATEST)
+_OWN = ("failed_phase", "message", "compile_seconds", "compile_threads", *_MEDIANS, *_GREATEST)
 #: The id and the status of a cell, over its rounds.
 POOLED = """coalesce(min(cell_id) FILTER (status = 'ok'), min(cell_id)) AS cell_id,
         CASE WHEN bool_or(status = 'ok') THEN 'ok' ELSE arg_max(status, cell_id) END AS status,
@@ -54,6 +54,7 @@ _CELLS = f"""
     SELECT machine, cell_key, {", ".join(KEY)}, last_run AS run_id, any_value(torch) AS torch,
         count(*) AS rounds, {POOLED}, {", ".join(f"median({name}) AS {name}" for name in _MEDIANS)},
         {", ".join(f"max({name}) AS {name}" for name in _GREATEST)},
+        arg_min(compile_threads, round) AS compile_threads,
         arg_min(compile_seconds, round) AS compile_seconds -- later rounds find the first one's cache
     FROM chosen GROUP BY last_run, machine, cell_key, {", ".join(KEY)} ORDER BY min(chosen.cell_id)"""
 

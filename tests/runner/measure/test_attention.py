@@ -288,4 +288,4 @@ def test_the_time_limit_ends_a_cell_before_its_minimum_of_iterations() -> None:
 def test_compiled_cells_agree_too() -> None:
     found = measured(cell(seq_len=64, d_head=16, backend="compiled"))
     assert max(found["output_error"], found["gradient_error"]) <= found["tolerance"]
-    assert found["compile_seconds"] > 0
+    assert min(found["compile_seconds"], found["compile_threads"]) > 0
