@@ -111,7 +111,15 @@ def about(results: Sequence[Measured], *without: str, more: Sequence[str] = ()) 
 
 #: The order in which fields are narrowed, and the value to begin with where the rows have it.
 _ORDER = ("size", "mode", "precision", "backend", "attention", "d_head", "causal", "batch", "context")
-_FIRST = {"mode": "train", "precision": "fp32", "backend": "eager", "attention": "naive", "checkpoint_blocks": "0"}
+_FIRST = {
+    "mode": "train",
+    "precision": "fp32",
+    "backend": "eager",
+    "attention": "naive",
+    "optimizer": "foreach",
+    "loss_function": "cross-entropy",
+    "checkpoint_blocks": "0",
+}
 T = TypeVar("T", bound=Measured)
 R = TypeVar("R", bound=Result)
 

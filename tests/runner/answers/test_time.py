@@ -29,6 +29,10 @@ def test_a_step_is_shown_as_time_tokens_or_mfu_of_one_clock() -> None:
     assert values["MFU"][1] < values["MFU"][0] < values["MFU"][2]
     ((mfu,),) = query(f"SELECT mfu FROM steps WHERE cell_id = '{row.cells[0]}'")
     assert values["MFU"][0] == pytest.approx(mfu, rel=0.02)
+    plain, given = steps[row.cells[0]], "parts.py:own@01234567"
+    cells = replace(plain.cell, optimizer=given), replace(plain.cell, loss_function=given)  # type: ignore[arg-type]
+    own = [replace(plain, cell=cell, cell_id=UUID(int=number)) for number, cell in enumerate(cells)]
+    assert ask("step", Rows(steps=(*own, plain))).views[0].rows[0].cells == (plain.cell_id,), "own parts are not first"
 
 
 def test_phases_stand_with_their_mean_and_standard_deviation() -> None:
