@@ -120,7 +120,7 @@ class Watcher(Protocol):
 
 def run_sweep(prepared: Prepared, settings: Settings, *, engine: Engine, watcher: Watcher) -> int:
     """Measures the owed cells of a prepared sweep in one place and returns the exit code: 0 if every cell is done, 1 if
-    some failed or time ran out before the further rounds."""
+    some failed, an own part was wrong, or time ran out before the further rounds."""
     return Sweep(prepared, settings, engine=engine, watcher=watcher).run()
 
 
@@ -162,7 +162,7 @@ class Sweep:
             self.spool.remove_plan(self.run_id)
         spent = replace(self.spent, all_s=time.monotonic() - self.began)
         self.watcher.ended(statuses=counts, out_of_budget=len(left), spent=spent)
-        return 1 if owed or set(counts) - DONE or self.prepared.left_out else 0
+        return 1 if owed or set(counts) - DONE or counts["wrong"] or self.prepared.left_out else 0
 
     def _measure_all(self, left: deque[Expected], counts: Counter[str]) -> None:
         """Measures the cells one after the other, as far as the budget reaches; what is left stays in `left`."""
