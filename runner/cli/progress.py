@@ -12,7 +12,7 @@ from rich.text import Text
 
 from runner.cli.terminal import Terminal, new_grid
 from runner.experiments import kind_of
-from runner.formats import format_bytes, format_duration, format_quantity
+from runner.formats import cut_text, format_bytes, format_duration, format_quantity
 from runner.plan.planning import QUESTIONS, USUAL
 from runner.schema import DONE, Row, TimingRow
 from runner.schema.sizes import title
@@ -101,7 +101,7 @@ def format_result(row: Row, timings: Iterable[TimingRow]) -> str:
     kind = kind_of(row)
     if row.status != "ok":
         doing = f"during {row.failed_phase}: " if row.failed_phase else ""
-        return kind.explain(row) or f"{doing}{' '.join((row.message or '').split())[:160]}"
+        return kind.explain(row) or f"{doing}{cut_text(' '.join((row.message or '').split()), longest=320)}"
     return kind.summarize(row, {timing.phase: timing for timing in timings})
 
 

@@ -164,6 +164,7 @@ def test_a_sweep_measures_own_parts_and_marks_wrong_ones(tmp_path: Path) -> None
     experiments = ["--experiment", "attention", "--experiment", "benchmark", "--rounds", "1", "--no-ceilings"]
     done = run("sweep", *experiments, *words, "--device", "cpu", db=db)
     assert ("4 ok, 2 wrong" in done.stdout, done.returncode) == (True, 1), done.stdout
+    assert done.stdout.count("at most 5.0e-06, and 5.0e-05 in one entry.") == 2, done.stdout
     alone = {
         row["implementation"].partition(":")[2].partition("@")[0]: row for row in rows(db, "SELECT * FROM attention")
     }
