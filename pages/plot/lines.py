@@ -13,6 +13,7 @@ from pages.plot.parts import (
     color_of,
     count_letters,
     error_bars,
+    escape,
     legend,
     note,
     raise_powers,
@@ -182,7 +183,7 @@ def _draw_fits(view: View, among: Sequence[Value], scale: Scale) -> list[Figure]
 def _name_lost(
     view: View, lost: Sequence[Row], spot: Callable[[float], float], y: float, *, first_only: bool
 ) -> list[Figure]:
-    """Returns the words above the crosses of what ran out: who, and what it would have needed."""
+    """Returns the words above the crosses of what has no value: who, and what it would have needed or how it ended."""
     by_x: dict[Any, list[Row]] = {}
     for row in lost:
         by_x.setdefault(view.get(row, view.draw.across), []).append(row)
@@ -193,7 +194,8 @@ def _name_lost(
             if view.draw.series
             else ""
         )
-        needs = view.ended(rows[0]).partition(": needs ")[2].partition(",")[0] or "OOM"
+        why = view.ended(rows[0])
+        needs = why.partition(": needs ")[2].partition(",")[0] or ("OOM" if "out of memory" in why else escape(why))
         text = f"<b>{who}</b><br>{needs}" if who else needs
         found.append(note(text, x=spot(x), y=y, yanchor="bottom", yshift=7, color=RED, align="center"))
     return found

@@ -29,14 +29,10 @@ def written(drawn: dict[str, Any]) -> dict[str, tuple[float, float, str]]:
 
 def sizes(part: Any) -> Iterator[float]:
     """Yields the size of every font of a figure."""
-    if isinstance(part, dict):
-        for name, value in part.items():
-            if name.endswith("font") and "size" in value:
-                yield from value["size"] if isinstance(value["size"], list) else [value["size"]]
-            yield from sizes(value)
-    elif isinstance(part, list):
-        for value in part:
-            yield from sizes(value)
+    for name, value in part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ():
+        if str(name).endswith("font") and "size" in value:
+            yield from value["size"] if isinstance(value["size"], list) else [value["size"]]
+        yield from sizes(value)
 
 
 @pytest.mark.parametrize("name", ["step", "precision", "memory", "attention", "sums", "roofline", "overview"])
@@ -53,6 +49,11 @@ def test_a_line_of_many_points_has_its_last_value_alone() -> None:
     drawn = figure(view)
     assert all(trace["mode"] == "lines" for trace in drawn["data"][:-1])
     assert any("-0.0469" in text for text in written(drawn))
+
+
+def test_what_overflows_did_not_run_out_of_memory() -> None:
+    layout = figure(next(views("normalization")))["layout"]
+    assert sum("overflows" in one["text"] for one in layout["annotations"]) == 3
 
 
 def test_a_phone_has_intervals_where_they_fit() -> None:
