@@ -122,7 +122,8 @@ def count_letters(text: str) -> int:
 def short_number(value: Value) -> str:
     if isinstance(value, int | float) and value >= 1e6:
         return f"{value / 1e9:.2g}B" if value >= 1e9 else f"{value / 1e6:.3g}M"
-    return f"{value:,}" if isinstance(value, int) else format_number(value) if isinstance(value, float) else str(value)
+    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return f"{value:,.0f}" if is_whole else format_number(value) if isinstance(value, float) else str(value)
 
 
 def legend(names: Sequence[tuple[str, str]], *, narrow: bool) -> tuple[list[Figure], int]:

@@ -54,6 +54,7 @@ def test_a_line_of_many_points_has_its_last_value_alone() -> None:
 def test_what_overflows_did_not_run_out_of_memory() -> None:
     layout = figure(next(views("normalization")))["layout"]
     assert sum("overflows" in one["text"] for one in layout["annotations"]) == 3
+    assert layout["xaxis"]["ticktext"][-4:] == ["1", "32", "128", "1,024"]
 
 
 def test_a_phone_has_intervals_where_they_fit() -> None:
