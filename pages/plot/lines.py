@@ -53,7 +53,8 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
 
     limits = [guide.at / scale.factor for guide in draw.guides if guide.at and guide.is_limit]
     limit = next(iter(limits), max(map(value, known), default=1) * 1.6)
-    ys = [*map(value, known), *([limit] if lost else [])] or [1]
+    bounds = [end / scale.factor for row in known for end in view.interval(row) if end]
+    ys = [*map(value, known), *bounds, *([limit] if lost else [])] or [1]
     xs = sorted({view.get(row, draw.across) for row in rows}) or [1, 10]
     data, notes = _draw_fits(view, among, scale), []
     fits: dict[Any, str] = {guide.series: raise_powers(f" {guide.words}") for guide in draw.guides if guide.power}

@@ -37,16 +37,13 @@ def sizes(part: Any) -> Iterator[float]:
 
 @pytest.mark.parametrize("name", ["step", "precision", "memory", "attention", "sums", "roofline", "overview"])
 def test_no_text_is_small(name: str) -> None:
-    for view in views(name):
-        for narrow in (False, True):
-            drawn = figure(view, narrow=narrow)
-            assert min(sizes(drawn), default=MIN_PX) >= MIN_PX
-            assert not re.search("<su[bp]>", json.dumps(drawn))
+    for drawn in (figure(view, narrow=narrow) for view in views(name) for narrow in (False, True)):
+        assert min(sizes(drawn), default=MIN_PX) >= MIN_PX
+        assert not re.search("<su[bp]>", json.dumps(drawn))
 
 
 def test_a_line_of_many_points_has_its_last_value_alone() -> None:
-    view = next(view for view in views("sums") if view.draw.kind == "lines")
-    drawn = figure(view)
+    drawn = figure(next(view for view in views("sums") if view.draw.kind == "lines"))
     assert all(trace["mode"] == "lines" for trace in drawn["data"][:-1])
     assert any("-0.0469" in text for text in written(drawn))
 
@@ -57,6 +54,12 @@ def test_what_overflows_did_not_run_out_of_memory() -> None:
     assert layout["xaxis"]["ticktext"][-4:] == ["1", "32", "128", "1,024"]
 
 
+def test_no_interval_is_cut() -> None:
+    view = next(view for view in views("precision") if view.draw.kind == "lines")
+    low, high = (10**end for end in figure(view)["layout"]["yaxis"]["range"])
+    assert all(low < start < end < high for start, end in map(view.interval, view.rows))
+
+
 def test_a_phone_has_intervals_where_they_fit() -> None:
     """Two columns of a matrix have room for them on a phone, seven have not."""
     fit, precision = next(views("fit")), next(views("precision"))
@@ -65,17 +68,15 @@ def test_a_phone_has_intervals_where_they_fit() -> None:
 
 
 def test_out_of_memory_stands_at_the_limit() -> None:
-    view = next(view for view in views("memory") if view.draw.kind == "bars")
-    drawn = figure(view)
+    drawn = figure(next(view for view in views("memory") if view.draw.kind == "bars"))
     ((text, (x, _, side)),) = ((text, at) for text, at in written(drawn).items() if "✕" in text)
     assert "needs 239 GiB" in text
     assert (x, side) == (drawn["layout"]["shapes"][0]["x0"], "middle left")
 
 
 def test_a_regression_has_its_sparkline_beside_it() -> None:
-    view = next(view for view in views("overview") if view.draw.kind == "matrix")
+    view, line = next(view for view in views("overview") if view.draw.kind == "matrix"), draw_sparkline([10, 10, 11])
     fields = tuple(replace(item, role="note") if item.name == "change" else item for item in view.fields)
-    line = draw_sparkline([10.0, 10.0, 11.0])
     rows = tuple(replace(row, values=(line, *row.values[1:])) for row in view.rows[:1])
     drawn = replace(view, fields=fields, rows=rows, draw=replace(view.draw, kind="dots", down=("change",),
                     across="", beside=("size",)))  # fmt: skip

@@ -40,12 +40,8 @@ def test_phases_stand_with_their_mean_and_standard_deviation() -> None:
     one = next(one for one in shipped("steps").steps if (one.cell_id,) == view.rows[0].cells)
     row = view.rows[0]
     forward = one.times["forward"]
-    assert [view.get(row, name) for name in ("phase", "mean_ms", "std_ms", "n")] == [
-        "forward",
-        forward.mean_ms,
-        forward.std_ms,
-        forward.n,
-    ]
+    found = [view.get(row, name) for name in ("phase", "mean_ms", "std_ms", "n")]
+    assert found == ["forward", forward.mean_ms, forward.std_ms, forward.n]
 
 
 def early(warmup: int, *times: float, process: int = 0) -> list[EarlyStep]:

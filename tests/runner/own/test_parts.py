@@ -165,9 +165,7 @@ def test_a_sweep_measures_own_parts_and_marks_wrong_ones(tmp_path: Path) -> None
     done = run("sweep", *experiments, *words, "--device", "cpu", db=db)
     assert ("4 ok, 2 wrong" in done.stdout, done.returncode) == (True, 1), done.stdout
     assert done.stdout.count("at most 5.0e-06, and 5.0e-05 in one entry.") == 2, done.stdout
-    alone = {
-        row["implementation"].partition(":")[2].partition("@")[0]: row for row in rows(db, "SELECT * FROM attention")
-    }
+    alone = {row["implementation"].partition(":")[2].partition("@")[0]: row for row in rows(db, "FROM attention")}
     assert {name: row["status"] for name, row in alone.items()} == {"": "ok", "attend": "ok", "unscaled": "wrong"}
     assert alone["unscaled"]["output_error"] > 0.01
     assert alone["attend"]["predicted_saved_bytes"] is None
