@@ -19,10 +19,10 @@ them. Limits: an exponential costs more than an addition; what a kernel really e
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 
-from runner.results.cells import KernelPart, KernelTrace
+from runner.results.cells import KernelTrace
 from runner.schema import KernelClass, ProfileCell
 
 _FORWARD, _BACKWARD = 5, 4
@@ -133,14 +133,12 @@ def role_of(scope: str) -> str | None:
     return next((role for role, pattern in ROLES.items() if pattern.search(scope)), None)
 
 
-def attention_ranges(
-    parts: Sequence[KernelPart], trace: KernelTrace, *, phase: str
-) -> list[tuple[str, float, int | None]]:
+def attention_ranges(trace: KernelTrace, *, phase: str) -> list[tuple[str, float, int | None]]:
     """Returns every range inside attention that ran in a phase, in the order of computation: its role, its time (ms)
-    and its FLOPs, where known."""
+    and its FLOPs, where known; nothing where none ran."""
     inside_attention = []
     for role in ("scores", "mask", "softmax", "product with values"):
-        inside = [part for part in parts if part.phase == phase and role_of(part.scope) == role]
+        inside = [part for part in trace.ranges if part.phase == phase and role_of(part.scope) == role]
         if not inside:
             continue
         counted = [part.flops for part in inside if part.flops is not None]

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runner.analysis.kernels import MATMULS, attention_ranges, role_of
+from runner.analysis.kernels import MATMULS, attention_ranges
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
-from runner.answers.shared import about, best, narrow, place_of, sizes_of
+from runner.answers.shared import about, best, cells_of, narrow, place_of, sizes_of
 from runner.answers.words import CONTEXT, SIZE, lacks, plain_cells
 from runner.formats import at_tokens, format_percent, format_share
-from runner.results.rows import Rows, Traced
+from runner.results.cells import KernelTrace
+from runner.results.rows import Rows
 from runner.schema import Model, ProfileCell
 
 PHASE = Field.of("timings", "phase")
@@ -36,46 +37,35 @@ TOTAL = "total"
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
-    traced = {
-        one.trace.cell_id: one
+    traced = [
+        one
         for one in rows.traced
-        if one.trace.status == "ok"
-        and (one.trace.cell.backend, one.trace.cell.attention) == ("eager", "naive")
-        and _compare(one, "forward")
-    }
+        if one.status == "ok" and (one.cell.backend, one.cell.attention) == ("eager", "naive")
+        if _compare(one, "forward")
+    ]
     if not traced:
         words = "no profiled step has named ranges inside attention (naive attention, eager)"
         return Answer(missing=lacks(words, plain_cells(ProfileCell)))
-    traces = [one.trace for one in traced.values()]
-    shown, choices = narrow(traces, asked, drawn=("size", "context"))
-    picked, rest = narrow(shown, asked, drawn=())
-    one, sizes = traced[picked[0].cell_id], sizes_of(traces)
-    among = [phase for phase in _PHASES if any(_compare(traced[one.cell_id], phase) for one in shown)]
-    phase = choose(asked, "phase", "Phase", among)
-    cell = one.trace.cell
-    size = f"{sizes[Model.of(cell)]}{at_tokens(cell.context)}"
-    ratios = _draw_ratios([traced[one.cell_id] for one in shown], phase.chosen, sizes)
-    ranges = _draw_ranges(one, size, about([one.trace], more=["GPU time"]))
+    shown, choices = narrow(traced, asked, drawn=("size", "context"))
+    (one, *_), rest = narrow(shown, asked, drawn=())
+    sizes = sizes_of(traced)
+    phase = choose(asked, "phase", "Phase", [name for name in _PHASES if any(_compare(one, name) for one in shown)])
+    ratios = _draw_ratios(shown, phase.chosen, sizes)
+    ranges = _draw_ranges(one, f"{sizes[Model.of(one.cell)]}{at_tokens(one.cell.context)}")
     return Answer(
         sentence=_say(ratios, phase.chosen),
         more="The profiler counts the FLOPs of the products, a formula those of softmax: 5 an attention weight "
         "forward, 4 backward.",
         views=(ratios, ranges),
         choices=(*rest, *choices, phase),
-        cells={one.cell_id: one.cell for one in shown},
+        cells=cells_of(shown),
     )
 
 
-def _ranges(one: Traced, phase: str) -> list[tuple[str, float, int | None]]:
-    """Returns the ranges inside attention that ran in a phase, in the order of computation."""
-    here = any(part.phase == phase and role_of(part.scope) for part in one.ranges)
-    return attention_ranges(one.ranges, one.trace, phase=phase) if here else []
-
-
-def _compare(one: Traced, phase: str) -> tuple[float, float, float | None] | None:
+def _compare(one: KernelTrace, phase: str) -> tuple[float, float, float | None] | None:
     """Returns the times of softmax and of the products around it (ms), and the ratio of their FLOPs where both are
     known; None where either has no range."""
-    by_role = {role: (ms, flops) for role, ms, flops in _ranges(one, phase)}
+    by_role = {role: (ms, flops) for role, ms, flops in attention_ranges(one, phase=phase)}
     products, softmax = [by_role[role] for role in MATMULS if role in by_role], by_role.get("softmax")
     took = sum(ms for ms, _ in products)
     if softmax is None or not took:
@@ -85,16 +75,16 @@ def _compare(one: Traced, phase: str) -> tuple[float, float, float | None] | Non
     return softmax[0], took, (softmax[1] or 0) / sum(counted) if is_known else None
 
 
-def _draw_ratios(traced: Sequence[Traced], phase: str, sizes: Mapping[Any, str]) -> View:
+def _draw_ratios(traced: Sequence[KernelTrace], phase: str, sizes: Mapping[Any, str]) -> View:
     lines = []
     for one in traced:
         if made := _compare(one, phase):
             softmax, products, work = made
-            lines.append(Row.of(one.trace, *place_of(one.trace, sizes), softmax / products, work, softmax, products))
+            lines.append(Row.of(one, *place_of(one, sizes), softmax / products, work, softmax, products))
     return View(
         name="softmax-over-products",
         title=f"Softmax over the matrix products around it, {phase}",
-        about=about([one.trace for one in traced], more=["GPU time"]),
+        about=about(traced, more=["GPU time"]),
         fields=(SIZE, CONTEXT, TIMES, WORK, SOFTMAX, PRODUCTS),
         rows=tuple(lines),
         draw=Draw("matrix", "time_ratio", down=("size",), across="context"),
@@ -102,16 +92,16 @@ def _draw_ratios(traced: Sequence[Traced], phase: str, sizes: Mapping[Any, str])
     )
 
 
-def _draw_ranges(one: Traced, size: str, words: str) -> View:
+def _draw_ranges(one: KernelTrace, size: str) -> View:
     lines = []
     for phase in _PHASES:
-        ranges = _ranges(one, phase)
+        ranges = attention_ranges(one, phase=phase)
         total = [(TOTAL, sum(ms for _, ms, _ in ranges), None)] if ranges else []
-        lines += [Row.of(one.trace, phase, *each) for each in (*ranges, *total)]
+        lines += [Row.of(one, phase, *each) for each in (*ranges, *total)]
     return View(
         name="attention-ranges",
         title=f"Ranges inside attention: {size}",
-        about=words,
+        about=about([one], more=["GPU time"]),
         fields=(PHASE, RANGE, TIME, FLOPS),
         rows=tuple(lines),
         draw=Draw("bars", "device_ms", down=("phase",), series="range", total=TOTAL),

@@ -5,11 +5,11 @@ from typing import Any
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
 from runner.answers.kernels import CLASS, PHASE, TOTAL, group_by_phase, split_time
-from runner.answers.shared import about, narrow, sizes_of
+from runner.answers.shared import about, cells_of, narrow, sizes_of
 from runner.answers.words import SIZE, lacks, plain_cells
 from runner.formats import at_tokens, format_list, format_share
-from runner.results.cells import CLASS_WORDS
-from runner.results.rows import Rows, Traced
+from runner.results.cells import CLASS_WORDS, KernelTrace
+from runner.results.rows import Rows
 from runner.schema import Model, ProfileCell
 
 MODE = Field.of("profiles", "mode")
@@ -27,33 +27,33 @@ _MODES = ("inference", "forward", "backward", "train")
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
-    traced = {one.trace.cell_id: one for one in rows.traced if one.trace.status == "ok" and one.parts}
+    traced = [one for one in rows.traced if one.status == "ok" and one.parts]
     if not traced:
         return Answer(missing=lacks("no step was profiled", plain_cells(ProfileCell, "inference", "train")))
-    traces = sorted((one.trace for one in traced.values()), key=lambda one: _MODES.index(one.cell.mode))
-    sizes = sizes_of([one.trace for one in traced.values()])
-    shown, choices = narrow(traces, asked, drawn=("size", "mode"))
+    sizes = sizes_of(traced)
+    traced.sort(key=lambda one: _MODES.index(one.cell.mode))
+    shown, choices = narrow(traced, asked, drawn=("size", "mode"))
     picked, size_choice = narrow(shown, asked, drawn=("mode",))
     size = sizes[Model.of(picked[0].cell)]
-    kinds = _draw_kinds([traced[one.cell_id] for one in picked], size, about(picked, "mode", more=["GPU time"]))
-    by_mode = _draw_modes([traced[one.cell_id] for one in shown], sizes, about(shown, "mode", more=["GPU time"]))
+    kinds = _draw_kinds(picked, size, about(picked, "mode", more=["GPU time"]))
+    by_mode = _draw_modes(shown, sizes, about(shown, "mode", more=["GPU time"]))
     return Answer(
         sentence=_say_modes(by_mode, size, picked[0].cell.context),
         more=_say_kinds(kinds),
         views=(kinds, by_mode),
         choices=(*size_choice, *choices),
-        cells={one.cell_id: one.cell for one in shown},
+        cells=cells_of(shown),
     )
 
 
-def _draw_kinds(traced: Sequence[Traced], size: str, words: str) -> View:
+def _draw_kinds(traced: Sequence[KernelTrace], size: str, words: str) -> View:
     return View(
         name="kernel-classes",
         title=f"{size}: each kind of work by mode and phase",
         about=words,
         fields=(MODE, PHASE, CLASS, SHARE, TOOK),
         rows=tuple(
-            Row.of(one.trace, one.trace.cell.mode, phase, kind, share, took)
+            Row.of(one, one.cell.mode, phase, kind, share, took)
             for one in traced
             for phase, parts in group_by_phase(one.parts).items()
             for kind, took, share in split_time(parts)
@@ -63,12 +63,12 @@ def _draw_kinds(traced: Sequence[Traced], size: str, words: str) -> View:
     )
 
 
-def _draw_modes(traced: Sequence[Traced], sizes: Mapping[Any, str], words: str) -> View:
+def _draw_modes(traced: Sequence[KernelTrace], sizes: Mapping[Any, str], words: str) -> View:
     lines = []
     for one in traced:
         whole = sum(part.device_ms for part in one.parts)
         products = sum(part.device_ms for part in one.parts if part.kernel_class == "matmul")
-        lines.append(Row.of(one.trace, sizes[Model.of(one.trace.cell)], one.trace.cell.mode, products / whole, whole))
+        lines.append(Row.of(one, sizes[Model.of(one.cell)], one.cell.mode, products / whole, whole))
     order = [*dict.fromkeys(sizes.values())]
     return View(
         name="matmul-by-mode",

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, verbatim
-from runner.answers.shared import about, narrow, place_of, sizes_of
+from runner.answers.shared import about, cells_of, narrow, place_of, sizes_of
 from runner.answers.words import CONTEXT, SIZE, STATUS, lacks, plain_cells
 from runner.formats import at_tokens, format_calls, format_number, format_share
 from runner.results.cells import CLASS_WORDS, Kernel, KernelPart, KernelTrace, StepResult
-from runner.results.rows import Rows, Traced
+from runner.results.rows import ImportedTrace, Rows
 from runner.schema import TABLES, Model, ProfileCell
 from runner.schema.sizes import describe_status
 
@@ -45,33 +45,30 @@ W = TypeVar("W", Kernel, KernelPart)
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
-    traced = {one.trace.cell_id: one for one in rows.traced if one.trace.status == "ok" and one.kernels}
+    traced = [one for one in rows.traced if one.status == "ok" and one.kernels]
     if not traced:
         return Answer(missing=lacks("no step was profiled", plain_cells(ProfileCell, "inference", "train")))
-    traces = [one.trace for one in traced.values()]
-    shown, choices = narrow(traces, asked, drawn=("size",))
-    sizes = sizes_of(traces)
-    found, size_choice = narrow(shown, asked, drawn=())
-    one = traced[found[0].cell_id]
-    size, words = sizes[Model.of(one.trace.cell)], about([one.trace], more=["GPU time"])
-    phases = draw_phases(one.kernels, one.trace, title=f"{size}: kernels by phase", words=words)
-    top = draw_top(one.kernels, one.trace, words=words)
-    leaders = _draw_leaders([traced[one.cell_id] for one in shown], sizes, about(shown, more=["GPU time"]))
-    every = [one.trace for one in rows.traced if one.trace.status != "skipped"]
+    shown, choices = narrow(traced, asked, drawn=("size",))
+    sizes = sizes_of(traced)
+    (one, *_), size_choice = narrow(shown, asked, drawn=())
+    size, words = sizes[Model.of(one.cell)], about([one], more=["GPU time"])
+    top = draw_top(one, words=words)
+    leaders = _draw_leaders(shown, sizes, about(shown, more=["GPU time"]))
+    every = [one for one in rows.traced if one.status != "skipped"]
     timed, _ = narrow(every, asked, drawn=("size", "context"))
-    clock = _draw_clock(timed, traced, rows.steps, sizes_of(every))
+    clock = _draw_clock(timed, rows.steps, sizes_of(every))
     return Answer(
         sentence=_say(one, size, top),
         more=f"{_say_leaders(leaders, size)} {_say_clock(clock)}".strip(),
         views=(
-            phases,
+            draw_phases(one, title=f"{size}: kernels by phase", words=words),
             top,
-            _draw_sizes([traced[one.cell_id] for one in shown], sizes, about(shown, more=["GPU time"])),
+            _draw_sizes(shown, sizes, about(shown, more=["GPU time"])),
             leaders,
             clock,
         ),
         choices=(*size_choice, *choices),
-        cells={one.cell_id: one.cell for one in (*shown, *timed)},
+        cells=cells_of(shown, timed),
     )
 
 
@@ -94,10 +91,10 @@ def split_time(work: Iterable[Kernel | KernelPart]) -> list[tuple[str, float, fl
     return [(words, took, took / whole) for words, took in (*kinds, (TOTAL, whole)) if whole]
 
 
-def draw_phases(kernels: Sequence[Kernel], trace: Any, *, title: str, words: str) -> View:
+def draw_phases(trace: KernelTrace | ImportedTrace, *, title: str, words: str) -> View:
     """Draws the GPU time of each phase of one trace by kind of work."""
     lines = []
-    for phase, mine in group_by_phase(kernels).items():
+    for phase, mine in group_by_phase(trace.kernels).items():
         for kind, took, share in split_time(mine):
             calls = sum(one.calls for one in mine if kind in (TOTAL, CLASS_WORDS[one.kernel_class]))
             lines.append(Row.of(trace, phase, kind, took, share, calls))
@@ -112,11 +109,11 @@ def draw_phases(kernels: Sequence[Kernel], trace: Any, *, title: str, words: str
     )
 
 
-def draw_top(kernels: Sequence[Kernel], trace: Any, *, words: str) -> View:
+def draw_top(trace: KernelTrace | ImportedTrace, *, words: str) -> View:
     """Draws the table of the kernels of one trace, the longest first."""
-    whole, names = sum(one.device_ms for one in kernels), short_names([one.kernel for one in kernels])
+    whole, names = sum(one.device_ms for one in trace.kernels), short_names([one.kernel for one in trace.kernels])
     rows = []
-    for place, one in enumerate(kernels, 1):
+    for place, one in enumerate(trace.kernels, 1):
         share = one.device_ms / whole if whole else None
         kind = CLASS_WORDS[one.kernel_class]
         rows.append(
@@ -132,7 +129,7 @@ def draw_top(kernels: Sequence[Kernel], trace: Any, *, words: str) -> View:
     )
 
 
-def _draw_sizes(traced: Sequence[Traced], sizes: dict[Any, str], words: str) -> View:
+def _draw_sizes(traced: Sequence[KernelTrace], sizes: dict[Any, str], words: str) -> View:
     of_whole = Field("share", "Share of the GPU time", unit="%", role="value")
     took_field = Field("took_ms", "GPU time", unit="ms", role="note")
     return View(
@@ -141,7 +138,7 @@ def _draw_sizes(traced: Sequence[Traced], sizes: dict[Any, str], words: str) -> 
         about=words,
         fields=(SIZE, CLASS, of_whole, took_field),
         rows=tuple(
-            Row.of(one.trace, sizes[Model.of(one.trace.cell)], kind, share, took)
+            Row.of(one, sizes[Model.of(one.cell)], kind, share, took)
             for one in traced
             for kind, took, share in split_time(one.parts)
         ),
@@ -149,7 +146,7 @@ def _draw_sizes(traced: Sequence[Traced], sizes: dict[Any, str], words: str) -> 
     )
 
 
-def _draw_leaders(traced: Sequence[Traced], sizes: dict[Any, str], words: str) -> View:
+def _draw_leaders(traced: Sequence[KernelTrace], sizes: dict[Any, str], words: str) -> View:
     """Draws the kernel with the most time in the forward pass, and in forward and backward together."""
     names = short_names([kernel.kernel for one in traced for kernel in one.kernels])
     lines = []
@@ -165,8 +162,8 @@ def _draw_leaders(traced: Sequence[Traced], sizes: dict[Any, str], words: str) -
             if whole := sum(took for took, _ in sums.values()):
                 longest = max(sums, key=lambda name: sums[name][0])
                 took, calls = sums[longest]
-                key = (sizes[Model.of(one.trace.cell)], name, _cut(names[longest]))
-                lines.append(Row.of(one.trace, *key, took / whole, calls, took, longest))
+                key = (sizes[Model.of(one.cell)], name, _cut(names[longest]))
+                lines.append(Row.of(one, *key, took / whole, calls, took, longest))
     return View(
         name="kernels-leading",
         title="The kernel with the most time",
@@ -183,9 +180,7 @@ def _cut(name: str) -> str:
     return name if len(name) <= 36 else f"{name[:14]}…{name[-21:]}"
 
 
-def _draw_clock(
-    traces: Sequence[KernelTrace], traced: dict[Any, Traced], steps: Sequence[StepResult], sizes: dict[Any, str]
-) -> View:
+def _draw_clock(traces: Sequence[KernelTrace], steps: Sequence[StepResult], sizes: dict[Any, str]) -> View:
     """Draws the time of the forward pass in the profiler over what the clock says without one."""
     names = TABLES["profiles"].question
     timed = {
@@ -195,9 +190,9 @@ def _draw_clock(
     }
     lines = []
     for trace in traces:
-        cell, one = trace.cell, traced.get(trace.cell_id)
-        took = sum(part.device_ms for part in one.parts if part.phase == "forward") if one else None
-        clock = timed.get((trace.machine, *(getattr(cell, name) for name in names)))
+        is_known = trace.status == "ok" and trace.kernels
+        took = sum(part.device_ms for part in trace.parts if part.phase == "forward") if is_known else None
+        clock = timed.get((trace.machine, *(getattr(trace.cell, name) for name in names)))
         ms, low, high = (clock.median_ms, clock.low_ms, clock.high_ms) if clock else (None, None, None)
         ratio = took / ms if took and ms else None
         status = ("" if trace.status == "ok" else describe_status(trace)) or (
@@ -251,10 +246,10 @@ def _say_clock(view: View) -> str:
     return text
 
 
-def _say(one: Traced, size: str, top: View) -> str:
+def _say(one: KernelTrace, size: str, top: View) -> str:
     kinds = sorted(split_time(one.kernels)[:-1], key=lambda kind: -kind[1]) or [("nothing", 0.0, 0.0)]
     (first, _, most), *others = kinds[:2]
-    words = f"**{format_share(most)}** of the GPU time of **{size}**{at_tokens(one.trace.cell.context)} is {first}"
+    words = f"**{format_share(most)}** of the GPU time of **{size}**{at_tokens(one.cell.context)} is {first}"
     words += "".join(f", {format_share(share)} {name}" for name, _, share in others)
     longest = top.rows[0]
     share, took = format_share(top.get(longest, "share")), format_number(top.get(longest, "device_ms"))

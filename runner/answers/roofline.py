@@ -25,8 +25,8 @@ from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question,
 from runner.answers.shared import about, best, cells_of, clock_choice, narrow, sizes_of
 from runner.answers.words import CLOCKS, CONTEXT, SIZE, STATUS, ended, lacks, plain_cells
 from runner.formats import at_tokens, format_list, format_quantity, format_share
-from runner.results.cells import StepResult
-from runner.results.rows import Rows, Traced
+from runner.results.cells import KernelTrace, StepResult
+from runner.results.rows import Rows
 from runner.schema import TABLES, CeilingRow, Model, StepCell
 from runner.schema.axes import MODEL
 
@@ -82,9 +82,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     traced = [
         one
         for one in rows.traced
-        if one.trace.cell.model_key is None
-        and one.trace.status == "ok"
-        and (one.trace.machine, *(getattr(one.trace.cell, name) for name in names)) in settings
+        if one.cell.model_key is None and one.status == "ok"
+        if (one.machine, *(getattr(one.cell, name) for name in names)) in settings
     ]
     views = [matrix, *([_draw_roof(matrix, roof, words)] if roof else [])]
     bounds = _draw_bounds(traced, roof, sizes) if traced else None
@@ -94,7 +93,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         more=" ".join(part for part in (_say_bounds(bounds) if bounds else "", _say_moved(latest)) if part),
         views=(*views, *([bounds] if bounds else []), _draw_ceilings(latest, name)),
         choices=(*choices, clock),
-        cells=cells_of(shown, [one.trace for one in traced]),
+        cells=cells_of(shown, traced),
         missing=() if latest else (missing,),
     )
 
@@ -147,21 +146,21 @@ def _draw_roof(matrix: View, roof: Roof, words: str) -> View:
     )
 
 
-def _draw_bounds(traced: Sequence[Traced], roof: Roof | None, sizes: Mapping[Any, str]) -> View:
+def _draw_bounds(traced: Sequence[KernelTrace], roof: Roof | None, sizes: Mapping[Any, str]) -> View:
     lines = []
     for one in traced:
-        size = sizes.get(Model.of(one.trace.cell)) or sizes_of([one.trace])[Model.of(one.trace.cell)]
-        split = shares(one.trace, one.kernels, ridge=roof.ridge if roof else None)
+        size = sizes.get(Model.of(one.cell)) or sizes_of([one])[Model.of(one.cell)]
+        split = shares(one, one.kernels, ridge=roof.ridge if roof else None)
         by_words = {words: split.get(name) for name, words in _LIMITS.items()} | {TOTAL: 1.0}  # type: ignore[call-overload]
         lines += [
-            Row.of(one.trace, size, one.trace.cell.context, words, share, one.trace.unprofiled_step_ms)
+            Row.of(one, size, one.cell.context, words, share, one.unprofiled_step_ms)
             for words, share in by_words.items()
             if share
         ]
     return View(
         name="bounds",
         title="What limits the time of a step",
-        about=about([one.trace for one in traced], more=["GPU time, and its gaps"]),
+        about=about(traced, more=["GPU time, and its gaps"]),
         fields=(SIZE, CONTEXT, LIMIT, TIME_SHARE, UNPROFILED),
         rows=tuple(lines),
         draw=Draw(

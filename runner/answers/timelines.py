@@ -9,7 +9,7 @@ from runner.answers.shared import narrow, sizes_of
 from runner.answers.words import lacks
 from runner.formats import format_bytes, format_number, within_block
 from runner.results.cells import LiveAllocation, StepResult, Timeline
-from runner.results.rows import Rows, TimelineDetails
+from runner.results.rows import Rows
 from runner.schema import TABLES, Model
 
 PHASE = Field.of("timings", "phase")
@@ -26,36 +26,35 @@ _NAMELESS = ("<genexpr>", "<listcomp>", "<lambda>")
 def answer(rows: Rows, asked: Asked) -> Answer:
     if not rows.recorded:
         return Answer(missing=lacks("no memory timeline was recorded"))
-    imported = {one.timeline.label: one for one in rows.recorded if one.timeline.cell is None}
-    own = {one.timeline.cell_id: one for one in rows.recorded if one.timeline.cell}
-    timelines = [one.timeline for one in own.values()]
-    trained = [line for line in timelines if line.cell and line.cell.mode == "train"] or timelines
-    cell = max(trained, key=lambda line: line.peak_bytes).cell if trained else None
+    imported = {one.label: one for one in rows.recorded if one.cell is None}
+    own = [one for one in rows.recorded if one.cell]
+    trained = [one for one in own if one.cell and one.cell.mode == "train"] or own
+    cell = max(trained, key=lambda one: one.peak_bytes).cell if trained else None
     if cell:  # the highest peak opens by itself
-        asked = {"size": sizes_of(timelines)[Model.of(cell)], **asked}
+        asked = {"size": sizes_of(own)[Model.of(cell)], **asked}
     recording = choose(asked, "recording", "Recording", [*([MEASURED] if own else []), *imported])
-    found, choices = narrow(timelines, asked, drawn=())
+    found, choices = narrow(own, asked, drawn=())
     is_own = recording.chosen == MEASURED
-    one = own[found[0].cell_id] if is_own else imported[recording.chosen]
-    about = f"{one.timeline.machine.split(' · ')[0]} · {one.timeline.label}"
+    one = found[0] if is_own else imported[recording.chosen]
+    about = f"{one.machine.split(' · ')[0]} · {one.label}"
     return Answer(
         sentence=_say(one),
-        more=describe_slowing(one.timeline, rows.steps),
+        more=describe_slowing(one, rows.steps),
         views=(_draw_phases(one, about), _draw_largest(one, about)),
         choices=(recording, *(choices if is_own else ())),
-        cells={one.timeline.cell_id: one.timeline.cell} if one.timeline.cell else {},
+        cells={one.cell_id: one.cell} if one.cell else {},
     )
 
 
-def _draw_phases(one: TimelineDetails, about: str) -> View:
-    line, begins = one.timeline, {phase: us / 1000 for phase, us in one.begins_us.items()}
+def _draw_phases(one: Timeline, about: str) -> View:
+    begins = {phase: us / 1000 for phase, us in one.begins_us.items()}
     lines = [
-        Row.of(line, phase.phase, phase.peak_allocated_bytes, phase.end_allocated_bytes, begins.get(phase.phase))
+        Row.of(one, phase.phase, phase.peak_allocated_bytes, phase.end_allocated_bytes, begins.get(phase.phase))
         for phase in one.phases
         if phase.peak_allocated_bytes is not None
     ]
     if not lines:  # a recording without phases
-        lines = [Row.of(line, "whole recording", line.peak_block_bytes or line.peak_bytes, None, 0.0)]
+        lines = [Row.of(one, "whole recording", one.peak_block_bytes or one.peak_bytes, None, 0.0)]
     return View(
         name="timeline-phases",
         title="Peak of each phase",
@@ -63,11 +62,11 @@ def _draw_phases(one: TimelineDetails, about: str) -> View:
         fields=(PHASE, PEAK, LEFT, BEGINS),
         rows=tuple(lines),
         draw=Draw("bars", "peak_bytes", down=("phase",), beside=("left_bytes",)),
-        note=f"{line.allocations:,} allocations in {line.duration_us / 1000:,.0f} ms, which recording makes longer.",
+        note=f"{one.allocations:,} allocations in {one.duration_us / 1000:,.0f} ms, which recording makes longer.",
     )
 
 
-def _draw_largest(one: TimelineDetails, about: str) -> View:
+def _draw_largest(one: Timeline, about: str) -> View:
     return View(
         name="timeline-largest",
         title="The largest allocations of the step at its peak",
@@ -83,7 +82,7 @@ def _draw_largest(one: TimelineDetails, about: str) -> View:
         ),
         rows=tuple(
             Row.of(
-                one.timeline,
+                one,
                 place,
                 item.allocated_bytes,
                 (item.operation or "").removeprefix("aten::") or None,
@@ -122,12 +121,11 @@ def line_of(item: LiveAllocation) -> str | None:
     return next(iter([*named, *own, *frames]), None)
 
 
-def _say(one: TimelineDetails) -> str:
-    line = one.timeline
+def _say(one: Timeline) -> str:
     peaks = {phase.phase: phase.peak_allocated_bytes for phase in one.phases if phase.peak_allocated_bytes is not None}
     top = max(peaks, key=lambda name: peaks[name] or 0, default="")
-    peak = peaks.get(top) or line.peak_block_bytes or line.peak_bytes
-    text = f"**{verbatim(line.label)}** peaks at **{format_bytes(peak)}**" + (f" in {top}" if top else "")
+    peak = peaks.get(top) or one.peak_block_bytes or one.peak_bytes
+    text = f"**{verbatim(one.label)}** peaks at **{format_bytes(peak)}**" + (f" in {top}" if top else "")
     left = {phase.phase: phase.end_allocated_bytes for phase in one.phases if phase.end_allocated_bytes is not None}
     if "forward" in left and "backward" in left:
         text += f": {format_bytes(left['forward'])} after forward, {format_bytes(left['backward'])} after backward"

@@ -32,8 +32,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     words = f"{one.machine} · GPU time" + (" per step" if one.steps else ", whole recording")
     views = [
         *([_compare(one, other, f"A: {trace.chosen}, B: {against.chosen}")] if other else []),
-        draw_phases(one.kernels, one, title=f"{trace.chosen}: kernels by phase", words=words),
-        draw_top(one.kernels, one, words=words),
+        draw_phases(one, title=f"{trace.chosen}: kernels by phase", words=words),
+        draw_top(one, words=words),
     ]
     return Answer(
         sentence=_say(trace.chosen, one),

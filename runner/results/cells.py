@@ -12,7 +12,7 @@ from uuid import UUID
 from runner.results.times import PhaseTime
 from runner.schema import AccumulationRow, AttentionCell, Bound, Cell, FloatName, KernelClass, NormStatistic, Phase
 from runner.schema.kernels import ProfileCell
-from runner.schema.memory import AllocationRow, MemoryCell, TimelineRow
+from runner.schema.memory import AllocationRow, MemoryCell, PhasePeakRow, TimelineRow
 from runner.schema.steps import StepCell
 
 
@@ -166,18 +166,6 @@ CLASS_WORDS: Mapping[KernelClass, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelTrace(Result):
-    """One profiled cell."""
-
-    cell: ProfileCell
-    unprofiled_step_ms: float | None = None
-    overhead_share: float | None = None
-    busy_share: float | None = None
-    host_bound_share: float | None = None
-    attributed_share: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class KernelPart:
     """The time of one class of kernels in one phase and, where asked for, in one named range."""
 
@@ -206,6 +194,21 @@ class Kernel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KernelTrace(Result):
+    """One profiled cell with its kernels: summed by phase and class, by the model's named ranges, and one by one."""
+
+    cell: ProfileCell
+    unprofiled_step_ms: float | None = None
+    overhead_share: float | None = None
+    busy_share: float | None = None
+    host_bound_share: float | None = None
+    attributed_share: float | None = None
+    parts: tuple[KernelPart, ...] = ()
+    kernels: tuple[Kernel, ...] = ()
+    ranges: tuple[KernelPart, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Peak(Result):
     """One memory cell on a machine of the kind `device`, whose device is called `device_name`. `parts` are bytes by
     category, None where they were not counted; `phases` are peaks of live tensors."""
@@ -227,12 +230,10 @@ class Peak(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timeline(TimelineRow):
-    """One recorded timeline. `label` is its name, unique in the file; `cell` is what was measured, None if imported."""
+class LiveAllocation(AllocationRow):
+    """One allocation that is alive at a moment, with the stack that made it."""
 
-    label: str
-    machine: str
-    cell: MemoryCell | None = None
+    frames: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +246,14 @@ class MemoryPart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiveAllocation(AllocationRow):
-    """One allocation that is alive at a moment, with the stack that made it."""
+class Timeline(TimelineRow):
+    """One recorded timeline. `label` is its name, unique in the file; `cell` is what was measured, None if imported.
+    Where they are read: its phases with when they begin, and the largest allocations of the recording that were alive
+    at its peak, the largest first."""
 
-    frames: str | None = None
+    label: str
+    machine: str
+    cell: MemoryCell | None = None
+    phases: tuple[PhasePeakRow, ...] = ()
+    begins_us: Mapping[str, int] = field(default_factory=dict)
+    largest: tuple[LiveAllocation, ...] = ()

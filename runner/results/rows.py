@@ -16,9 +16,7 @@ from runner.results.cells import (
     AttentionResult,
     EarlyStep,
     Kernel,
-    KernelPart,
     KernelTrace,
-    LiveAllocation,
     NormalizationResult,
     Peak,
     PhaseSample,
@@ -29,7 +27,7 @@ from runner.results.findings import AuditedRow
 from runner.results.published import PublishedTable
 from runner.results.times import Clock, Noise, RepeatedCell
 from runner.schema import Bound, CeilingRow, DtypeRow, NoteKind, NumericsRow, RunRow
-from runner.schema.memory import FrontierRow, PhasePeakRow, SavedTensorRow
+from runner.schema.memory import FrontierRow, SavedTensorRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,16 +102,6 @@ def gather_notes(notes: tuple[Note, ...]) -> Notes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Traced:
-    """One profiled cell with its kernels: summed by phase and class, by the model's named ranges, and one by one."""
-
-    trace: KernelTrace
-    parts: tuple[KernelPart, ...]
-    kernels: tuple[Kernel, ...]
-    ranges: tuple[KernelPart, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class ImportedTrace:
     """One trace that somebody else recorded, with its kernels. Times are per step where `steps` is known, else of the
     whole recording."""
@@ -179,17 +167,6 @@ class SavedCell:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimelineDetails:
-    """One memory timeline: its phases with when they begin, and the largest allocations of the recording that were
-    alive at its peak, the largest first."""
-
-    timeline: Timeline
-    phases: tuple[PhasePeakRow, ...] = ()
-    begins_us: Mapping[str, int]
-    largest: tuple[LiveAllocation, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class Precise:
     """One pass of a model in one precision, beside the reference: its errors, the dtypes read from it, and statistics
     of normalization over its residual streams."""
@@ -233,7 +210,7 @@ class Rows:
     every_step: tuple[StepResult, ...] = ()
     attention: tuple[AttentionResult, ...] = ()
     peaks: tuple[Peak, ...] = ()
-    traced: tuple[Traced, ...] = ()
+    traced: tuple[KernelTrace, ...] = ()
     runs: tuple[RunSummary, ...] = ()
     by_run: tuple[RunSteps, ...] = ()
     #: The latest run of a machine with steps, and the latest before it that measured some of the same, if any.
@@ -241,7 +218,7 @@ class Rows:
     #: What several runs measured, the newest of them among them.
     history: tuple[CellHistory, ...] = ()
     saved: tuple[SavedCell, ...] = ()
-    recorded: tuple[TimelineDetails, ...] = ()
+    recorded: tuple[Timeline, ...] = ()
     imported: tuple[ImportedTrace, ...] = ()
     frontiers: tuple[FrontierRow, ...] = ()
     sums: tuple[AccumulationResult, ...] = ()

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from runner.results.cells import Kernel, KernelPart, KernelTrace, StepResult
-from runner.results.rows import OF_CELL, ImportedTrace, Rows, RunSteps, TimelineDetails, Traced
+from runner.results.rows import OF_CELL, ImportedTrace, Rows, RunSteps
 from runner.schema import TABLES, CeilingRow, Cell
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
@@ -126,7 +126,7 @@ _KERNELS = """
     FROM kernels k GROUP BY cell_id, phase, kernel ORDER BY sum(k.device_ms) DESC, kernel, phase"""
 
 
-def load_traced(path: Path, of: Selection) -> list[Traced]:
+def load_traced(path: Path, of: Selection) -> list[KernelTrace]:
     """Returns the profiled cells that count, also failed ones, smallest model first, with their kernels, per step. The
     first ok round of a cell counts, because a profile explains a time and does not measure one."""
     with open_reader(path) as reader:
@@ -137,8 +137,8 @@ def load_traced(path: Path, of: Selection) -> list[Traced]:
             fetch_by(reader, _PARTS.format(scope=scope), kind=KernelPart, by=("cell_id",)) for scope in ("''", "scope")
         )
     return [
-        Traced(
-            trace=one,
+        replace(
+            one,
             parts=tuple(parts.get(one.cell_id, ())),
             kernels=tuple(kernels.get(one.cell_id, ())),
             ranges=tuple(ranges.get(one.cell_id, ())),
@@ -218,6 +218,5 @@ def read(path: Path, of: Selection, needs: Iterable[str], *, load: Load | None =
 
 
 def _passes(of: Selection, one: Any) -> bool:
-    part = one.trace if isinstance(one, Traced) else one.timeline if isinstance(one, TimelineDetails) else one
-    cell = part if isinstance(part, Cell) else getattr(part, "cell", None)
+    cell = one if isinstance(one, Cell) else getattr(one, "cell", None)
     return cell is None or of.holds(cell)

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, get_args
 from uuid import UUID
 
 from runner.results.cells import AccumulationResult, LiveAllocation, MemoryPart, NormalizationResult, Peak, Timeline
-from runner.results.rows import Precise, SavedCell, TimelineDetails
+from runner.results.rows import Precise, SavedCell
 from runner.schema import TABLES, AttentionCell, Category, DtypeRow, Precision
 from runner.schema.memory import AllocationRow, MemoryCell, PhasePeakRow, SavedTensorRow, TimelineRow
 from runner.store.database import open_reader
@@ -187,7 +187,7 @@ def load_saved(path: Path, of: Selection) -> list[SavedCell]:
     return cells
 
 
-def load_recorded(path: Path, of: Selection) -> list[TimelineDetails]:
+def load_recorded(path: Path, of: Selection) -> list[Timeline]:
     """Returns the newest timeline of each title on each machine, with its phases and what was largest at its peak."""
     recorded = []
     for line in load_timelines(path, of.run, of.machine):
@@ -195,8 +195,8 @@ def load_recorded(path: Path, of: Selection) -> list[TimelineDetails]:
             phases = fetch_rows(reader, PhasePeakRow, _PHASES, [line.cell_id])
             marks = reader.execute(_MARKS, [line.cell_id]).fetchall()
         recorded.append(
-            TimelineDetails(
-                timeline=line,
+            replace(
+                line,
                 phases=tuple(phases),
                 begins_us={name: at_us for at_us, name in reversed(marks)},
                 largest=tuple(load_largest_at(path, line.cell_id, line.peak_at_us, MAX_ALLOCATIONS, "recorded")),
