@@ -13,7 +13,7 @@ from pages.draw import CONFIG, draw_choices
 from pages.frame import ASKED, Frame
 from pages.markdown import restrict
 from pages.plot import BASE, Spec
-from pages.plot.parts import AXIS, BASE_MARGIN, color_of, legend
+from pages.plot.parts import BASE_MARGIN, axis, color_of, legend
 from runner.answers.answer import Choice, choose
 from runner.schema import TABLES, Column, Status, Table
 from runner.store.database import look_through
@@ -113,8 +113,8 @@ def _draw_chart(frame: Frame, table: Table, window: Window) -> None:
                 **BASE,
                 "height": 380 + top,
                 "margin": {**BASE_MARGIN, "t": top + 8},
-                "xaxis": {**AXIS, "automargin": True, "title": {"text": title[x.chosen]}},
-                "yaxis": {**AXIS, "automargin": True, "title": {"text": title[y.chosen]}},
+                "xaxis": axis(title[x.chosen], automargin=True),
+                "yaxis": axis(title[y.chosen], automargin=True),
                 "annotations": above,
             },
         }

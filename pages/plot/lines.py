@@ -1,21 +1,22 @@
 """Lines over a numeric axis with their numbers, fits and limits; and the strip of samples of one cell."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from pages.plot.colors import PALETTE, PURPLE, QUIET, RED
 from pages.plot.parts import (
-    AXIS,
     Figure,
+    axis,
     color_of,
     count_letters,
     error_bars,
     escape,
     legend,
     note,
+    on_axis,
     raise_powers,
     rule,
     scatter,
@@ -41,15 +42,10 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     rows = [row for row in view.rows if view.get(row, draw.across)]
     known, lost = [row for row in rows if not view.ended(row)], [row for row in rows if view.ended(row)]
     is_log = "y" in draw.log
+    spot, height = partial(on_axis, log="x" in draw.log), partial(on_axis, log=is_log)
 
     def value(row: Row) -> float:
         return float(view.get(row, draw.value) / scale.factor)
-
-    def place(y: float) -> float:
-        return math.log10(y) if is_log else y
-
-    def spot(x: float) -> float:
-        return math.log10(x) if "x" in draw.log else x
 
     limits = [guide.at / scale.factor for guide in draw.guides if guide.at and guide.is_limit]
     limit = next(iter(limits), max(map(value, known), default=1) * 1.6)
@@ -58,7 +54,7 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     xs = sorted({view.get(row, draw.across) for row in rows}) or [1, 10]
     data, notes = _draw_fits(view, among, scale), []
     fits: dict[Any, str] = {guide.series: raise_powers(f" {guide.words}") for guide in draw.guides if guide.power}
-    low, high = place(min(ys)), place(max(ys))
+    low, high = height(min(ys)), height(max(ys))
     reach = max(high - low, 0.3 if is_log else 0.3 * abs(high))
     pad = 0.09 * reach
     left, right = spot(xs[0]), spot(xs[-1])
@@ -74,7 +70,7 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             few,
             scale,
             x=lambda row: _WIDTH * (spot(view.get(row, draw.across)) - left) / (right - left or 1),
-            y=lambda row: _HEIGHT * (place(limit if view.ended(row) else value(row)) - low) / (high - low or 1),
+            y=lambda row: _HEIGHT * (height(limit if view.ended(row) else value(row)) - low) / (high - low or 1),
             lost=lost,
         )
     )
@@ -103,7 +99,7 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         number = "" if id(last) in labels else format_number(value(last))
         words = number if narrow else " ".join(filter(None, (f"{name}</b>{fits.get(one, '')}<b>", number)))
         if narrow or one is not None or number:
-            ends.append((place(value(last)), f"<b>{words}</b>", color))
+            ends.append((height(value(last)), f"<b>{words}</b>", color))
     if lost:
         crosses = scatter(view, lost, y=[limit] * len(lost), color=RED)
         data.append(crosses | {"marker": {"size": 9, "color": RED, "symbol": "x"}, "showlegend": False})
@@ -121,7 +117,7 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
                     guide.words,
                     x=0,
                     xref="paper",
-                    y=place(guide.at / scale.factor),
+                    y=height(guide.at / scale.factor),
                     xanchor="left",
                     yanchor=anchor,
                     shift=4,
@@ -133,31 +129,26 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             rises = guide.power.at(guide.power.end) > guide.power.at(guide.power.start)
             at: dict[str, Any] = {"x": 0, "xanchor": "left"} if rises else {"x": 1, "xanchor": "right"}
             notes.append(note(guide.words, **at, y=1, xref="paper", yref="paper", yanchor="top", color=QUIET))
-    notes += _name_lost(view, lost, spot, place(limit), first_only=narrow)
+    notes += _name_lost(view, lost, spot, height(limit), first_only=narrow)
     width = max((count_letters(text) for _, text, _ in ends), default=0)
     shown = _thin([*map(spot, xs)]) if narrow else range(len(xs))
+    across = {"tickvals": [xs[one] for one in shown], "ticktext": [short_number(xs[one]) for one in shown]}
+    across = across if len(xs) < 10 else ticks(xs[0], xs[-1], log="x" in draw.log)
     named = [(one["name"], one["line"]["color"]) for one in data if one.get("name")]
     above, top = legend(named if narrow and draw.series else [], narrow=narrow)
     layout = {
         "height": 300 + top if narrow else 400,
         "margin": {"r": 14 + 7 * width, "t": 14 + top},
-        "xaxis": {
-            **AXIS,
-            "type": "log" if "x" in draw.log else "linear",
-            "range": [left - side, right + side * (1.6 if lost else 1)],
-            "title": {"text": view.field(draw.across).title},
-            **(
-                {"tickvals": [xs[one] for one in shown], "ticktext": [short_number(xs[one]) for one in shown]}
-                if len(xs) < 10
-                else ticks(xs[0], xs[-1], log="x" in draw.log)
-            ),
-        },
-        "yaxis": {
-            **AXIS,
+        "xaxis": axis(
+            view.field(draw.across).title,
+            range=[left - side, right + side * (1.6 if lost else 1)],
+            **{"type": "log" if "x" in draw.log else "linear", **across},
+        ),
+        "yaxis": axis(
+            "" if narrow else title_of(view, draw.value),
+            range=[low - pad, high + pad * (2.2 if lost else 1)],
             **(ticks(min(ys), max(ys), log=True) if is_log else ticks(low - pad, high + pad, log=False)),
-            "range": [low - pad, high + pad * (2.2 if lost else 1)],
-            "title": {"text": "" if narrow else title_of(view, draw.value)},
-        },
+        ),
         "annotations": [*notes, *above],
         "shapes": [rule("y", guide, scale) for guide in draw.guides if guide.at],
     }
@@ -301,12 +292,11 @@ def draw_strip(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         "height": 240 + top,
         "margin": {"t": 14 + top},
         "annotations": head,
-        "xaxis": {**AXIS, "title": {"text": view.field(draw.across).title}},
-        "yaxis": {
-            **AXIS,
+        "xaxis": axis(view.field(draw.across).title),
+        "yaxis": axis(
+            title_of(view, draw.value),
+            range=[low - 0.15 * (high - low), high + 0.3 * (high - low)],
             **ticks(low, high, log=False),
-            "title": {"text": title_of(view, draw.value)},
-            "range": [low - 0.15 * (high - low), high + 0.3 * (high - low)],
-        },
+        ),
     }
     return data, layout

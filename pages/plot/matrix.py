@@ -6,8 +6,8 @@ from typing import Any
 
 from pages.plot.colors import FAINT, RED, STRONG, tint
 from pages.plot.parts import (
-    AXIS,
     Figure,
+    axis,
     bars,
     break_label,
     count_letters,
@@ -65,25 +65,21 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         "height": 62 + (36 if is_tight else 42) * len(downs),
         "bargap": 0,
         "barmode": "overlay",
-        "xaxis": {
-            **AXIS,
-            "side": "top",
-            "tickvals": list(range(len(acrosses))),
-            "ticktext": [one.replace(" · ", "<br>").replace(" ", "<br>").replace("-", "<br>") for one in columns]
-            if narrow and not is_slanted
-            else columns,
-            **({"tickangle": -60} if is_slanted else {}),
-            "title": {"text": view.field(draw.across).title, "standoff": 4},
-            "range": [-0.5, len(acrosses) - 0.5],
-            "showgrid": False,
-        },
-        "yaxis": {
-            **AXIS,
-            "tickvals": list(range(len(downs))),
-            "ticktext": [f"{break_label(one, most=16) if narrow else one} " for one in downs],
-            "range": [len(downs) - 0.5, -0.5],
-            "showgrid": False,
-        },
+        "xaxis": axis(
+            side="top",
+            tickvals=list(range(len(acrosses))),
+            ticktext=[re.sub(" · |[ -]", "<br>", one) for one in columns] if narrow and not is_slanted else columns,
+            tickangle=-60 if is_slanted else 0,
+            range=[-0.5, len(acrosses) - 0.5],
+            showgrid=False,
+        )
+        | {"title": {"text": view.field(draw.across).title, "standoff": 4}},
+        "yaxis": axis(
+            tickvals=list(range(len(downs))),
+            ticktext=[f"{break_label(one, most=16) if narrow else one} " for one in downs],
+            range=[len(downs) - 0.5, -0.5],
+            showgrid=False,
+        ),
         "annotations": notes,
     }
     return [filled, *([hollow] if empty else [])], layout

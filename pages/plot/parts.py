@@ -26,7 +26,6 @@ AXIS: Figure = {
     "ticks": "",
     "tickangle": 0,
     "tickfont": {"size": 12},
-    "title": {"text": ""},
 }
 _RAISED = str.maketrans("0123456789.-", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻")
 _ALIASES = {
@@ -78,6 +77,15 @@ def write_beside(view: View, row: Row) -> str:
             label = item.label if item.label.isupper() else item.label.lower() if same else ""
             parts.append(" ".join(part for part in (scale_of(view, name).with_unit(value), label) if part))
     return "".join(f" · {escape(part)}" for part in parts)
+
+
+def axis(title: str = "", **how: Any) -> Figure:
+    return {**AXIS, "title": {"text": title}, **how}
+
+
+def on_axis(value: float, *, log: bool) -> float:
+    """Returns where a value stands on an axis, as ranges and notes say it."""
+    return math.log10(value) if log else value
 
 
 def title_of(view: View, name: str) -> str:

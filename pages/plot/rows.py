@@ -8,8 +8,8 @@ from typing import Any
 
 from pages.plot.colors import BLUE, GREEN, ORANGE, PURPLE, QUIET, RED, STRONG, tint
 from pages.plot.parts import (
-    AXIS,
     Figure,
+    axis,
     bars,
     break_label,
     color_of,
@@ -21,6 +21,7 @@ from pages.plot.parts import (
     legend,
     marks,
     note,
+    on_axis,
     rule,
     scatter,
     ticks,
@@ -43,14 +44,10 @@ _MAX_BESIDE = 16
 def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     """Beside a dot stand its number and, where there is room, its interval; faint where that includes the center."""
     draw, scale = view.draw, scale_of(view, view.draw.value)
-    places, axis, heads = _lines(view, narrow=narrow)
+    places, down, heads = _lines(view, narrow=narrow)
     among = list(dict.fromkeys(view.column(draw.series))) if draw.series else []
     known = [row for row in view.rows if not view.ended(row)]
     is_log = "x" in draw.log
-
-    def spot(value: Any) -> float:
-        return math.log10(value / scale.factor) if is_log else value / scale.factor
-
     data, notes = [], [*heads]
     for unsure in (False, True):
         rows = [row for row in known if is_unsure(view, row) == unsure]
@@ -66,7 +63,8 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             number, shown = write_measured(view, row, scale)
             words = scale.add_unit(number) if unsure else f"<b>{scale.add_unit(number)}</b>"
             end = view.interval(row)[1] or view.get(row, draw.value)
-            at: dict[str, Any] = {"x": spot(end), "y": places[_key(view, row)], "xanchor": "left", "shift": 7}
+            x_end = on_axis(end / scale.factor, log=is_log)
+            at: dict[str, Any] = {"x": x_end, "y": places[_key(view, row)], "xanchor": "left", "shift": 7}
             shown, more = ("", "") if narrow else (shown, write_beside(view, row))
             notes.append(note(f"{words}  {shown}{more}", color=QUIET if unsure else STRONG, **at))
     lost = [row for row in view.rows if view.ended(row)]
@@ -77,7 +75,7 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     ]
     for guide in draw.guides:
         if guide.at:
-            at = {"x": spot(guide.at * scale.factor), "y": 1, "yref": "paper", "yanchor": "bottom"}
+            at = {"x": on_axis(guide.at, log=is_log), "y": 1, "yref": "paper", "yanchor": "bottom"}
             notes.append(note(guide.words, color=RED if guide.is_limit else QUIET, **at))
     ends = [end for row in known for end in (*view.interval(row), view.get(row, draw.value)) if end]
     ends += [guide.at for guide in draw.guides if guide.at]
@@ -96,16 +94,15 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     across = [{"yref": "y", "y0": ys[0] - 0.5, "y1": ys[-1] + 0.5} for ys in spans]
     layout = {
         "height": 60
-        + max(_LINE, 17 * max((1 + text.count("<br>") for text in axis["ticktext"]), default=1))
+        + max(_LINE, 17 * max((1 + text.count("<br>") for text in down["ticktext"]), default=1))
         * (max(places.values(), default=0) + 1),
         "margin": {"r": max(52, 12 + 7 * letters) if narrow else min(128 + 7 * max(beside, default=0), 300), "t": 24},
-        "xaxis": {
-            **AXIS,
+        "xaxis": axis(
+            "" if narrow else title_of(view, draw.value),
+            range=span,
             **ticks(low, high, log=is_log, most=5 if narrow else 9),
-            "range": span,
-            "title": {"text": "" if narrow else title_of(view, draw.value)},
-        },
-        "yaxis": axis,
+        ),
+        "yaxis": down,
         "shapes": [rule("x", guide, scale) | span for guide in draw.guides if guide.at for span in across],
         "annotations": notes,
     }
@@ -118,7 +115,7 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     names = [len(join_keys(view, row, draw.down[1:] or draw.down)) for row in view.rows]
     # On a phone long names beside short bars would leave no room for these.
     is_above = bool(draw.caption) or (narrow and max(names, default=0) > _MAX_BESIDE)
-    places, axis, heads = _lines(view, narrow=narrow, above=is_above)
+    places, down, heads = _lines(view, narrow=narrow, above=is_above)
     among = (
         [one for one in dict.fromkeys(view.column(draw.series)) if one not in (None, draw.total)]
         if draw.series
@@ -190,14 +187,13 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     layout = {
         "height": top + (26 if draw.beside else 46) + line_px * lines,
         "margin": {"r": min(16 + 7 * room, 190), "t": top},
-        "xaxis": {
-            **AXIS,
-            "range": [0, most * 1.01],
-            "title": {"text": "" if draw.beside else title_of(view, draw.value)},
-            "nticks": 5,
-            "tickformat": ".0%" if scale.unit == "%" else ",~s" if most > 9999 else "",
-        },
-        "yaxis": axis,
+        "xaxis": axis(
+            "" if draw.beside else title_of(view, draw.value),
+            range=[0, most * 1.01],
+            nticks=5,
+            tickformat=".0%" if scale.unit == "%" else ",~s" if most > 9999 else "",
+        ),
+        "yaxis": down,
         "annotations": [*notes, *head],
         "shapes": [rule("x", guide, scale) for guide in draw.guides if guide.at],
     }
@@ -233,13 +229,8 @@ def draw_waterfall(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         "height": 32 + _CAPTIONED * len(values),
         "barmode": "overlay",
         "margin": {"r": 118, "t": 6},
-        "xaxis": {**AXIS, "range": [0, max(values) * 1.01], "nticks": 5},
-        "yaxis": {
-            **AXIS,
-            "showticklabels": False,
-            "range": [len(values) - 0.4, -0.6],
-            "showgrid": False,
-        },
+        "xaxis": axis(range=[0, max(values) * 1.01], nticks=5),
+        "yaxis": axis(showticklabels=False, range=[len(values) - 0.4, -0.6], showgrid=False),
         "annotations": notes,
     }
     return [steps, rest], layout
@@ -275,7 +266,7 @@ def _lines(view: View, *, narrow: bool, above: bool = False) -> tuple[Mapping[Ke
         line += key in groups
         places[key] = line
         line += 1
-    axis: Figure = {**AXIS, "tickvals": [*places.values()], "range": [line - 0.4, -0.6], "showgrid": False}
+    down = axis(tickvals=[*places.values()], range=[line - 0.4, -0.6], showgrid=False)
     if above:
         two = narrow and any(_is_long(view, row) for row in view.rows)
         notes = []
@@ -284,13 +275,7 @@ def _lines(view: View, *, narrow: bool, above: bool = False) -> tuple[Mapping[Ke
             gap = "<br>" if two and len(parts) == 1 else "  "  # the caption of a name in two lines ends the second
             words = f"<b>{'<br>'.join(parts)}</b>{gap}{escape(str(captions[key] or ''))}"
             notes.append(note(words, x=0, xref="paper", y=at - (0.31 if two else 0.22), xanchor="left"))
-        return places, {**axis, "showticklabels": False}, notes
-    axis["ticktext"] = [f"{break_label(labels[key]) if narrow else labels[key]} " for key in places]
-    return (
-        places,
-        axis,
-        [
-            note(f"<b>{text}</b>", x=0, xref="paper", y=places[key] - 1, xanchor="left", shift=2)
-            for key, text in groups.items()
-        ],
-    )
+        return places, down | {"showticklabels": False}, notes
+    down["ticktext"] = [f"{break_label(labels[key]) if narrow else labels[key]} " for key in places]
+    heads = [(f"<b>{text}</b>", places[key] - 1) for key, text in groups.items()]
+    return places, down, [note(text, x=0, xref="paper", y=y, xanchor="left", shift=2) for text, y in heads]
