@@ -75,7 +75,7 @@ class Pair(Generic[S]):
 def compute_ratio(base: Any, other: Any, *, phase: Phase = "step", clock: Clock = "step") -> Ratio | None:
     """Returns one cell's time over another's, in one phase by one clock; None where either has no such time. It has no
     interval where the host sets a time of two sweeps."""
-    a, b = (one.times[phase].by(clock) if phase in one.times else None for one in (base, other))
+    a, b = (one.time(phase, clock) for one in (base, other))
     if not a or not b:
         return None
     found = ratio(a, b)
@@ -89,7 +89,7 @@ def is_host_noise(base: Any, other: Any, *, phase: Phase, clock: Clock) -> bool:
 
 def _is_set_by_host(one: Any, phase: Phase, clock: Clock) -> bool:
     """Returns whether the GPU waits for work in a phase; where it has no GPU time there, in the whole step."""
-    time = one.times[phase].by(clock) if phase in one.times else None
+    time = one.time(phase, clock)
     if clock == "device" or not time:
         return False
     device = one.times[phase].by("device")

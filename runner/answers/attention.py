@@ -54,8 +54,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     has_lost = any(one.status == "oom" for one in cells)
 
     def time(one: AttentionResult) -> tuple[float | None, float | None, float | None]:
-        known = one.times.get(ATTENTION_PHASES[phase.chosen]) if phase.chosen else None
-        found = known.by(CLOCKS[clock.chosen]) if known and clock.chosen else None
+        of = phase.chosen and clock.chosen
+        found = one.time(ATTENTION_PHASES[phase.chosen], CLOCKS[clock.chosen]) if of else None
         return (found.ms, found.low_ms, found.high_ms) if found else (None, None, None)
 
     key = {one.cell_id: (name_attention(one.cell), one.cell.seq_len) for one in cells}

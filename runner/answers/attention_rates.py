@@ -104,7 +104,7 @@ def _find_peak(rows: Rows, cells: Sequence[AttentionResult]) -> float | None:
 def _make_row(one: AttentionResult, phase: Phase, clock: Any, peak: float | None) -> Row:
     forward, backward = forward_flops(one.cell), backward_flops(one.cell)
     flops = {"forward": forward, "backward": backward}.get(phase, forward + backward)
-    time = one.times[phase].by(clock) if phase in one.times else None
+    time = one.time(phase, clock)
     rate = flops / time.ms * 1e3 if time and one.status == "ok" else None
     errors = [error for error in (one.output_error, one.gradient_error) if error is not None]
     return Row.of(

@@ -169,7 +169,7 @@ def _decide(pair: Pair[Any], phase: Phase, clock: str) -> tuple[Phase, Verdict]:
 
 def _make_row(pair: Pair[Any], cell: str, phase: Phase, verdict: Verdict) -> Row:
     by, ratio = verdict.clock, verdict.ratio
-    times = [side.times[phase].by(by) if by and phase in side.times else None for side in pair.sides]
+    times = [by and side.time(phase, by) for side in pair.sides]
     ms = (ratio and ratio.undisturbed) or [time and time.ms for time in times]
     why = ", ".join(ended(side) for side in pair.sides if side.status != "ok") or verdict.why
     return Row.of(

@@ -29,7 +29,7 @@ def _draw_cost(compared: Compared) -> View:
         seconds, phase = pair.other.compile_seconds, PHASES[compared.phase]
         if seconds is None or pair.objection:
             continue
-        times = [side.times[phase].by(compared.by) if phase in side.times else None for side in pair.sides]
+        times = [side.time(phase, compared.by) for side in pair.sides]
         ratio = pair.ratio(phase=phase, clock=compared.by)
         saved = times[0].ms - times[1].ms if times[0] and times[1] and ratio and ratio.outcome == "faster" else None
         paid = round(1000 * seconds / saved) if saved else None

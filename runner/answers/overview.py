@@ -304,7 +304,7 @@ def _is_plain(cell: StepCell) -> bool:
 
 
 def _ms(one: StepResult, by: Any) -> float | None:
-    time = one.times["step"].by(by) if one.status == "ok" and "step" in one.times else None
+    time = one.time("step", by) if one.status == "ok" else None
     return time.ms if time else None
 
 

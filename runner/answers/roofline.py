@@ -105,7 +105,7 @@ def _draw_shares(
     for one in shown:
         cell = one.cell
         key = (sizes[Model.of(cell)], cell.context)
-        time = one.times["step"].by(clock) if "step" in one.times else None
+        time = one.time("step", clock)
         if time is None or roof is None:
             status = ended(one) or ("not timed by this clock" if time is None else "the machine's peak is not known")
             lines.append(Row.of(one, *key, *(None,) * 9, status))

@@ -190,11 +190,7 @@ def describe_machine(runs: Sequence[RunSummary]) -> list[str]:
 
 def clock_choice(asked: Asked, results: Sequence[TimedResult], *, default: str = "") -> Choice:
     """Returns the clocks by which any of these has the time of a whole step."""
-    known = [
-        words
-        for words, name in CLOCKS.items()
-        if any("step" in one.times and one.times["step"].by(name) for one in results)
-    ]
+    known = [words for words, name in CLOCKS.items() if any(one.time("step", name) for one in results)]
     return choose(asked, "clock", "Clock", known, default=default)
 
 

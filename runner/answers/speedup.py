@@ -40,7 +40,7 @@ def ratio_fields(base: str, other: str) -> tuple[Field, ...]:
 def ratio_values(pair: Pair[StepResult], *, phase: Phase, clock: Clock) -> tuple[object, ...]:
     """Returns the values of `ratio_fields`."""
     ratio = pair.ratio(phase=phase, clock=clock)
-    times = [side.times[phase].by(clock) if phase in side.times else None for side in pair.sides]
+    times = [side.time(phase, clock) for side in pair.sides]
     device = pair.ratio(phase=phase, clock="device") if clock != "device" else None
     lost = [side for side in pair.sides if side.status != "ok"]
     failed = f"{ended(lost[0])}{', both' if len(lost) == 2 else ''}" if lost else pair.objection

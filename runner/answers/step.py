@@ -14,7 +14,7 @@ from runner.answers.words import CLOCKS, CONTEXT, SIZE, STATUS, ended, lacks, pl
 from runner.formats import at_tokens, format_list, format_measured, format_share
 from runner.results.cells import StepResult
 from runner.results.rows import Rows
-from runner.results.times import Clock, Estimate
+from runner.results.times import Clock
 from runner.schema import Phase, StepCell
 from runner.schema.sizes import WORDS
 
@@ -53,22 +53,17 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     return Answer(sentence=sentence, more=more, views=views, choices=tuple(choices), cells=cells_of(shown))
 
 
-def _time(one: StepResult, phase: Phase, clock: Clock) -> Estimate | None:
-    return one.times[phase].by(clock) if phase in one.times else None
-
-
 def _measure(one: StepResult, clock: Clock, metric: str) -> Interval:
     """Returns the whole step as the metric with its interval; None where it is not known."""
-    time = _time(one, "step", clock)
+    time = one.time("step", clock)
     if time is None:
         return None, None, None
     if metric == "time":
         return time.ms, time.low_ms, time.high_ms
-    tokens = one.cell.batch * max(one.cell.context, 1) * 1000
     factor = 1.0 if metric == "tokens/s" else one.mfu / one.tokens_per_s if one.mfu and one.tokens_per_s else None
     if factor is None:
         return None, None, None
-    rates = (factor * tokens / ms if ms else None for ms in (time.ms, time.high_ms, time.low_ms))
+    rates = (factor * (1000 * one.tokens) / ms if ms else None for ms in (time.ms, time.high_ms, time.low_ms))
     return tuple(rates)  # type: ignore[return-value]
 
 
@@ -97,7 +92,7 @@ def _draw_steps(shown: Sequence[StepResult], keys: Keys, clock: str, metric: str
 def _draw_phases(shown: Sequence[StepResult], keys: Keys, clock: str) -> View:
     lines = []
     for one in shown:
-        times = {phase: time for phase in (*_PARTS, "step") if (time := _time(one, phase, CLOCKS[clock]))}
+        times = {phase: time for phase in (*_PARTS, "step") if (time := one.time(phase, CLOCKS[clock]))}
         whole = sum(time.ms for phase, time in times.items() if phase != "step")
         for phase, time in times.items():
             share = None if phase == "step" else time.ms / whole
@@ -137,7 +132,7 @@ def _draw_statistics(shown: Sequence[StepResult], keys: Keys) -> View:
 
 
 def _say(shown: Sequence[StepResult], keys: Keys, matrix: View, phases: View, clock: str) -> tuple[str, str]:
-    timed = [(time, one) for one in shown if clock and (time := _time(one, "step", CLOCKS[clock]))]
+    timed = [(time, one) for one in shown if clock and (time := one.time("step", CLOCKS[clock]))]
     if not timed:
         return "None of these cells has a time of a whole step.", ""
     time, longest = max(timed, key=lambda pair: pair[0].ms)

@@ -106,7 +106,7 @@ def describe_slowing(line: Timeline, steps: Sequence[StepResult]) -> str:
     alike = [name for name in TABLES["memory"].question if name in TABLES["steps"].question]
     for one in steps:
         if one.cell.backend == "eager" and all(getattr(one.cell, name) == getattr(line.cell, name) for name in alike):
-            time = one.times["step"].by("step") if "step" in one.times else None
+            time = one.time("step", "step")
             if time and line.duration_us > 1000 * time.ms:
                 taken = f"{format_number(time.ms)} → {format_number(line.duration_us / 1000)} ms"
                 return f"Recording every allocation with its stack slows the step: {taken}."

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from runner.results.times import PhaseTime
+from runner.results.times import Clock, Estimate, PhaseTime
 from runner.schema import AccumulationRow, AttentionCell, Bound, Cell, FloatName, KernelClass, NormStatistic, Phase
 from runner.schema.kernels import ProfileCell
 from runner.schema.memory import AllocationRow, MemoryCell, PhasePeakRow, TimelineRow
@@ -38,6 +38,10 @@ class TimedResult(Result):
     torch: str | None
     bound: Bound | None = None
     times: Mapping[Phase, PhaseTime] = field(default_factory=dict)
+
+    def time(self, phase: Phase, clock: Clock) -> Estimate | None:
+        """Returns the time of a phase by a clock; None where it was not taken."""
+        return self.times[phase].by(clock) if phase in self.times else None
 
 
 @dataclass(frozen=True, kw_only=True)
