@@ -644,8 +644,6 @@ def app_command(
 
     Ctrl-C ends it. What follows -- are options of the sweep with --measure, else of `streamlit run`.
     """
-    from runner.places import check_results
-
     if db is not None and os.path.lexists(db):
         check_results(db)
     from runner.cli import dashboard

@@ -98,14 +98,8 @@ def predict_largest(question: FrontierCell, memory: DeviceMemory) -> int:
         cell = trial_cell(question, count * question.step)
         return predict_bytes(cell, device=memory.device, gpu=memory.gpu) <= limit
 
-    high = 1
-    while fits(high):
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low * question.step
+    largest, _ = search(1, fits)
+    return largest * question.step
 
 
 def search(first: int, fits: Callable[[int], bool]) -> tuple[int, int]:
