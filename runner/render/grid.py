@@ -115,27 +115,16 @@ def make_grid(view: View, doubts: Sequence[Doubt] = (), *, most: int = MOST, tur
     caption = f"{view.title}{f' ({scale.unit})' if scale.unit else ''}. {view.about}"
     columns = list(dict.fromkeys(value for value in view.column(axis) if value is not None)) if axis else []
     columns = sorted(columns) if columns and all(isinstance(value, int) for value in columns) else columns
+    if view.columns or not axis or len(columns) > most or len(columns) < 2:
+        return _make_listed(view, doubts, scale, caption)
     by_line: dict[tuple[Value, ...], dict[Value, Row]] = {}
-    for row in view.rows:
+    for row in view.rows:  # one without a value of the axis stands in the first column
         by_line.setdefault(tuple(view.get(row, name) for name in keys), {})[view.get(row, axis)] = row
-    if view.columns:
-        return _make_whole(view, doubts, scale, caption)
-    if not axis or len(columns) > most or len(columns) < 2:
-        return _make_plain(view, doubts, scale, caption)
-    lines = [
-        (
-            *_write_keys(view, keys, key),
-            *(
-                _write(view, found[column], doubts, scale)
-                if column in found
-                else _write(view, found[None], doubts, scale)
-                if None in found and column == columns[0]
-                else Entry(words="")
-                for column in columns
-            ),
-        )
-        for key, found in by_line.items()
-    ]
+    lines = []
+    for key, found in by_line.items():
+        rows = [found.get(column, found.get(None) if column == columns[0] else None) for column in columns]
+        entries = (_write(view, row, doubts, scale) if row else Entry(words="") for row in rows)
+        lines.append((*_write_keys(view, keys, key), *entries))
     unit = view.field(axis)
     words = [scale_of(view, axis).write(value) for value in columns]
     heading = [view.field(name).title for name in keys]
@@ -160,69 +149,43 @@ def _list_words(view: View, names: Sequence[str]) -> frozenset[int]:
     )
 
 
-def _make_plain(view: View, doubts: Sequence[Doubt], scale: Scale, caption: str) -> TextGrid:
-    """Returns one line a row: where it stands, the number with its interval, and the notes that differ."""
-    keys = view.places
-    notes = [
-        item
-        for item in view.fields
-        if item.role == "note" and item.name not in keys and not item.is_long and len({*view.column(item.name)}) > 1
-    ]
-    scales = {item.name: scale_of(view, item.name) for item in notes}
+def _make_listed(view: View, doubts: Sequence[Doubt], scale: Scale, caption: str) -> TextGrid:
+    """Returns one line a row: where it stands, and the columns that the view names, of which the long one, last, says
+    why a row has no value. Where it names none: the number with its interval or how it ended, and the notes that
+    differ."""
+    keys, value, is_whole = view.places, view.draw.value, bool(view.columns)
+    notes = [item.name for item in view.fields if item.role == "note" and item.name not in keys and not item.is_long]
+    named = view.columns or (value, *(name for name in notes if len({*view.column(name)}) > 1))
+    long = [name for name in view.columns if view.field(name).is_long]
+    names = [name for name in named if name not in long]
+
+    def write(row: Row, name: str) -> Entry:
+        is_lost = is_whole and view.ended(row)
+        if name == value and not is_lost:
+            return _write(view, row, doubts, scale)
+        is_empty = is_lost and view.field(name).role in ("value", "status")
+        return Entry(words=NONE if is_empty else scale_of(view, name).write(view.get(row, name)))
+
     lines = [
-        (
-            *_write_keys(view, keys, tuple(view.get(row, name) for name in keys)),
-            _write(view, row, doubts, scale),
-            *(Entry(words=scales[item.name].write(view.get(row, item.name))) for item in notes),
-        )
+        (*_write_keys(view, keys, tuple(view.get(row, name) for name in keys)), *(write(row, name) for name in names))
         for row in view.rows
     ]
-    headings = [
-        *(view.field(name).title for name in keys),
-        view.field(view.draw.value).label,
-        *(f"{item.label}{f' ({scales[item.name].unit})' if scales[item.name].unit else ''}" for item in notes),
-    ]
-    names = [*keys, view.draw.value, *(item.name for item in notes)]
+    units = {name: "" if name == value else scale_of(view, name).unit for name in names}
+    headings = [view.field(name).title for name in keys]
+    headings += [f"{view.field(name).label}{f' ({unit})' if unit else ''}" for name, unit in units.items()]
+    left = _list_words(view, (*keys, *names)) | {len(headings)}
+    comments = [next((text for name in long if (text := view.get(row, name))), view.ended(row)) for row in view.rows]
+    if is_whole and any(comments):
+        headings.append("")
+        lines = [(*line, Entry(words=words)) for line, words in zip(lines, comments, strict=True)]
     return TextGrid(
         caption=caption,
         headings=tuple(headings),
         lines=tuple(lines),
         keys=len(keys),
-        left=_list_words(view, names),
+        left=left,
         note=view.note,
-    )
-
-
-def _make_whole(view: View, doubts: Sequence[Doubt], scale: Scale, caption: str) -> TextGrid:
-    """Returns one line a row with the columns that the view names. The long one, last, says why a row has no value."""
-    keys, long = view.places, [name for name in view.columns if view.field(name).is_long]
-    names = [name for name in view.columns if name not in long]
-
-    def write(row: Row, name: str) -> Entry:
-        if name == view.draw.value and not view.ended(row):
-            return _write(view, row, doubts, scale)
-        is_lost = view.ended(row) and view.field(name).role in ("value", "status")
-        return Entry(words=NONE if is_lost else scale_of(view, name).write(view.get(row, name)))
-
-    lines = [
-        (
-            *_write_keys(view, keys, tuple(view.get(row, name) for name in keys)),
-            *(write(row, name) for name in names),
-            Entry(words=next((text for name in long if (text := view.get(row, name))), view.ended(row))),
-        )
-        for row in view.rows
-    ]
-    units = {name: "" if name == view.draw.value else scale_of(view, name).unit for name in (*keys, *names)}
-    headings = [f"{view.field(name).label}{f' ({unit})' if unit else ''}" for name, unit in units.items()]
-    is_said = any(line[-1].words for line in lines)
-    return TextGrid(
-        caption=caption,
-        headings=(*headings, *([""] if is_said else [])),
-        lines=tuple(line if is_said else line[:-1] for line in lines),
-        keys=len(keys),
-        left=_list_words(view, (*keys, *names)) | {len(headings)},
-        note=view.note,
-        is_whole=True,
+        is_whole=is_whole,
     )
 
 
