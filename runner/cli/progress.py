@@ -65,7 +65,7 @@ class SweepLines:
         self._expect(count)
 
     def doing(self, item: Expected, phase: str, *, left_s: float) -> None:
-        self.bar.update(self.task, description=f"{title(item.planned.cell)}: {phase} · {format_duration(left_s)} left")
+        self.bar.update(self.task, description=f"{title(item.cell)}: {phase} · {format_duration(left_s)} left")
 
     def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None:
         self.number += 1
@@ -118,10 +118,10 @@ def print_plan(console: Terminal, prepared: Prepared, *, as_json: bool) -> None:
     experiments = list(QUESTIONS)
     rows: list[dict[str, Any]] = [
         {
-            "experiment": item.planned.experiment,
-            "cell": title(item.planned.cell),
-            "key": item.planned.cell.key,
-            "round": item.planned.round,
+            "experiment": item.experiment,
+            "cell": title(item.cell),
+            "key": item.cell.key,
+            "round": item.round,
             "step_flops": item.predicted.step_flops,
             "peak_bytes": item.predicted.peak_bytes,
             "fits": not memory or (item.predicted.peak_bytes or 0) < memory,

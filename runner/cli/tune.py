@@ -135,7 +135,7 @@ def _check(race: Race, prepared: Prepared) -> None:
 
 
 def _describe(prepared: Prepared, race: Race) -> str:
-    machine, cell = prepared.machine, prepared.cells[0].planned.cell
+    machine, cell = prepared.machine, prepared.cells[0].cell
     room = f" · {format_bytes(race.room_bytes)} of room" if race.room_bytes else ""
     model = f"{title(cell).split(' · ')[0]}{at_tokens(getattr(cell, 'context', 0))}"
     return f"{machine['device_name']} · torch {machine['torch']}{room} · {model} · {format_duration(race.budget_s)}"

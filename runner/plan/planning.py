@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from math import fsum, prod
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, TypeGuard, TypeVar
 
 from runner.errors import UsageError
 from runner.experiments import EXPERIMENTS, experiment_of, kind_of
@@ -197,6 +197,9 @@ class Planned:
         return replace(self.cell, compile_cache="shared") if self.round and starts_cold(self.cell) else self.cell
 
 
+P = TypeVar("P", bound=Planned)
+
+
 def plan(request: Request, *, device: str, device_memory_bytes: int | None, seed: str = "") -> list[Planned]:
     """Returns every cell of `request` on this device, once a round, in the order of measuring.
 
@@ -221,7 +224,7 @@ def plan(request: Request, *, device: str, device_memory_bytes: int | None, seed
     return [replace(item, round=number) for number, items in enumerate(rounds) for item in items]
 
 
-def shuffle(cells: Sequence[Planned], order: random.Random) -> list[Planned]:
+def shuffle(cells: Sequence[P], order: random.Random) -> list[P]:
     """Returns the cells of a round in random order, but those that are compared with each other one after the other:
     those of one kind, size and mode. What slows a machine down for some seconds then slows both sides. Kinds take
     turns, small sizes with several cells first, so that a short budget answers something of each question.
@@ -229,11 +232,11 @@ def shuffle(cells: Sequence[Planned], order: random.Random) -> list[Planned]:
     By how much a step was off its own median correlated with the next step at 0.43, with those two to eight steps later
     at 0.20, so that the variance of a ratio of neighbors was 0.52 to 0.89 of that of others (six recordings on
     CPUs with busy neighbors). Such blocks are R. A. Fisher's (The Design of Experiments, 1935)."""
-    blocks: dict[tuple[object, ...], list[Planned]] = {}
+    blocks: dict[tuple[object, ...], list[P]] = {}
     for item in order.sample(cells, len(cells)):
         key = (type(item.cell), getattr(item.cell, "mode", None), size_of(item.cell))
         blocks.setdefault(key, []).append(item)
-    kinds: dict[type[Cell], list[tuple[bool, int, list[Planned]]]] = {}
+    kinds: dict[type[Cell], list[tuple[bool, int, list[P]]]] = {}
     for block in order.sample(list(blocks.values()), len(blocks)):
         scale = prod(number for number in size_of(block[0].cell) if isinstance(number, int) and number)
         kinds.setdefault(type(block[0].cell), []).append((len(block) < 2, scale, block))
@@ -341,9 +344,7 @@ def add_repeats(cells: Sequence[Planned], seconds: Mapping[str, float], *, seed:
     return spread([item for item in cells if item not in chosen], repeats, seconds)
 
 
-def spread(
-    cells: Sequence[Planned], repeats: Sequence[tuple[float, Planned]], seconds: Mapping[str, float]
-) -> list[Planned]:
+def spread(cells: Sequence[P], repeats: Sequence[tuple[float, P]], seconds: Mapping[str, float]) -> list[P]:
     """Returns the cells with the repeats among them, each at its moment: a share of the cells' time, from 0 for before
     them to 1 for after them."""
     total, passed = sum(seconds[item.cell.key] for item in cells), 0.0

@@ -191,10 +191,10 @@ class Sweep:
             row = PlanRow(
                 run_id=self.run_id,
                 position=len(self.cells),
-                experiment=item.planned.experiment,
-                cell_key=item.planned.cell.key,
-                round=item.planned.round,
-                title=title(item.planned.cell),
+                experiment=item.experiment,
+                cell_key=item.cell.key,
+                round=item.round,
+                title=title(item.cell),
                 state="done" if done else "waiting",
                 status=done.status if done else None,
                 seconds=None if done else item.predicted.seconds,
@@ -204,7 +204,7 @@ class Sweep:
 
     def _measure(self, item: Expected, rest: Collection[Expected]) -> Row:
         """Measures one cell and stores its row and its details."""
-        position, cell = self.positions[item.id], item.planned.cell
+        position, cell = self.positions[item.id], item.cell
         started, began, cell_id = utc_now(), time.monotonic(), new_id()
 
         def beat(phase: str) -> None:
@@ -222,7 +222,7 @@ class Sweep:
             run_id=self.run_id,
             cell_id=cell_id,
             cell_key=cell.key,
-            round=item.planned.round,
+            round=item.round,
             status=outcome.status,
             failed_phase=outcome.failed_phase,
             message=outcome.message,
@@ -234,7 +234,7 @@ class Sweep:
         details = outcome.measurement.details
         self._store({table.name: [row], **details}, name=str(cell_id))
         timings = [timing for timing in details.get("timings", ()) if isinstance(timing, TimingRow)]
-        self.prepared.forecast.learn(item.planned.measured, predicted=item.predicted.seconds, measured=seconds)
+        self.prepared.forecast.learn(item.measured, predicted=item.predicted.seconds, measured=seconds)
         self.spent += Spent.of(row)
         step = next((timing for timing in timings if timing.phase == "step"), None)
         times = [getattr(step, name) for name in history.TIMES] if step else []
@@ -264,13 +264,13 @@ class Sweep:
             sizes = f"{(item.predicted.peak_bytes or 0) / 2**30:.1f} GiB on a device of {memory / 2**30:.1f} GiB"
             return Outcome(status="skipped", message=f"Predicted to need {sizes} (--skip-predicted-oom).")
         job = Job(
-            experiment=item.planned.experiment,
-            cell=item.planned.measured,
+            experiment=item.experiment,
+            cell=item.measured,
             run_id=self.run_id,
             cell_id=cell_id,
             device=self.device,
             device_name=self.device_name,
-            flops=self.prepared.counted(item.planned.cell),
+            flops=self.prepared.counted(item.cell),
         )
         return self.engine.measure(job, timeout_s=self.settings.timeout_s, beat=beat)
 
@@ -297,7 +297,7 @@ class Sweep:
 
     def _seconds_left(self, items: Collection[Expected]) -> float:
         """Returns how long these cells will take (s), by what the sweep has learned."""
-        return sum(self.prepared.forecast.left(item.planned.measured, item.predicted.seconds) for item in items)
+        return sum(self.prepared.forecast.left(item.measured, item.predicted.seconds) for item in items)
 
     def _seconds_after(self) -> float:
         """Returns how long what follows the cells of the plan will take (s): further rounds and the ceilings."""

@@ -124,16 +124,15 @@ CONTEXTS, MAX_POINTS = (64, 128, 512), 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expected:
+class Expected(Planned):
     """A planned cell with its prediction, whose seconds are those of the forecast."""
 
-    planned: Planned
     predicted: Prediction
 
     @property
     def id(self) -> history.CellRound:
         """The cell's key and its round, which no other cell of the sweep has."""
-        return self.planned.cell.key, self.planned.round
+        return self.cell.key, self.round
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +161,7 @@ class Prepared:
     def key(self) -> str:
         """The key by which the same sweep on the same machine is found again; a sweep of a preset does not go on with
         the run of given cells. One that adds rounds by itself goes on with one that measured every cell once."""
-        counted = [item for item in self.cells if not (self.is_auto and item.planned.round)]
+        counted = [item for item in self.cells if not (self.is_auto and item.round)]
         ids: list[object] = [*sorted(item.id for item in counted)]
         return sweep_key(ids if self.preset else [*ids, "given"], self.machine)
 
@@ -269,7 +268,7 @@ def _forecast(
     for item in planned:
         predicted = predict(item.measured)
         seconds = forecast.seconds(item.measured, predicted=predicted.seconds)
-        expected.append(Expected(planned=item, predicted=replace(predicted, seconds=seconds)))
+        expected.append(Expected(**vars(item), predicted=replace(predicted, seconds=seconds)))
     return forecast, tuple(expected)
 
 

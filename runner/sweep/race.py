@@ -114,13 +114,13 @@ class Race:
     ) -> None:
         self.device, self.room_bytes, self.budget_s, self.by_energy = device, room_bytes, budget_s, by_energy
         self.rates: Mapping[str, float] = {}
-        self.items = {way_of(one.planned.cell): one for one in cells if isinstance(one.planned.cell, StepCell)}
+        self.items = {way_of(one.cell): one for one in cells if isinstance(one.cell, StepCell)}
         self.known: dict[Way, StepResult] = {}
         self.anchor: Way | None = None
 
     def take(self, results: Iterable[StepResult]) -> None:
         """Takes note of measured cells; those of other models or limits do not matter."""
-        keys = {item.planned.cell.key: way for way, item in self.items.items()}
+        keys = {item.cell.key: way for way, item in self.items.items()}
         self.known |= {keys[one.cell_key]: one for one in results if one.cell_key in keys}
 
     def score(self, one: StepResult) -> float | None:
@@ -251,7 +251,7 @@ class Race:
         return round((item.predicted.peak_bytes or 0) * (RESERVED_SHARE if self.device == "cuda" else 1))
 
     def _tokens(self, item: Expected) -> int:
-        cell = item.planned.cell
+        cell = item.cell
         assert isinstance(cell, StepCell)
         return cell.batch * max(cell.context, 1)
 

@@ -31,7 +31,6 @@ from runner.plan.planning import (
     ON_CPU,
     USUAL,
     Goal,
-    Planned,
     repeatable_keys,
     shuffle,
     spread,
@@ -127,8 +126,8 @@ class FurtherRounds:
         for (key, number), measured in prepared.done.items():
             if key in self._rounds:
                 self._rounds[key][number] = measured
-        firsts = {item.planned.cell.key: item for item in prepared.cells if item.planned.round == 0}
-        keys = repeatable_keys(item.planned.cell for item in firsts.values())
+        firsts = {item.cell.key: item for item in prepared.cells if item.round == 0}
+        keys = repeatable_keys(item.cell for item in firsts.values())
         self._repeatable = {key: item for key, item in firsts.items() if prepared.is_auto and key in keys}
 
     def record(self, item: Expected, measured: MeasuredRound) -> None:
@@ -146,16 +145,15 @@ class FurtherRounds:
             seconds = min((one.seconds for one in rounds), default=math.inf)
             if len(times) == len(rounds) and seconds <= MAX_CELL_SECONDS:
                 cells[key] = TimedCell(
-                    key=key, table=table_of(item.planned.cell).name, bound=_bound(rounds), times=times, seconds=seconds
+                    key=key, table=table_of(item.cell).name, bound=_bound(rounds), times=times, seconds=seconds
                 )
         left = self._share_seconds() - self._spent_seconds()
         chosen = choose_cells(list(cells.values()), goal=self._goal, seconds_left=left)
         if not chosen:
             return []
         order = random.Random(f"{self._prepared.machine['host']} {sum(map(len, self._rounds.values()))}")
-        canary = self._prepared.cells[0].planned.cell.key
-        planned = [self._repeat(cell.key).planned for cell in chosen if cell.key != canary]
-        items = self._expect(shuffle(planned, order))
+        canary = self._prepared.cells[0].cell.key
+        items = shuffle([self._repeat(cell.key) for cell in chosen if cell.key != canary], order)
         if canary in cells:
             items = self._add_canary(items, canary)
         self._added |= {item.id: item for item in items}
@@ -178,31 +176,24 @@ class FurtherRounds:
         return max(0.0, min(self._share_seconds(), more) - self._spent_seconds())
 
     def _repeat(self, key: str, *, later: int = 0) -> Expected:
-        """Returns the cell in its next round, or in one that is so many `later`."""
+        """Returns the cell in its next round, or in one that is so many `later`, with what that will take; of a cell
+        that compiled, without that."""
         item = self._repeatable[key]
-        return replace(item, planned=replace(item.planned, round=max(self._rounds[key]) + 1 + later))
+        item = replace(item, round=max(self._rounds[key]) + 1 + later)
+        seconds = self._seconds(item) if starts_cold(item.cell) else item.predicted.seconds
+        return replace(item, predicted=replace(item.predicted, seconds=seconds))
 
     def _add_canary(self, items: list[Expected], canary: str) -> list[Expected]:
         """Returns the items with the canary as the last, and every CANARY_SECONDS before."""
-        seconds = {item.planned.cell.key: self._seconds(item) for item in items}
+        seconds = {item.cell.key: self._seconds(item) for item in items}
         count = min(MAX_CANARY, max(1, int(sum(seconds.values()) // CANARY_SECONDS)))
-        repeats = [((number + 1) / count, self._repeat(canary, later=number).planned) for number in range(count)]
-        return self._expect(spread([item.planned for item in items], repeats, seconds))
-
-    def _expect(self, planned: Sequence[Planned]) -> list[Expected]:
-        """Returns the rounds with what they will take; those of a cell that compiled, without that."""
-        items = [replace(self._repeatable[one.cell.key], planned=one) for one in planned]
-        return [
-            replace(item, predicted=replace(item.predicted, seconds=self._seconds(item)))
-            if starts_cold(item.planned.cell)
-            else item
-            for item in items
-        ]
+        repeats = [((number + 1) / count, self._repeat(canary, later=number)) for number in range(count)]
+        return spread(items, repeats, seconds)
 
     def _share_seconds(self) -> float:
         """Returns how long all further rounds may take (s)."""
         timed = (item for (key, _), item in self._planned.items() if key in self._repeatable)
-        steady = (item for item in timed if not getattr(item.planned.cell, "backend", "").startswith("compiled"))
+        steady = (item for item in timed if not getattr(item.cell, "backend", "").startswith("compiled"))
         return max(SHORT_SECONDS, MAX_SHARE * sum(map(self._seconds, steady)))
 
     def _spent_seconds(self) -> float:
@@ -216,7 +207,7 @@ class FurtherRounds:
         rounds = self._rounds[key]
         if rounds:
             return (rounds.get(number) or next(iter(rounds.values()))).seconds
-        return self._prepared.forecast.left(item.planned.cell, item.predicted.seconds)
+        return self._prepared.forecast.left(item.cell, item.predicted.seconds)
 
 
 def _bound(rounds: Sequence[MeasuredRound]) -> Bound | None:

@@ -95,7 +95,7 @@ class Tuner:
         left = list(self.finals)
         for number in range(ROUNDS):
             order = random.Random(f"{self.prepared.machine['host']} {number}").sample(left, len(left))
-            items = [replace(one, planned=replace(one.planned, round=number)) for one in order]
+            items = [replace(one, round=number) for one in order]
             if not self._measure(items, until=FINALS):
                 return
             left = self._list_undecided(left) if number else left
@@ -104,13 +104,13 @@ class Tuner:
 
     def _list_undecided(self, items: Sequence[Expected]) -> list[Expected]:
         """Returns the best way and those that cannot be told apart from it."""
-        timed = {key: one for item in items if (one := self.results.get(key := item.planned.cell.key))}
+        timed = {key: one for item in items if (one := self.results.get(key := item.cell.key))}
         scores = {key: score for key, one in timed.items() if (score := self.race.score(one))}
         best = timed[max(scores, key=lambda key: scores[key])] if scores else None
         return [
             item
             for item in items
-            if best and (one := timed.get(item.planned.cell.key)) and (one is best or not _is_told_apart(best, one))
+            if best and (one := timed.get(item.cell.key)) and (one is best or not _is_told_apart(best, one))
         ]
 
     def _take_back(self) -> None:
@@ -129,16 +129,16 @@ class Tuner:
                 if way in self.race.items and not self.race.is_too_large(way):
                     self.taken_back.append(finalist(self.race.items[way]))
         self.watcher.waiting(f"What each setting of the winner brings: {len(self.taken_back)} taken back.")
-        self._measure([replace(item, planned=replace(item.planned, round=ROUNDS)), *self.taken_back], until=1.0)
+        self._measure([replace(item, round=ROUNDS), *self.taken_back], until=1.0)
         close = [one for one in self.taken_back if (self._score(one) or 0) > CLOSE * scores[winner]]
         for number in range(1, ROUNDS if close else 0):  # which may be as good as it
             again = [(item, ROUNDS + number), *((one, number) for one in close)]
-            items = [replace(one, planned=replace(one.planned, round=place)) for one, place in again]
+            items = [replace(one, round=place) for one, place in again]
             if not self._measure(items, until=1.0):
                 return
 
     def _score(self, item: Expected) -> float | None:
-        one = self.results.get(item.planned.cell.key)
+        one = self.results.get(item.cell.key)
         return self.race.score(one) if one else None
 
     def _least_seconds(self, item: Expected) -> float:
@@ -182,12 +182,11 @@ class Tuner:
 
 def finalist(item: Expected) -> Expected:
     """Returns the same way with the limits of the finals."""
-    planned = replace(item.planned, cell=replace(_cell(item), **LIMITS))
-    return replace(item, planned=planned)
+    return replace(item, cell=replace(_cell(item), **LIMITS))
 
 
 def _cell(item: Expected) -> StepCell:
-    cell = item.planned.cell
+    cell = item.cell
     assert isinstance(cell, StepCell)
     return cell
 

@@ -81,7 +81,7 @@ def test_page_and_terminal_agree_and_the_next_forecast_uses_the_rows(db: Path) -
     assert listener.first_s == first.seconds
     again = prepare(request, settings, LocalEngine())
     taken = {row["cell_key"]: row["cell_seconds"] for row in rows(db, "SELECT cell_key, cell_seconds FROM steps")}
-    assert {item.planned.cell.key: item.predicted.seconds for item in again.cells} == pytest.approx(taken)
+    assert {item.cell.key: item.predicted.seconds for item in again.cells} == pytest.approx(taken)
 
 
 @pytest.mark.soak
@@ -91,7 +91,7 @@ def test_page_and_terminal_agree_about_further_rounds(db: Path) -> None:
     listener = Listener(db)
     assert sweep(request, settings, watcher=listener) == 0
     (first,) = listener.prepared
-    seconds = {item.planned.cell.key: item.predicted.seconds for item in first.cells}
+    seconds = {item.cell.key: item.predicted.seconds for item in first.cells}
     assert len(first.cells) == 5
     planned = sum(item.predicted.seconds for item in first.cells)
     assert listener.first_s == pytest.approx(planned + 4 * sum(seconds.values()))

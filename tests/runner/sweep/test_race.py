@@ -15,7 +15,7 @@ from runner.engines.local import LocalEngine
 from runner.experiments import kind_of
 from runner.experiments.experiment import On
 from runner.job import Job, Measurement, Outcome
-from runner.plan.planning import Planned, Request
+from runner.plan.planning import Request
 from runner.results.cells import StepResult
 from runner.results.times import Estimate, PhaseTime
 from runner.schema import StepCell, new_id
@@ -55,7 +55,7 @@ def result(cell: StepCell, *, status: str = "ok") -> StepResult:
 def expect_ways() -> list[Expected]:
     on = On(device="cuda", flops_per_s=2e14, gpu="NVIDIA H200")
     return [
-        Expected(planned=Planned(experiment="benchmark", cell=one, round=0), predicted=kind_of(one).predict(one, on))
+        Expected(experiment="benchmark", cell=one, round=0, predicted=kind_of(one).predict(one, on))
         for one in list_ways({"sizes": ("small",)}, 512, "cuda")
     ]
 
@@ -68,11 +68,11 @@ def run(race: Race, truth: Truth, *, most: int = 60) -> int:
     """Races as the tuner does, and returns the number of trials."""
     trials = 0
     while anchor := race.find_anchor():
-        race.take([truth(anchor.planned.cell)])  # type: ignore[arg-type]
+        race.take([truth(anchor.cell)])  # type: ignore[arg-type]
         trials += 1
     for find in (race.list_changes, lambda: race.list_promising(4), lambda: race.list_promising(4)):
         items = find() if race.ranked() else []
-        race.take([truth(item.planned.cell) for item in items[:most]])  # type: ignore[arg-type]
+        race.take([truth(item.cell) for item in items[:most]])  # type: ignore[arg-type]
         trials += len(items[:most])
     return trials
 
@@ -81,10 +81,10 @@ def test_a_race_finds_the_best_of_thousands_in_some_tens_of_trials() -> None:
     race = make_race()
     race.rates = {"fp32": 5e13, "tf32": 3.5e14, "bf16": 7e14}
     trials = run(race, result)
-    best = max((item.planned.cell for way, item in race.items.items() if not race.objection(way)), key=rate)  # type: ignore[arg-type]
-    assert rate(race.items[race.ranked()[0]].planned.cell) > 0.99 * rate(best)  # type: ignore[arg-type]
+    best = max((item.cell for way, item in race.items.items() if not race.objection(way)), key=rate)  # type: ignore[arg-type]
+    assert rate(race.items[race.ranked()[0]].cell) > 0.99 * rate(best)  # type: ignore[arg-type]
     assert trials < 40 < 3000 < len(race.items)
-    anchor = race.items[race.anchor or ()].planned.cell
+    anchor = race.items[race.anchor or ()].cell
     assert isinstance(anchor, StepCell)
     assert anchor.batch * anchor.context == FILLING["cuda"]
 
@@ -103,7 +103,7 @@ def test_what_cannot_win_is_left_out_with_the_reason() -> None:
     }  # fmt: skip
     assert {*reasons.values()} == kinds
     for way, why in reasons.items():
-        cell = race.items[way].planned.cell
+        cell = race.items[way].cell
         assert isinstance(cell, StepCell)
         if "fp32" in why:
             assert cell.precision == "fp32"
@@ -129,7 +129,7 @@ def test_a_device_without_a_compiler_begins_eager_and_a_broken_model_ends_the_ra
 def test_by_energy_the_way_of_most_tokens_a_joule_leads() -> None:
     race = make_race()
     race.by_energy = True
-    one, other = (item.planned.cell for item in list(race.items.values())[:2])
+    one, other = (item.cell for item in list(race.items.values())[:2])
     assert isinstance(one, StepCell)
     assert isinstance(other, StepCell)
     race.take([replace(result(one), step_joules=1e9), replace(result(other), step_joules=1.0)])

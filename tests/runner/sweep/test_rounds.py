@@ -9,7 +9,7 @@ import pytest
 
 from runner.analysis.noise import MAX_NOISE_DOF
 from runner.experiments.experiment import Prediction
-from runner.plan.planning import ON_CPU, Planned
+from runner.plan.planning import ON_CPU
 from runner.results.times import Noise, RoundTime
 from runner.schema import Bound, StepCell
 from runner.store.history import MeasuredRound
@@ -135,7 +135,7 @@ def prepared(*contexts: int, device: str = "cpu", canary_rounds: int = 3, **know
 
 def expected(of: StepCell, number: int) -> Expected:
     prediction = Prediction(step_flops=1, peak_bytes=1, seconds=2.0)
-    return Expected(planned=Planned(experiment="benchmark", cell=of, round=number), predicted=prediction)
+    return Expected(experiment="benchmark", cell=of, round=number, predicted=prediction)
 
 
 def ok(median: float, *, seconds: float = 2.0, bound: Bound | None = None) -> MeasuredRound:
@@ -144,15 +144,13 @@ def ok(median: float, *, seconds: float = 2.0, bound: Bound | None = None) -> Me
 
 def measure(further: FurtherRounds, items: list[Expected], medians: Mapping[int, float]) -> None:
     for item in items:
-        cell = item.planned.cell
+        cell = item.cell
         assert isinstance(cell, StepCell)
-        further.record(item, ok(medians[cell.context] * (1 + 0.1 * (item.planned.round % 2))))
+        further.record(item, ok(medians[cell.context] * (1 + 0.1 * (item.round % 2))))
 
 
 def ids(items: list[Expected]) -> list[tuple[int, int]]:
-    return [
-        (item.planned.cell.context, item.planned.round) for item in items if isinstance(item.planned.cell, StepCell)
-    ]
+    return [(item.cell.context, item.round) for item in items if isinstance(item.cell, StepCell)]
 
 
 def test_further_rounds_take_no_more_than_their_share_and_end_with_the_canary(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,9 +191,9 @@ def test_a_cell_that_compiled_is_measured_again_without_compiling() -> None:
     sweep = prepared(8, 16)
     further = FurtherRounds(replace(sweep, cells=(*sweep.cells, cold)))
     measure(further, [*sweep.cells, cold], {8: 5.0, 16: 10.0, 24: 20.0})
-    (again,) = [item for item in further.next_round() if item.planned.cell == cold.planned.cell]
-    assert (again.planned.round, again.predicted.seconds) == (1, 2.0), "what the first took beside compiling"
-    assert again.planned.measured == tiny(context=24, backend="compiled")
+    (again,) = [item for item in further.next_round() if item.cell == cold.cell]
+    assert (again.round, again.predicted.seconds) == (1, 2.0), "what the first took beside compiling"
+    assert again.measured == tiny(context=24, backend="compiled")
 
 
 def test_a_restarted_sweep_makes_the_same_decisions() -> None:
@@ -203,7 +201,7 @@ def test_a_restarted_sweep_makes_the_same_decisions() -> None:
     further = FurtherRounds(sweep)
     measure(further, list(sweep.cells), {8: 5.0, 16: 10.0, 24: 20.0})
     items = further.next_round()
-    known = {item.id: ok(5.0 * (1 + 0.1 * (item.planned.round % 2))) for item in sweep.cells}
+    known = {item.id: ok(5.0 * (1 + 0.1 * (item.round % 2))) for item in sweep.cells}
     assert FurtherRounds(prepared(8, 16, 24, done=known)).next_round() == items
 
 
