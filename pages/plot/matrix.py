@@ -40,13 +40,12 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     texts = [_write(view, row) for row in view.rows]
     if is_tight := narrow and len(acrosses) * max(map(count_letters, texts), default=0) > NARROW_LETTERS:
         texts = [_write(view, row, digits=2 if len(acrosses) > 6 else 3).partition("<br>")[0] for row in view.rows]
-    # An empty place of the product of both sides, for which the answer has no row, is hollow and says nothing.
-    taken = {(join_keys(view, row, draw.down), view.get(row, draw.across)) for row in view.rows}
-    empty = [(x, y) for y, down in enumerate(downs) for x, across in enumerate(acrosses) if (down, across) not in taken]
     colors = [_NONE if row.wanted else tint(RED, opacity=0.10) if view.ended(row) else tone(row) for row in view.rows]
     places = [
         (acrosses.index(view.get(row, draw.across)), downs.index(join_keys(view, row, draw.down))) for row in view.rows
     ]
+    # An empty place of the product of both sides, for which the answer has no row, is hollow and says nothing.
+    empty = [(x, y) for y in range(len(downs)) for x in range(len(acrosses)) if (x, y) not in places]
     filled = _cells(places, color=colors, edge=[FAINT if row.wanted else _NONE for row in view.rows])
     filled |= marks(view, view.rows)
     inks = [RED if view.ended(row) else STRONG for row in view.rows]

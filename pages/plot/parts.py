@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pages.plot.colors import FAINT, FAMILIES, PALETTE, QUIET, RED, STRONG, tint
+from pages.plot.colors import FAINT, FAMILIES, ORANGE, PALETTE, PURPLE, QUIET, RED, STRONG, tint
 from runner.answers.answer import Guide, Row, Value, View
 from runner.formats import format_number
 from runner.render.grid import Scale, scale_of, write_measured
@@ -302,7 +302,7 @@ def tone_of(view: View) -> Callable[[Row], str]:
         apart = (logs.get(view.get(row, draw.value), center) - center) / reach
         if is_unsure(view, row):
             return tint(QUIET, opacity=0.10)
-        return tint("#7F4BD6" if apart >= 0 else "#E2661F", opacity=0.06 + 0.56 * abs(apart))
+        return tint(PURPLE if apart >= 0 else ORANGE, opacity=0.06 + 0.56 * abs(apart))
 
     return tone
 

@@ -101,11 +101,11 @@ def _beside_other_precision(
     pairs = pair_cells(of_fp32, of_bf16, key=lambda one: (one.machine, replace(one.cell, precision="fp32").key))
     if not pairs:
         return []
-    lines = [
-        (*key[pair.base.cell_id], *peaks, peaks[0] / peaks[1], pair.other.parts.get("autocast copy"))
-        for pair in pairs
-        if all(peaks := (pair.base.peak_allocated_bytes or 0, pair.other.peak_allocated_bytes or 0))
-    ]
+    lines = []
+    for pair in pairs:
+        base, other = (side.peak_allocated_bytes or 0 for side in pair.sides)
+        copies = pair.other.parts.get("autocast copy")
+        lines.append(Row.of(pair.sides, *key[pair.base.cell_id], base, other, base / other, copies))
     return [
         View(
             name="memory-by-precision",
@@ -119,7 +119,7 @@ def _beside_other_precision(
                 Field("ratio", "fp32 over bf16", unit="×", role="value"),
                 Field("copies_bytes", "bf16 copies", unit="bytes", role="note"),
             ),
-            rows=tuple(Row.of(pair.sides, *values) for values, pair in zip(lines, pairs, strict=True)),
+            rows=tuple(lines),
             draw=Draw("matrix", "ratio", down=("size",), across="context", center=1.0),
             note="Above 1× bf16 needs less. Below: autocast keeps a bf16 copy of every weight that it multiplies.",
         )

@@ -8,19 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
+from runner.analysis import roofline
 from runner.analysis.costs import hardware
 from runner.analysis.costs.activations import Device
 from runner.analysis.costs.steps import step_flops
-from runner.analysis.roofline import (
-    Roof,
-    changes,
-    intensity,
-    least_ms,
-    measured_roof,
-    promised_roof,
-    shares,
-    utilization,
-)
+from runner.analysis.roofline import Roof
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
 from runner.answers.shared import about, best, cells_of, clock_choice, narrow, sizes_of
 from runner.answers.words import CLOCKS, CONTEXT, SIZE, STATUS, ended, lacks, plain_cells
@@ -75,7 +67,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     name, sizes = (known.device_name or "") if known else "", sizes_of(steps)
     words = about(shown, more=[clock.chosen])
     precision = shown[0].cell.precision
-    roof = measured_roof(latest, precision) or promised_roof(name, precision)
+    roof = roofline.measured_roof(latest, precision) or roofline.promised_roof(name, precision)
     matrix = _draw_shares(shown, roof, sizes, words, CLOCKS[clock.chosen], device=device)
     names = [name for name in TABLES["profiles"].question if name not in (*MODEL, "context")]
     settings = [(one.machine, *(getattr(one.cell, name) for name in names)) for one in shown[:1]]
@@ -110,10 +102,10 @@ def _draw_shares(
             status = ended(one) or ("not timed by this clock" if time is None else "the machine's peak is not known")
             lines.append(Row.of(one, *key, *(None,) * 9, status))
             continue
-        rate, per_byte = step_flops(cell) / time.ms * 1e3, intensity(cell, device=device)
-        allowed = roof.attainable(per_byte)
-        used = utilization(cell, step_ms=time.ms, peak_flops_per_s=roof.flops_per_s)
-        values = (rate / allowed, rate / _TERA, per_byte, allowed / _TERA, time.ms, least_ms(cell, roof, device=device))
+        rate, per_byte = step_flops(cell) / time.ms * 1e3, roofline.intensity(cell, device=device)
+        allowed, least = roof.attainable(per_byte), roofline.least_ms(cell, roof, device=device)
+        used = roofline.utilization(cell, step_ms=time.ms, peak_flops_per_s=roof.flops_per_s)
+        values = (rate / allowed, rate / _TERA, per_byte, allowed / _TERA, time.ms, least)
         lines.append(Row.of(one, *key, *values, *used, ""))
     return View(
         name="roofline",
@@ -150,7 +142,7 @@ def _draw_bounds(traced: Sequence[KernelTrace], roof: Roof | None, sizes: Mappin
     lines = []
     for one in traced:
         size = sizes.get(Model.of(one.cell)) or sizes_of([one])[Model.of(one.cell)]
-        split = shares(one, one.kernels, ridge=roof.ridge if roof else None)
+        split = roofline.shares(one, one.kernels, ridge=roof.ridge if roof else None)
         by_words = {words: split.get(name) for name, words in _LIMITS.items()} | {TOTAL: 1.0}  # type: ignore[call-overload]
         lines += [
             Row.of(one, size, one.cell.context, words, share, one.unprofiled_step_ms)
@@ -221,7 +213,7 @@ def _say_bounds(view: View) -> str:
 
 def _say_moved(ceilings: Sequence[CeilingRow]) -> str:
     """Says which ceilings changed between the start and the end of the sweep that measured them."""
-    moved = changes(ceilings)
+    moved = roofline.changes(ceilings)
     if not moved:
         return ""
     named = format_list([f"{name} by {share:+.0%}".replace("-", "−") for name, share in moved])
