@@ -55,7 +55,7 @@ def export(out: Path, names: list[str], *, db: Path | None) -> list[Path]:
 
 
 def _answer(name: str, path: Path, contents: Contents, load: Load) -> Answer:
-    of = Selection(machine=next(iter(contents.machines), None), hidden=tuple(sorted(contents.notes.hidden)))
+    of = contents.select()
     of = replace(of, machine=None) if QUESTIONS[name].of_file else of
     return ask(name, read(path, of, QUESTIONS[name].needs, load=load))
 

@@ -23,7 +23,6 @@ from runner.places import default_path
 from runner.store.database import fingerprint, look_through
 from runner.store.packing import MEASURE, choose_file, describe_reference, is_reference
 from runner.store.read.runs import Contents, load_contents
-from runner.store.read.selection import Selection
 
 _FOLDER = Path(__file__).parent
 ICON, LOGO = str(_FOLDER / "icon.svg"), str(_FOLDER / "logo.svg")
@@ -141,11 +140,7 @@ def _draw_parts(path: Path, state: str, contents: Contents, page: Page) -> tuple
         path=path,
         state=state,
         contents=contents,
-        selection=Selection(
-            machine=chosen.get(MACHINE) or next(iter(contents.machines), None),
-            run=runs.get(chosen.get(RUN, "")),
-            hidden=tuple(sorted(contents.notes.hidden)),
-        ),
+        selection=contents.select(chosen.get(MACHINE), runs.get(chosen.get(RUN, ""))),
     )
     st.set_page_config(page_title=" · ".join(part for part in (page.title, frame.device, "Stepscope") if part))
     shown = [parts, *sides]

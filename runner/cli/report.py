@@ -163,8 +163,7 @@ def _select(options: ReportOptions, contents: Contents, *, db: Path) -> Selectio
             do="" if contents.machines else "Measure some: python -m runner sweep.",
         )
     run = find_run(db, options.run) if options.run is not None else None
-    machine = run.machine if run else options.machine or next(iter(contents.machines), None)
-    return Selection(machine=machine, run=run.run_id if run else None, hidden=tuple(sorted(contents.notes.hidden)))
+    return contents.select(run.machine, run.run_id) if run else contents.select(options.machine)
 
 
 def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tuple[tuple[str, str], ...]:

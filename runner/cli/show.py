@@ -43,12 +43,8 @@ def print_question(console: Terminal, name: str, words: Sequence[str], *, db: Pa
     """Prints the answer to a question by the choices of `words`: `--clock latency`. Raises UsageError for a choice or a
     value that the answer does not have."""
     asked = parse_choices(words)
-    contents = load_contents(db)
-    machine = asked.pop("machine", None) or next(iter(contents.machines), None)
-    run = asked.pop("run", None)
-    of = Selection(
-        machine=machine, run=find_run(db, run).run_id if run else None, hidden=tuple(sorted(contents.notes.hidden))
-    )
+    machine, run = asked.pop("machine", None), asked.pop("run", None)
+    of = load_contents(db).select(machine, find_run(db, run).run_id if run else None)
     answer = answer_for(name, db, of, asked)
     check_chosen(answer, asked)
     if as_json:

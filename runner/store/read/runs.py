@@ -27,10 +27,9 @@ from runner.store.sql import EVERY_CELL
 @dataclass(frozen=True, kw_only=True)
 class Contents:
     """The contents of a file. `runs` measured or recorded something here or elsewhere and are not hidden; `published`
-    are those of tables
-    that others published, which have no cells and no machine of this file. `choices` are the values of each filter but
-    `size`, whose values are the `shapes`. `edition` names this state of the data; it is the same for a copy of the file
-    on another machine."""
+    are those of tables that others published, which have no cells and no machine of this file. `choices` are the values
+    of each filter but `size`, whose values are the `shapes`. `edition` names this state of the data; it is the same for
+    a copy of the file on another machine."""
 
     runs: tuple[RunSummary, ...]
     published: tuple[RunSummary, ...]
@@ -44,6 +43,12 @@ class Contents:
         """The machines, the last to measure first, and then the machines of imported recordings."""
         measured_first = sorted(self.runs, key=lambda run: run.source == "imported")
         return tuple(dict.fromkeys(run.machine for run in measured_first))
+
+    def select(self, machine: str | None = None, run: UUID | None = None) -> Selection:
+        """Returns the rows of a machine, of the last that measured where none is named, and of a run where one is;
+        hidden runs do not count."""
+        machine = machine or next(iter(self.machines), None)
+        return Selection(machine=machine, run=run, hidden=tuple(sorted(self.notes.hidden)))
 
 
 _RUNS = f"""
