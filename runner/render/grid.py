@@ -69,7 +69,8 @@ class Scale:
         return self.add_unit(self.write(value))
 
     def add_unit(self, words: str) -> str:
-        return f"{words}{'' if self.unit in ('', '×', '%') else ' '}{self.unit}"
+        unit = "%" if self.unit == "percent" else self.unit  # numbers that are no shares, but times 100
+        return f"{words}{'' if unit in ('', '×', '%') else ' '}{unit}"
 
 
 def scale_of(view: View, name: str) -> Scale:

@@ -54,6 +54,10 @@ def test_what_overflows_did_not_run_out_of_memory() -> None:
     assert layout["xaxis"]["ticktext"][-4:] == ["1", "32", "128", "1,024"]
 
 
+def test_percent_is_written_as_a_sign() -> None:
+    assert any("0.0450%</b>   · 0.634% decided" in text for text in written(figure(next(views("noise")))))
+
+
 def test_no_interval_is_cut() -> None:
     view = next(view for view in views("precision") if view.draw.kind == "lines")
     low, high = (10**end for end in figure(view)["layout"]["yaxis"]["range"])
