@@ -11,7 +11,7 @@ from pages.address import keep, report_missing
 from pages.api.files import write_csv
 from pages.browser import is_narrow
 from pages.frame import Frame
-from pages.markdown import literal, mark, restrict
+from pages.markdown import literal, mark, quoted, restrict
 from pages.panel import COLORS, open_row
 from pages.plot import Spec, figure
 from pages.plot.parts import Figure, raise_powers
@@ -59,7 +59,9 @@ def draw_answer(frame: Frame, answer: Answer, *, before: Sequence[Choice] = ()) 
     if answer.views and "audited" not in question.needs:
         _draw_findings(frame, answer)
     for missing in answer.missing:
-        st.info(restrict(f"Missing: {literal(missing.words)}."), icon=":material/info:")
+        # A command among the words is in backticks.
+        parts = [quoted(part) if place % 2 else literal(part) for place, part in enumerate(missing.words.split("`"))]
+        st.info(restrict(f"Missing: {' '.join(filter(None, parts))}."), icon=":material/info:")
         for line in sweep_commands(missing.cells, fresh=False):
             st.code(line, language="bash", wrap_lines=True)
 

@@ -110,14 +110,12 @@ def test_spread_is_the_stored_standard_deviation_over_the_mean() -> None:
 
 
 def test_noise_says_what_one_pair_of_processes_resolves() -> None:
-    known = MachineNoise(
-        table="steps", machine="GPU", bound="device", clock="step", noise=Noise(std=0.01, dof=1e6, cells=9)
-    )
+    noise = Noise(std=0.01, dof=1e6, cells=9)
+    known = MachineNoise(table="steps", machine="GPU", bound="device", clock="step", noise=noise)
     view = ask("noise", Rows(noise=(known,))).views[0]
     # two-sided 99% of the normal distribution, and √2 for the difference of two
-    assert view.get(view.rows[0], "one_percent") == pytest.approx(
-        100 * (2.718281828 ** (2.5758 * 0.01 * 2**0.5) - 1), rel=1e-3
-    )
+    expected = 100 * (2.718281828 ** (2.5758 * 0.01 * 2**0.5) - 1)
+    assert view.get(view.rows[0], "one_percent") == pytest.approx(expected, rel=1e-3)
 
 
 def test_kernels_of_the_forward_pass_add_up() -> None:
