@@ -273,7 +273,7 @@ def _draw_table(frame: Frame, answer: Answer, view: View) -> None:
                 name, help=item.doc or None, format="percent", min_value=0, max_value=highest
             )
         else:
-            config[item.name] = st.column_config.Column(name, help=item.doc or None)
+            config[item.name] = column_of(view, item.name, name)
     rows = [
         {name: _raw(view, name, value) for name, value in zip(view.names, row.values, strict=True)} for row in view.rows
     ]
@@ -290,6 +290,15 @@ def _draw_table(frame: Frame, answer: Answer, view: View) -> None:
     )
     if found.selection.rows:
         open_row(frame, answer, view, view.rows[found.selection.rows[0]])
+
+
+def column_of(view: View, name: str, title: str) -> Any:
+    """Returns how a table shows a column: with all digits of its field, where Streamlit's four decimals have fewer."""
+    values = [_raw(view, name, value) for value in view.column(name)]
+    doc = view.field(name).doc or None
+    if any(isinstance(value, float) and round(value, 4) != value for value in values):
+        return st.column_config.NumberColumn(title, help=doc, format=f"%.{scale_of(view, name).digits}g")
+    return st.column_config.Column(title, help=doc)
 
 
 def _raw(view: View, name: str, value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pages.draw import column_of
 from pages.plot import figure
 from runner.answers import QUESTIONS, ask
 from runner.answers.answer import View
@@ -40,6 +41,11 @@ def test_no_text_is_small(name: str) -> None:
     for drawn in (figure(view, narrow=narrow) for view in views(name) for narrow in (False, True)):
         assert min(sizes(drawn), default=MIN_PX) >= MIN_PX
         assert not re.search("<su[bp]>", json.dumps(drawn))
+
+
+def test_a_table_has_all_digits_of_a_sum() -> None:
+    (view, *_) = ask("sums", shipped("sums")).views
+    assert column_of(view, "total", "Sum")["type_config"]["format"] == f"%.{view.field('total').digits}g" == "%.9g"
 
 
 def test_a_line_of_many_points_has_its_last_value_alone() -> None:
