@@ -13,7 +13,7 @@ from runner.analysis.pair import compute_ratio, describe_effort_difference, desc
 from runner.analysis.statistics import Ratio
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
 from runner.answers.shared import about, cells_of, clock_choice, describe_machine, narrow, sizes_of
-from runner.answers.tune import WORDS, name_way
+from runner.answers.tune import WORDS, name_setting, name_way
 from runner.answers.words import CLOCKS, LEVEL, SIZE, STATUS, ended, explain_level, lacks, plain_cells, say_ratio
 from runner.formats import format_count, format_number, format_share
 from runner.results.cells import StepResult
@@ -158,7 +158,7 @@ def _draw_ladder(ladder: Ladder, size: str, by: Any, words: str) -> View:
     found = [Row.of(first, "fp32, eager: the plain step", _ms(first, by), None, False)]
     for before, one in zip(ladder.cells, ladder.cells[1:], strict=False):
         names = _changed(before, one)
-        change = "+ " + " + ".join(WORDS[name].format(getattr(one.cell, name)) for name in names)
+        change = "+ " + " + ".join(name_setting(name, getattr(one.cell, name)) for name in names)
         ratio = compute_ratio(before, one, clock=by)
         alone = len(names) == 1
         between = [replace(before.cell, **{name: getattr(one.cell, name)}) for name in names] if not alone else []
@@ -195,7 +195,7 @@ def _draw_alone(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by
                 names = _changed(plain, one)
                 if len(names) == 1 and _ms(one, by) and not describe_effort_difference(plain.cell, one.cell):
                     found = compute_ratio(plain, one, clock=by)
-                    key = sizes[model], WORDS[names[0]].format(getattr(one.cell, names[0]))
+                    key = sizes[model], name_setting(names[0], getattr(one.cell, names[0]))
                     if found and (
                         key not in best or plain.rounds + one.rounds > best[key][1].rounds + best[key][2].rounds
                     ):

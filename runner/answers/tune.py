@@ -18,7 +18,7 @@ from runner.results.cells import StepResult
 from runner.results.rows import Rows
 from runner.schema import Model, StepCell
 from runner.schema.axes import PLAIN
-from runner.schema.own import part_title
+from runner.schema.own import is_own_part, part_title
 
 WAY = Field("way", "Way")
 ROUNDS = Field.of("steps", "round", "note", label="Processes")
@@ -67,12 +67,15 @@ RANKS = ("tokens/s", "tokens/J", "cost")
 _PRICES, _MEMORY = ("2", "1", "3", "4", "6"), ("all", "16", "24", "40", "48", "80")
 
 
+def name_setting(name: str, value: Any) -> str:
+    """Returns a setting in words, `fused AdamW`, and an own part by its name: an own optimizer may be no AdamW."""
+    return str(part_title(value)) if is_own_part(value) else WORDS[name].format(value)
+
+
 def name_way(cell: StepCell) -> str:
     """Returns the settings in which a step is not the plain one: `bf16 + sdpa + fused AdamW`."""
     words = [
-        text.format(part_title(getattr(cell, name)))
-        for name, text in WORDS.items()
-        if getattr(cell, name) not in (PLAIN[name], "own")
+        name_setting(name, getattr(cell, name)) for name in WORDS if getattr(cell, name) not in (PLAIN[name], "own")
     ]
     return " + ".join(words) or "fp32, eager"
 
@@ -189,7 +192,7 @@ def _draw_choices(best: StepResult, trained: Sequence[StepResult], words: str) -
         other = by_key.get(wanted.key)
         ratio = _compare(other, best) if other and other.rate else None
         ratios.append(ratio)
-        said = f"batch {value} instead of {plain}" if name == "batch" else WORDS[name].format(value)
+        said = f"batch {value} instead of {plain}" if name == "batch" else name_setting(name, value)
         numbers = (ratio.ratio, ratio.low, ratio.high, ratio.level) if ratio else (None,) * 4
         status = "" if ratio else f"without it: {ended(other)}" if other else ""
         code = CODES.get((name, value), _attention_code(str(value)) if name == "attention" else "")

@@ -38,9 +38,8 @@ def test_dtypes_are_those_that_were_read() -> None:
 def test_errors_are_the_stored_ones() -> None:
     for what, column in (("gradients", "gradient_error"), ("loss", "loss_error")):
         view = ask("errors", shipped("precise"), {"error-of": what}).views[0]
-        stored = query(
-            f"SELECT DISTINCT precision, {column} FROM numerics WHERE layers = 12 AND context = 512 ORDER BY 1"
-        )
+        of_small = "FROM numerics WHERE layers = 12 AND context = 512"
+        stored = query(f"SELECT DISTINCT precision, {column} {of_small} ORDER BY 1")
         drawn = sorted(values(view, "pass", "precision", "error"), key=lambda row: str(row[1]))
         assert [error for place, _, error in drawn if place == "small · 512 tokens"] == [error for _, error in stored]
 

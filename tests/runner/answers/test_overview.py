@@ -118,19 +118,17 @@ def test_a_first_step_has_no_faster_way_and_no_interval(tmp_path: Path) -> None:
 
 def test_the_fastest_way_is_that_of_the_most_tokens_per_second_at_any_batch() -> None:
     rows = shipped("every_step", "latest", "history", "runs")
-    (one,) = [
-        one
-        for one in rows.every_step
-        if (one.cell.context, one.cell.warmup_steps, one.cell.precision, one.cell.mode) == (512, 5, "fp32", "train")
-        and (one.cell.d_model, one.cell.model_key) == (768, None)
-        and name_way(one.cell) == "fp32, eager"
-    ][:1]
+    key = (512, 5, "fp32", "train", 768, None, "fp32, eager")
+    one = next(one for one in rows.every_step if key == (one.cell.context, one.cell.warmup_steps, one.cell.precision,
+               one.cell.mode, one.cell.d_model, one.cell.model_key, name_way(one.cell)))  # fmt: skip
     twice = replace(one, cell=replace(one.cell, batch=8), cell_id=new_id())  # in the same time
     answer = ask("overview", replace(rows, every_step=(one, twice), latest=()), {"batch": "4"})
     best = answer.views[0]
     assert best.rows[0].cells == (twice.cell_id,)
     assert best.get(best.rows[0], "tokens_per_s") == pytest.approx(2 * (one.rate or 0))
     assert "**batch 8 · fp32, eager**" in answer.sentence
+    own = replace(one.cell, optimizer="parts.py:sgd@0123456789abcdef")  # type: ignore[arg-type]
+    assert name_way(own) == "parts:sgd@0123", "which is no AdamW"
 
 
 def test_without_rows_the_answer_names_the_cells_to_begin_with() -> None:

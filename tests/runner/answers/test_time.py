@@ -45,10 +45,8 @@ def test_phases_stand_with_their_mean_and_standard_deviation() -> None:
 
 
 def early(warmup: int, *times: float, process: int = 0) -> list[EarlyStep]:
-    cell = replace(plain_cells(StepCell)[0], warmup_steps=warmup)
-    one = EarlyStep(
-        cell_id=UUID(int=10 * process + warmup), machine="GPU", cell=cell, step=0, is_warmup=False, step_ms=0
-    )
+    cell, key = replace(plain_cells(StepCell)[0], warmup_steps=warmup), UUID(int=10 * process + warmup)
+    one = EarlyStep(cell_id=key, machine="GPU", cell=cell, step=0, is_warmup=False, step_ms=0)
     return [replace(one, step=step, is_warmup=step < warmup, step_ms=ms) for step, ms in enumerate(times)]
 
 
