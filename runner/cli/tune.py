@@ -100,7 +100,10 @@ def tune(
             is_done = tuner.run()
     if not is_done:
         failed = next(iter(race.known.values()), None)
-        why = f"{failed.status}: {' '.join((failed.message or '').split())[:300]}" if failed else "no trial ended"
+        if failed is None:
+            took = f"The budget of {format_duration(race.budget_s)} ended before a way was measured."
+            raise UsageError(took, expected="a longer one", do="Name one, such as --budget 2m.")
+        why = f"{failed.status}: {' '.join((failed.message or '').split())[:300]}"
         raise UsageError(f"No way worked. The first ended {why}.", expected="a model that trains here")
     rows = read(settings.db, Selection(run=tuner.run_id, settled=False), ("every_step",))
     mine = tuple(one for one in rows.every_step if one.cell.context in (context, 0))

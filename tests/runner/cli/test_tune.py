@@ -30,7 +30,7 @@ def tune(db: Path, *words: str) -> Any:
 
 def test_a_race_on_a_cpu_ranks_ways_that_are_rows(tmp_path: Path) -> None:
     db = tmp_path / "r.duckdb"
-    found = tune(db, "--sizes", "toy-64", "--context", "16", "--budget", "5s")
+    found = tune(db, "--sizes", "toy-64", "--context", "16", "--budget", "12s")
     ranking = found["ranking"]
     assert [*ranking[0]["settings"]] == [*SETTINGS]
     rates = [one["tokens_per_s"] for one in ranking[1:]]
