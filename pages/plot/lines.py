@@ -186,11 +186,14 @@ def _name_lost(
             if view.draw.series
             else ""
         )
-        why = view.ended(rows[0])
-        needs = why.partition(": needs ")[2].partition(",")[0] or ("OOM" if "out of memory" in why else escape(why))
+        needs = " / ".join(dict.fromkeys(map(_say_need, map(view.ended, rows))))  # in the order of the names
         text = f"<b>{who}</b><br>{needs}" if who else needs
         found.append(note(text, x=spot(x), y=y, yanchor="bottom", yshift=7, color=RED, align="center"))
     return found
+
+
+def _say_need(why: str) -> str:
+    return why.partition(": needs ")[2].partition(",")[0] or ("OOM" if "out of memory" in why else escape(why))
 
 
 def _thin(places: Sequence[float]) -> list[int]:

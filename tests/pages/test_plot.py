@@ -18,8 +18,8 @@ from tests.runner.answers.shipped import shipped
 MIN_PX = 12
 
 
-def views(name: str) -> Iterator[View]:
-    yield from (view for view in ask(name, shipped(*QUESTIONS[name].needs)).views if view.draw.kind != "table")
+def views(name: str, **asked: str) -> Iterator[View]:
+    yield from (view for view in ask(name, shipped(*QUESTIONS[name].needs), asked).views if view.draw.kind != "table")
 
 
 def written(drawn: dict[str, Any]) -> dict[str, tuple[float, float, str]]:
@@ -58,6 +58,7 @@ def test_what_overflows_did_not_run_out_of_memory() -> None:
     layout = figure(next(views("normalization")))["layout"]
     assert sum("overflows" in one["text"] for one in layout["annotations"]) == 3
     assert layout["xaxis"]["ticktext"][-4:] == ["1", "32", "128", "1,024"]
+    assert any("260 GiB / 132" in json.dumps(figure(one)) for one in views("attention", precision="bf16", d_head="64"))
 
 
 def test_percent_is_written_as_a_sign() -> None:
