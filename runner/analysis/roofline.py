@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from runner.analysis.costs import hardware, steps
-from runner.analysis.costs.activations import Device, residual_stream_bytes, retained_bytes, saved_bytes, weight_bytes
+from runner.analysis.costs.steps import Device, residual_stream_bytes, retained_bytes, saved_bytes, weight_bytes
 from runner.results.cells import Kernel, KernelTrace
 from runner.schema import PHASES, CeilingRow, KernelClass, KernelRow, ModelCell, Phase, ProfileRow
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from runner.analysis.costs.activations import Device
 from runner.analysis.costs.attention import peak_breakdown
+from runner.analysis.costs.steps import Device
 from runner.analysis.pair import name_attention
 from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Power, Question, Row, View, choose
 from runner.answers.shared import about, cells_of, clock_choice, narrow, unmeasured

@@ -14,7 +14,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from runner.analysis.costs import steps
-from runner.analysis.costs.activations import CONTEXT_BYTES, workspace_bytes
+from runner.analysis.costs.steps import CONTEXT_BYTES, workspace_bytes
 from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Question, Row, View, choose, verbatim
 from runner.answers.words import write
 from runner.errors import UsageError

@@ -1,6 +1,6 @@
 """How large is one residual-stream activation?"""
 
-from runner.analysis.costs.activations import residual_stream_bytes, weight_bytes
+from runner.analysis.costs.steps import residual_stream_bytes, weight_bytes
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
 from runner.answers.shared import about, cells_of, narrow, sizes_of
 from runner.answers.words import CONTEXT, SIZE, lacks

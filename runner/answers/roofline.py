@@ -10,8 +10,7 @@ from typing import Any, get_args
 
 from runner.analysis import roofline
 from runner.analysis.costs import hardware
-from runner.analysis.costs.activations import Device
-from runner.analysis.costs.steps import step_flops
+from runner.analysis.costs.steps import Device, step_flops
 from runner.analysis.roofline import Roof
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
 from runner.answers.shared import about, best, cells_of, clock_choice, narrow, sizes_of

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from runner.analysis.costs.activations import weight_bytes
-from runner.analysis.costs.steps import best_checkpoint, parameter_count
+from runner.analysis.costs.steps import best_checkpoint, parameter_count, weight_bytes
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
 from runner.answers.shared import about, cells_of, narrow, place_of, sizes_of
 from runner.answers.words import CONTEXT, SIZE, STATUS, ended_with_need, lacks, write

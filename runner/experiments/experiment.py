@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
-from runner.analysis.costs.activations import Device
+from runner.analysis.costs.steps import Device
 from runner.errors import UsageError
 from runner.formats import format_bytes, format_quantity
 from runner.schema import Cell, Column, Model, Row, Table, TimingRow, table_of

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from runner.analysis.costs import steps
-from runner.analysis.costs.activations import Device
+from runner.analysis.costs.steps import Device
 from runner.errors import UsageError
 from runner.experiments.experiment import START_SECONDS, On, Prediction
 from runner.schema import ModelCell

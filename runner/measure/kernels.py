@@ -40,8 +40,8 @@ from typing import Any, Literal
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from runner.analysis.costs.activations import weight_bytes
 from runner.analysis.costs.operations import Arguments, flops, moved_bytes
+from runner.analysis.costs.steps import weight_bytes
 from runner.analysis.kernels import kernel_class
 from runner.errors import Skipped
 from runner.job import Job, Measurement

@@ -25,7 +25,7 @@ from typing import Any
 
 from runner.allowance import usable_memory
 from runner.analysis.costs import attention, steps
-from runner.analysis.costs.activations import CONTEXT_BYTES, Device
+from runner.analysis.costs.steps import CONTEXT_BYTES, Device
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
 from runner.experiments import kind_of

@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from runner.analysis.costs.activations import Device
+from runner.analysis.costs.steps import Device
 from runner.experiments.experiment import Grid
 from runner.formats import format_bytes, format_duration
 from runner.results.cells import StepResult

@@ -19,7 +19,7 @@ blocks.
 
 from dataclasses import dataclass
 
-from runner.analysis.costs.activations import Device, size_of, workspace_bytes
+from runner.analysis.costs.steps import Device, size_of, workspace_bytes
 from runner.schema import AttentionCell
 
 ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}

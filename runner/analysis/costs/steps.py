@@ -1,44 +1,322 @@
-"""Predicts what a step costs from the model's shape: parameters, matrix-product FLOPs, bytes.
+"""Predicts what a step costs from the model's shape: parameters, matrix-product FLOPs, and bytes: those kept for the
+backward pass, those that live only for a moment, and the peak.
 
     >>> step_flops(cell)                    # cell: runner.schema.StepCell
     >>> predict_peak(cell).total          # and its parts: parameters, gradients, optimizer state, activations, ...
+    >>> saved_bytes(cell).total
+    >>> retained_bytes(cell)                    # with the cell's checkpointing
+    >>> block_tensors(cell)[0].formula
+    'N × d × 4 bytes'
 
 Letters: B batch, T context, d model width, f feed-forward width, L layers, H heads, V vocabulary, N = B T tokens.
 FLOPs count matrix products only (a multiply and an add are two), so softmax, norms and the optimizer cost nothing here.
-The model is runner/models/transformer.py, run eagerly; activations are in activations.py.
+Bytes are those of runner/models/transformer.py run eagerly, operator by operator; a compiled model fuses, and keeps
+less. Sources: the derivative formulas of PyTorch's operators, and Korthikanti et al. 2022, "Reducing Activation
+Recomputation in Large Transformer Models", section 4, for the way of counting. The peak is the greatest of the moments
+at which memory can peak, each with its parts (`forward_moments`, `backward_moments`).
 
-The peak is the greatest of the moments at which memory can peak, each with its parts (`forward_moments`,
-`backward_moments`); `activations` counts what a block keeps and what it holds for a moment.
+cuBLAS's workspaces are those of PyTorch's aten/src/ATen/cuda/CublasHandlePool.cpp (parseChosenWorkspaceSize);
+CUBLAS_WORKSPACE_CONFIG is not read.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Literal
 
-from runner.analysis.costs.activations import (
-    FLOAT_BYTES,
-    TOKEN_BYTES,
-    Device,
-    checkpoint_groups,
-    checkpointed_stream_bytes,
-    forward_temporary_bytes,
-    head_input_bytes,
-    is_autocast,
-    is_unfused,
-    product_bytes,
-    residual_stream_bytes,
-    rotary_bytes,
-    saved_bytes,
-    softmax_backward_bytes,
-    swiglu_backward_bytes,
-    tensors_retained_at,
-    unsaved_attention_bytes,
-    unsaved_feed_forward_bytes,
-    unsaved_streams,
-    weight_bytes,
-    workspace_bytes,
-)
-from runner.analysis.costs.activations import logits_bytes as logits_bytes
 from runner.schema import ModelCell
+
+KIB, MIB = 2**10, 2**20
+#: The size of cuBLAS's workspace: `:4096:2:16:8` in its notation, KiB and count; 32 MiB on compute capability 9.0.
+WORKSPACE_BYTES = (2 * 4096 + 8 * 16) * KIB
+HOPPER_WORKSPACE_BYTES = 32 * MIB
+_HOPPER = ("H100", "H200", "H800", "H20", "GH200")
+#: The bytes that CUDA takes outside of the allocator, for its context and loaded kernels: the driver's count less the
+#: reserved bytes, in a forward pass on an H200 (torch 2.11, CUDA 13.0).
+CONTEXT_BYTES = 720_175_104
+
+
+def workspace_bytes(gpu: str) -> int:
+    """Returns the bytes of cuBLAS's workspace for one thread, by the device's name. Hopper's is larger."""
+    return HOPPER_WORKSPACE_BYTES if set(_HOPPER) & set(gpu.split()) else WORKSPACE_BYTES
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictedTensor:
+    """A predicted tensor: its name, the module that keeps it, its size as a formula and in bytes."""
+
+    tensor: str
+    formula: str
+    size: int
+    module: str = ""
+    is_weight_copy: bool = False
+
+
+def size_of(formula: str, numbers: Mapping[str, int]) -> int:
+    """Returns the value of a product as it is shown: letters, and numbers with or without commas, joined by ` × `."""
+    size = 1
+    for factor in formula.removesuffix("s").removesuffix(" byte").split(" × "):
+        size *= numbers[factor] if factor in numbers else int(factor.replace(",", ""))
+    return size
+
+
+Device = Literal["cuda", "cpu", "mps"]
+
+TOKEN_BYTES = 8
+FLOAT_BYTES = 4
+
+
+def is_autocast(cell: ModelCell) -> bool:
+    """Returns whether autocast copies weights and inputs to a dtype of half the width before each product."""
+    return cell.precision in ("bf16", "fp16") and cell.weights_dtype == "fp32"
+
+
+def is_unfused(cell: ModelCell) -> bool:
+    """Returns whether attention writes its B H T^2 scores to memory."""
+    return cell.attention in ("naive", "sdpa-math")
+
+
+def weight_bytes(cell: ModelCell) -> int:
+    """Returns the bytes of one number of a parameter, its gradient, its moments, and of the residual stream."""
+    return 2 if cell.weights_dtype == "bf16" else 4
+
+
+def product_bytes(cell: ModelCell) -> int:
+    """Returns the bytes of one number that goes into or comes out of a matrix product."""
+    return 2 if is_autocast(cell) else weight_bytes(cell)
+
+
+def residual_stream_bytes(cell: ModelCell) -> int:
+    """Returns the bytes of one activation of the residual stream, which has N d numbers. It is float32 under autocast
+    too, because the embedding is not cast."""
+    return cell.batch * cell.context * cell.shape.d_model * weight_bytes(cell)
+
+
+def logits_bytes(cell: ModelCell) -> int:
+    """Returns the bytes of the model's output, N V numbers, which are in half precision under autocast."""
+    return cell.batch * cell.context * cell.shape.vocabulary * product_bytes(cell)
+
+
+def softmax_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
+    """Returns the bytes of one attention weight as softmax returns it. CUDA's autocast computes softmax in float32, the
+    CPU's does not; `sdpa-math` computes everything in float32."""
+    wide = cell.attention == "sdpa-math" or (is_autocast(cell) and device == "cuda")
+    return FLOAT_BYTES if wide else product_bytes(cell)
+
+
+def scores_bytes(cell: ModelCell, *, number_bytes: int) -> int:
+    """Returns the bytes of one tensor of attention scores of one layer, B H T^2 numbers."""
+    return cell.batch * cell.shape.heads * cell.context**2 * number_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedBytes:
+    """The bytes that a forward pass keeps for backward, without parameters. `block`, and of that `feed_forward` and
+    `weight_copies`, are those of one block. `inputs` are tokens and rotary tables, which exist anyway."""
+
+    block: int
+    feed_forward: int
+    weight_copies: int
+    outside: int
+    head_copy: int
+    inputs: int
+    layers: int
+
+    @property
+    def total(self) -> int:
+        return self.layers * self.block + self.outside + self.head_copy + self.inputs
+
+
+@lru_cache(maxsize=20_000)
+def saved_bytes(cell: ModelCell, *, device: Device = "cuda") -> SavedBytes:
+    """Returns what autograd saves when nothing is checkpointed, with each piece of memory counted once. `total` agrees
+    with torch.autograd.graph.saved_tensors_hooks to the byte on CPU, in fp32 and bf16, naive, sdpa-math and fused.
+
+    `block_tensors` lists the tensors of a block. Outside the blocks, autograd saves the final norm's tensors, the
+    head's input, autocast's copy of the head, tokens and rotary tables."""
+    tokens, narrow = cell.batch * cell.context, product_bytes(cell)
+    stream = tokens * cell.shape.d_model
+    tensors = block_tensors(cell, device=device)
+    kept = [item for item in tensors if not item.is_weight_copy]
+    return SavedBytes(
+        block=sum(item.size for item in tensors),
+        feed_forward=sum(item.size for item in kept if item.module.split(".")[0] == "feed_forward"),
+        weight_copies=sum(item.size for item in tensors if item.is_weight_copy),
+        outside=(2 * stream + tokens) * FLOAT_BYTES + stream * narrow,
+        head_copy=cell.shape.vocabulary * cell.shape.d_model * narrow if is_autocast(cell) else 0,
+        inputs=tokens * TOKEN_BYTES + rotary_bytes(cell),
+        layers=cell.shape.layers,
+    )
+
+
+def rotary_bytes(cell: ModelCell) -> int:
+    """Returns the bytes of the cosine and sine of every position and channel of a head, in float32."""
+    return 2 * cell.context * (cell.shape.d_model // cell.shape.heads) * FLOAT_BYTES
+
+
+def block_tensors(cell: ModelCell, *, device: Device = "cuda") -> list[PredictedTensor]:
+    """Returns every tensor that one block keeps for backward, in the order of saving.
+
+    A norm keeps float32 for inputs of any dtype. Autocast adds a half-width copy of every matrix, and copies an input
+    once for each product that reads it. On CUDA it computes softmax in float32 and casts the weights down again, so
+    both are kept; on a CPU softmax stays in half precision. `sdpa-math` computes half precision in float32
+    throughout."""
+    kept = _BlockTensors(cell)
+    return [
+        *kept.norm("attention_norm"),
+        *kept.linear("attention.query", "d × d"),
+        *kept.linear("attention.key", "d × d", reads=kept.copies),
+        *kept.linear("attention.value", "d × d", reads=kept.copies),
+        *_inside_attention(kept, device),
+        *kept.linear("attention.output", "d × d"),
+        *kept.norm("feed_forward_norm"),
+        *kept.linear("feed_forward.gate", "d × f"),
+        kept.tensor("feed_forward", "gate", f"N × f × {kept.narrow} bytes"),
+        *kept.linear("feed_forward.up", "d × f", reads=kept.copies),
+        kept.tensor("feed_forward", "silu(gate)", f"N × f × {kept.narrow} bytes"),
+        kept.tensor("feed_forward", "up", f"N × f × {kept.narrow} bytes"),
+        *kept.linear("feed_forward.down", "d × f", width="f"),
+    ]
+
+
+class _BlockTensors:
+    """Makes the tensors that one block of a cell keeps."""
+
+    def __init__(self, cell: ModelCell) -> None:
+        self.cell, self.narrow, self.copies = cell, product_bytes(cell), is_autocast(cell)
+        self.numbers = {"N": cell.batch * cell.context, "B": cell.batch, "T": cell.context, "T²": cell.context**2,
+                        "d": cell.shape.d_model, "f": cell.shape.d_ff, "H": cell.shape.heads}  # fmt: skip
+
+    def tensor(self, module: str, name: str, formula: str, *, is_weight_copy: bool = False) -> PredictedTensor:
+        return PredictedTensor(
+            tensor=name,
+            formula=formula,
+            size=size_of(formula, self.numbers),
+            module=module,
+            is_weight_copy=is_weight_copy,
+        )
+
+    def norm(self, module: str) -> list[PredictedTensor]:
+        wide = f"N × d × {FLOAT_BYTES} bytes"
+        inverse = self.tensor(module, "1 / rms", f"N × {FLOAT_BYTES} bytes")
+        return [self.tensor(module, "input", wide), inverse, self.tensor(module, "normalized", wide)]
+
+    def linear(self, module: str, weight: str, *, reads: bool = True, width: str = "d") -> list[PredictedTensor]:
+        """Returns what a matrix product keeps: autocast's copy of its weight, and its input unless another one does."""
+        copy = self.tensor(module, "weight copy", f"{weight} × {self.narrow} bytes", is_weight_copy=True)
+        read = self.tensor(module, "input", f"N × {width} × {self.narrow} bytes")
+        return [*([copy] if self.copies else ()), *([read] if reads else ())]
+
+
+def _inside_attention(kept: _BlockTensors, device: Device) -> list[PredictedTensor]:
+    """Returns queries, keys, values and what the implementation keeps between its two products."""
+    softmax = softmax_bytes(kept.cell, device=device)
+
+    def vector(name: str, number_bytes: int) -> PredictedTensor:
+        return kept.tensor("attention", name, f"N × d × {number_bytes} bytes")
+
+    def square(name: str, number_bytes: int) -> PredictedTensor:
+        return kept.tensor("attention", name, f"B × H × T² × {number_bytes} bytes")
+
+    if kept.cell.attention == "sdpa-math":
+        return [vector("scaled keys", softmax), vector("scaled queries", softmax), square("probabilities", softmax),
+                vector("values", softmax)]  # fmt: skip
+    if kept.cell.attention == "naive":
+        cast_down = [square("probabilities in half precision", kept.narrow)] if softmax != kept.narrow else []
+        mask = kept.tensor("attention", "mask", "T² × 1 byte")
+        return [vector("keys", kept.narrow), vector("queries", kept.narrow), mask, square("probabilities", softmax),
+                vector("values", kept.narrow), *cast_down]  # fmt: skip
+    names = ("queries", "keys", "values", "output")
+    sums = kept.tensor("attention", "log-sum-exp of each row", f"B × H × T × {FLOAT_BYTES} bytes")
+    return [*(vector(name, kept.narrow) for name in names), sums]
+
+
+def checkpoint_groups(cell: ModelCell) -> int:
+    """Returns the number of groups into which checkpointing divides the blocks; the last may be smaller. The cell must
+    have checkpoint_blocks > 0."""
+    return math.ceil(cell.shape.layers / cell.checkpoint_blocks)
+
+
+def unsaved_streams(cell: ModelCell) -> int:
+    """Returns the number of copies of the residual stream that exist when the last block begins and its group saves
+    nothing: the one at the start of each group and, within the last group, the latest. Without checkpointing
+    (inference) all blocks are one group."""
+    together = cell.checkpoint_blocks or cell.shape.layers
+    groups = math.ceil(cell.shape.layers / together)
+    return groups + (cell.shape.layers - (groups - 1) * together > 1)
+
+
+def checkpointed_stream_bytes(cell: ModelCell) -> int:
+    """Returns the bytes of the residual stream at the start of each group of checkpointed blocks. The cell must have
+    checkpoint_blocks > 0."""
+    return checkpoint_groups(cell) * residual_stream_bytes(cell)
+
+
+def retained_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
+    """Returns the bytes held for backward at the end of the forward pass: all that autograd saves or, with
+    checkpointing, the residual stream at the start of each group of blocks and tensors outside the blocks. Autocast's
+    copies of a checkpointed block's weights are freed when autocast ends; its rotary tables are not saved."""
+    saved = saved_bytes(cell, device=device)
+    if not cell.checkpoint_blocks:
+        return saved.total
+    return checkpointed_stream_bytes(cell) + saved.outside + saved.head_copy + saved.inputs - rotary_bytes(cell)
+
+
+def forward_temporary_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
+    """Returns the most bytes that the last block holds beyond what it has saved in the end. For `naive` that is the
+    masked scores while softmax reads them, when SwiGLU's activations do not exist yet. `unsaved_attention_bytes` is for
+    a block that saves nothing."""
+    scores = scores_bytes(cell, number_bytes=softmax_bytes(cell, device=device)) if is_unfused(cell) else 0
+    return max(scores - saved_bytes(cell, device=device).feed_forward, 0)
+
+
+def head_input_bytes(cell: ModelCell) -> int:
+    """Returns the bytes that the head's product reads and nothing keeps: under autocast, the final norm's output before
+    the cast."""
+    return residual_stream_bytes(cell) if is_autocast(cell) else 0
+
+
+def unsaved_attention_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
+    """Returns the most bytes that a block's attention holds when nothing is saved: its normalized input, q, k, v, q and
+    k after RoPE, the output, and for `naive` a contiguous v, scores, weights and the mask. The residual stream is not
+    counted."""
+    stream, narrow = cell.batch * cell.context * cell.shape.d_model, product_bytes(cell)
+    attention = residual_stream_bytes(cell) + 6 * stream * narrow
+    if is_unfused(cell):
+        softmax = softmax_bytes(cell, device=device)
+        cast = softmax if softmax != narrow else 0
+        attention += stream * narrow + scores_bytes(cell, number_bytes=narrow + softmax + cast) + cell.context**2
+    return attention
+
+
+def unsaved_feed_forward_bytes(cell: ModelCell) -> int:
+    """Returns the same for SwiGLU: the stream after attention, its normalized copy, and three inner activations."""
+    return 2 * residual_stream_bytes(cell) + 3 * cell.batch * cell.context * cell.shape.d_ff * product_bytes(cell)
+
+
+def tensors_retained_at(cell: ModelCell, *, needing: tuple[str, str], device: Device) -> list[PredictedTensor]:
+    """Returns the tensors of a block that still exist when backward reaches the operation that needs the given one,
+    named by module and name. Backward goes from the last to the first, so these are all saved no later."""
+    kept = block_tensors(cell, device=device)
+    last = next(index for index, item in enumerate(kept) if (item.module, item.tensor) == needing)
+    return kept[: last + 1]
+
+
+def swiglu_backward_bytes(cell: ModelCell) -> int:
+    """Returns the bytes of the temporary tensors in the backward pass of SwiGLU's product: the gradients of three inner
+    activations, and that of the residual stream."""
+    return residual_stream_bytes(cell) + 3 * cell.batch * cell.context * cell.shape.d_ff * product_bytes(cell)
+
+
+def softmax_backward_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
+    """Returns the same for an unfused softmax: the gradients of its output and input, of the values, and of the
+    residual stream. CUDA also writes the product of the output and its gradient to memory
+    (softmax_backward_cuda_out)."""
+    squares = 3 if device == "cuda" else 2
+    vectors = residual_stream_bytes(cell) + cell.batch * cell.context * cell.shape.d_model * product_bytes(cell)
+    return squares * scores_bytes(cell, number_bytes=softmax_bytes(cell, device=device)) + vectors
+
 
 #: The tensors of N V numbers in cross-entropy's backward pass: log-softmax, its gradient, the logits' gradient.
 LOSS_TENSORS = 3

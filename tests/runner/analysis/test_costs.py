@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from runner.analysis.costs import activations, steps
+from runner.analysis.costs import steps
 from runner.models.transformer import Transformer
 from runner.schema import StepCell
 from tests.some import some
@@ -85,9 +85,9 @@ def test_flops_equal_pytorch_counter(checkpoint_blocks: int, attention: str) -> 
 
 
 def test_stream_and_state_of_small_computed_by_hand() -> None:
-    assert activations.residual_stream_bytes(small(context=128)) == 4 * 128 * 768 * 4 == 1_572_864
-    assert activations.residual_stream_bytes(small(precision="bf16")) == 4 * 512 * 768 * 4
-    assert activations.residual_stream_bytes(small(weights_dtype="bf16")) == 4 * 512 * 768 * 2
+    assert steps.residual_stream_bytes(small(context=128)) == 4 * 128 * 768 * 4 == 1_572_864
+    assert steps.residual_stream_bytes(small(precision="bf16")) == 4 * 512 * 768 * 4
+    assert steps.residual_stream_bytes(small(weights_dtype="bf16")) == 4 * 512 * 768 * 2
     assert steps.parameter_bytes(small()) == steps.gradient_bytes(small()) == 514_501_632
     assert steps.optimizer_state_bytes(small()) == 2 * 514_501_632
     assert steps.optimizer_state_bytes(small(mode="backward")) == 0
@@ -119,15 +119,15 @@ def bytes_saved_by_autograd(cell: StepCell) -> int:
 def test_saved_bytes_equal_what_autograd_saves(attention: str, kind: dict[str, str]) -> None:
     """They are equal to the byte; the formula reads no dtype or shape from the model."""
     cell = make_cell(attention=attention, **kind)
-    assert activations.saved_bytes(cell, device="cpu").total == bytes_saved_by_autograd(cell)
+    assert steps.saved_bytes(cell, device="cpu").total == bytes_saved_by_autograd(cell)
 
 
 def test_cuda_autocast_keeps_softmax_twice() -> None:
     """Float32 weights and a half-precision copy are saved instead of half-precision weights: 4 more bytes a score."""
-    naive = {device: activations.saved_bytes(small(precision="bf16"), device=device) for device in ("cpu", "cuda")}
+    naive = {device: steps.saved_bytes(small(precision="bf16"), device=device) for device in ("cpu", "cuda")}
     assert naive["cuda"].block - naive["cpu"].block == 4 * (4 * 12 * 512 * 512)
     fused = small(precision="bf16", attention="sdpa-flash")
-    assert activations.saved_bytes(fused, device="cpu") == activations.saved_bytes(fused, device="cuda")
+    assert steps.saved_bytes(fused, device="cpu") == steps.saved_bytes(fused, device="cuda")
 
 
 # ----------------------------------------------------------------------------------------------------------------- peak

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runner.analysis.costs.activations import retained_bytes
+from runner.analysis.costs.steps import retained_bytes
 from runner.analysis.roofline import (
     Roof,
     StepWork,

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from runner.analysis.costs.activations import workspace_bytes
-from runner.analysis.costs.steps import predict_peak
+from runner.analysis.costs.steps import predict_peak, workspace_bytes
 from runner.answers import ask
 from runner.answers.fit import COUNTED, WORKSPACES
 from runner.job import FitJob

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from runner.analysis.costs import activations, steps
+from runner.analysis.costs import steps
 from runner.analysis.timeline.allocations import MemoryEvent
 from runner.engines.local import LocalEngine
 from runner.job import Outcome
@@ -93,7 +93,7 @@ def test_the_parts_are_the_peak(engine: LocalEngine, mode: str, precision: str) 
     assert values["peak_allocated_bytes"] == sum(values[f"{name}_bytes"] for name in PARTS)
     assert values["residual_bytes"] == 0
     assert values["peak_phase"] == ("backward" if mode == "train" else "forward")
-    saved = activations.saved_bytes(cell, device="cpu")
+    saved = steps.saved_bytes(cell, device="cpu")
     assert values["saved_bytes"] == (0 if mode == "inference" else saved.total)
     assert values["block_saved_bytes"] == (0 if mode == "inference" else saved.block)
     for unknown in ("fragmentation", "rounding", "peak_reserved", "peak_driver"):
@@ -164,8 +164,8 @@ def test_checkpointed_weight_copies_are_not_kept(engine: LocalEngine) -> None:
     values, details = measured(engine, cell)
     stream, half = 144 * 64 * 4, 144 * 64 * 2
     expected = 3 * stream + (2 * stream + 144 * 4) + half + 100 * 64 * 2 + 144 * 8
-    assert values["saved_bytes"] == activations.retained_bytes(cell, device="cpu") == expected == 217_280
-    predicted = activations.block_tensors(cell, device="cpu")
+    assert values["saved_bytes"] == steps.retained_bytes(cell, device="cpu") == expected == 217_280
+    predicted = steps.block_tensors(cell, device="cpu")
     assert seen(details) == Counter((item.module, item.size) for item in predicted)
     assert sum(item.is_weight_copy for item in predicted) == 7
 
@@ -200,11 +200,11 @@ def test_other_settings_of_training(engine: LocalEngine) -> None:
         cell = make_cell(**changes)
         values, details = measured(engine, cell)
         assert values["residual_bytes"] == 0, changes
-        predicted = activations.block_tensors(cell, device="cpu")
+        predicted = steps.block_tensors(cell, device="cpu")
         assert seen(details) == Counter((item.module, item.size) for item in predicted), changes
         assert values["parameters_bytes"] == steps.parameter_bytes(cell)
         assert values["optimizer_state_bytes"] == steps.optimizer_state_bytes(cell)
-        assert values["saved_bytes"] == activations.saved_bytes(cell, device="cpu").total, changes
+        assert values["saved_bytes"] == steps.saved_bytes(cell, device="cpu").total, changes
 
 
 def test_what_this_device_lacks_is_skipped(engine: LocalEngine) -> None:
@@ -282,7 +282,7 @@ def test_the_parts_are_the_peak_on_a_gpu(engine: LocalEngine, mode: str, precisi
     for part, size in predicted.parts.items():
         assert values[f"{part}_bytes"] == pytest.approx(size, abs=4096), part
     if mode != "inference":
-        assert values["block_saved_bytes"] == activations.saved_bytes(cell, device="cuda").block
+        assert values["block_saved_bytes"] == steps.saved_bytes(cell, device="cuda").block
     (timeline,) = found.measurement.details["timelines"]
     assert isinstance(timeline, TimelineRow)
     assert timeline.lost_events == 0

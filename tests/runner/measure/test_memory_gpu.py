@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from runner.analysis.costs import activations, attention, steps
+from runner.analysis.costs import attention, steps
 from runner.engines.local import LocalEngine
 from runner.job import Outcome
 from runner.schema import AttentionCell, MemoryCell
@@ -62,8 +62,8 @@ def test_a_training_step_is_as_predicted(engine: LocalEngine, precision: Any, ch
         assert values[f"{part}_bytes"] == pytest.approx(size, abs=8192, rel=0.001), part
     assert 0 < values["rounding_bytes"] < 0.05 * values["peak_allocated_bytes"]
     assert abs(values["residual_bytes"]) <= 0.005 * values["peak_allocated_bytes"]
-    assert values["saved_bytes"] == activations.retained_bytes(cell, device="cuda")
-    assert values["block_saved_bytes"] == activations.saved_bytes(cell, device="cuda").block
+    assert values["saved_bytes"] == steps.retained_bytes(cell, device="cuda")
+    assert values["block_saved_bytes"] == steps.saved_bytes(cell, device="cuda").block
     rows: Any = found.details["saved_tensors"]
     assert {row.operation for row in rows} >= {"aten::pow", "aten::_softmax", "aten::silu", "aten::mm"}
 
