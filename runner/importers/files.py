@@ -27,15 +27,12 @@ from runner.analysis.kernels import kernel_class
 from runner.analysis.timeline.allocations import timeline_rows
 from runner.errors import UsageError
 from runner.formats import format_bytes
-from runner.importers.nsys import load_processes
-from runner.importers.nsys_stats import TOTAL, is_stats, load_stats
+from runner.importers.nsys import TOTAL, is_stats, load_processes, load_stats
 from runner.importers.profiler import is_trace, load_trace
 from runner.importers.published import import_tables
 from runner.importers.recordings import (
     INGEST_SECONDS,
     ImportReport,
-    Launched,
-    LaunchPlace,
     TracedProcess,
     new_run,
     read_gpu,
@@ -220,26 +217,21 @@ def _add_traces(
     lines: list[str] = []
     for process in processes:
         ids: dict[str, Any] = {"run_id": run.run_id, "cell_id": new_id()}
-        grouped: dict[tuple[str, str, str], list[tuple[LaunchPlace, Launched]]] = {}
-        for (place, name), sums in process.kernels.items():
-            grouped.setdefault((place.phase or UNKNOWN_PHASE, place.scope, name), []).append((place, sums))
-        per, rows = process.steps or 1, []
-        for (phase, scope, name), launches in grouped.items():
-            moved = sum(sums.moved_bytes or 0 for _, sums in launches)
-            operators = {place.operator for place, _ in launches}
-            rows.append(
-                KernelRow(
-                    **ids,
-                    phase=phase,
-                    scope=scope,
-                    kernel=name,
-                    kernel_class=kernel_class(name, phase=phase),
-                    calls=sum(sums.calls for _, sums in launches) / per,
-                    device_ms=sum(sums.duration_ns for _, sums in launches) / 1e6 / per,
-                    operator=operators.pop() or None if len(operators) == 1 else None,
-                    moved_bytes=round(moved / per) if 0 < moved < 2**62 else None,
-                )
+        per = process.steps or 1
+        rows = [
+            KernelRow(
+                **ids,
+                phase=phase or UNKNOWN_PHASE,
+                scope=scope,
+                kernel=name,
+                kernel_class=kernel_class(name, phase=phase),
+                calls=sums.calls / per,
+                device_ms=sums.duration_ns / 1e6 / per,
+                operator=next(iter(sums.operators)) or None if len(sums.operators) == 1 else None,
+                moved_bytes=round(sums.moved_bytes / per) if 0 < sums.moved_bytes < 2**62 else None,
             )
+            for (phase, scope, name), sums in process.kernels.items()
+        ]
         ran = [row for row in rows if not row.kernel.startswith(_COPIES)]
         trace = TraceRow(
             **ids,

@@ -25,7 +25,6 @@ from runner.importers.recordings import (
     NOWHERE,
     Kernels,
     Launched,
-    LaunchPlace,
     ThreadRanges,
     TracedProcess,
     clean_name,
@@ -87,9 +86,8 @@ def load_trace(path: Path) -> TracedProcess:
             continue
         place = threads[thread].at(round(moment * 1e3)) if thread in threads else NOWHERE
         is_forward = not place.phase and step is not None and step[2] == thread and not phase_of(place.scope)
-        phase, operator = "forward" if is_forward else place.phase, trace.operators.get(external, "")
-        sums = kernels.setdefault((LaunchPlace(phase, place.scope, operator), name), Launched())
-        sums.add(round(duration * 1e3), moved_bytes=moved)
+        sums = kernels.setdefault(("forward" if is_forward else place.phase, place.scope, name), Launched())
+        sums.add(round(duration * 1e3), moved_bytes=moved, operator=trace.operators.get(external, ""))
         busy.append((start, start + duration))
     if not trace.kernels:
         raise _refuse(path, "a trace in which no kernel of a GPU ran", "one recorded with ProfilerActivity.CUDA")

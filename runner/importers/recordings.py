@@ -15,7 +15,7 @@ import shlex
 import sys
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -52,20 +52,23 @@ NOWHERE = LaunchPlace()
 
 @dataclass
 class Launched:
-    """The calls of one kernel in one place, their time (ns), and the bytes that a copy moved."""
+    """The calls of one kernel in one phase and range, their time (ns), the bytes that copies moved, and the operators
+    that launched it."""
 
     calls: int = 0
     duration_ns: int = 0
-    moved_bytes: int | None = None
+    moved_bytes: int = 0
+    operators: set[str] = field(default_factory=set)
 
-    def add(self, duration_ns: int, *, calls: int = 1, moved_bytes: int | None = None) -> None:
+    def add(self, duration_ns: int, *, calls: int = 1, moved_bytes: int | None = None, operator: str = "") -> None:
         self.calls += calls
         self.duration_ns += duration_ns
-        if moved_bytes is not None:
-            self.moved_bytes = (self.moved_bytes or 0) + moved_bytes
+        self.moved_bytes += moved_bytes or 0
+        self.operators.add(operator)
 
 
-Kernels = dict[tuple[LaunchPlace, str], Launched]
+#: What ran, by the phase (empty where unknown), the range and the name of the kernel.
+Kernels = dict[tuple[str, str, str], Launched]
 
 
 @dataclass(frozen=True, kw_only=True)
