@@ -286,60 +286,43 @@ def _load_repeated(
 
 @dataclass(frozen=True, kw_only=True)
 class _PhaseRounds:
-    """The rounds of one phase of a cell: one value a round in each tuple."""
+    """The rounds of one phase of a cell: of each its run, its number and its times."""
 
     device: str
     bound: Bound | None
     phase: Phase
-    runs: tuple[UUID, ...]
-    rounds: tuple[int, ...]
-    medians: tuple[float, ...]
-    lows: tuple[float | None, ...]
-    highs: tuple[float | None, ...]
-    counts: tuple[int | None, ...]
-    loops: tuple[float | None, ...]
-    devices: tuple[float | None, ...]
-    undisturbed: tuple[float | None, ...]
+    rounds: tuple[dict[str, Any], ...]
     mean_ms: float | None
     std_ms: float | None
     n: int | None
 
     def time(self, noise: Mapping[NoiseKind, Noise]) -> PhaseTime:
         """Returns the time over the rounds."""
-        same = [*zip(self.runs, self.rounds, strict=True)], self.counts, self.devices
-        columns = zip(self.medians, self.lows, self.highs, self.undisturbed, *same, strict=True)
-        rounds = [
-            RoundTime(median_ms=ms, low_ms=low, high_ms=high, n=n, id=id, device_ms=device_ms, undisturbed_ms=alone)
-            for ms, low, high, alone, id, n, device_ms in columns
-        ]
-        step = estimate(rounds, noise.get(self._kind("step", self.medians)))
-        others: dict[Clock, Estimate] = {}
-        taken: Mapping[Clock, tuple[float | None, ...]] = {"loop": self.loops, "device": self.devices}
-        for clock, values in taken.items():
-            known = [
-                RoundTime(median_ms=ms, n=one.n, id=one.id, device_ms=one.device_ms)
-                for ms, one in zip(values, rounds, strict=True)
-                if ms
+        found: dict[Clock, Estimate] = {}
+        for clock, column in COLUMNS.items():
+            names = _OF_STEP if clock == "step" else ("n", "device_ms")
+            times = [
+                RoundTime(id=(one["run_id"], one["round"]), **{name: one[name] for name in names} | {"median_ms": ms})
+                for one in self.rounds
+                if (ms := one[column])
             ]
-            if known:
-                others[clock] = estimate(known, noise.get(self._kind(clock, values)))
-        return PhaseTime(step=step, mean_ms=self.mean_ms, std_ms=self.std_ms, n=self.n, others=others)
-
-    def _kind(self, clock: Clock, times: Sequence[float | None]) -> NoiseKind:
-        bounds = map(find_bound, times, self.devices)
-        return NoiseKind(device=self.device, bound=pool_bounds(bounds), phase=self.phase, clock=clock)
+            bounds = (find_bound(one[column], one["device_ms"]) for one in self.rounds)
+            kind = NoiseKind(device=self.device, bound=pool_bounds(bounds), phase=self.phase, clock=clock)
+            if times:
+                found[clock] = estimate(times, noise.get(kind))
+        return PhaseTime(step=found.pop("step"), mean_ms=self.mean_ms, std_ms=self.std_ms, n=self.n, others=found)
 
 
-_LISTED = {"runs": "c.run_id", "rounds": "c.round", "medians": "t.median_ms", "lows": "t.low_ms", "highs": "t.high_ms",
-           "counts": "t.n", "loops": "t.loop_ms", "devices": "t.device_ms",
-           "undisturbed": "t.undisturbed_ms"}  # fmt: skip
+#: What belongs to the time of a step, and what is read of each round.
+_OF_STEP = ("median_ms", "low_ms", "high_ms", "n", "device_ms", "undisturbed_ms")
+_OF_ROUND = ", ".join(f"{name} := t.{name}" for name in (*_OF_STEP, "loop_ms"))
 _TIMES = f"""
     WITH rounds AS (
         SELECT min(cell_id) OVER (PARTITION BY c.last_run, c.machine, c.cell_key) AS first, c.run_id, c.round, cell_id,
             s.bound
         FROM chosen c JOIN {{table}} s USING (cell_id) WHERE c.status = 'ok')
     SELECT first, any_value({DEVICE}) AS device, max(bound) AS bound, t.phase,
-        {", ".join(f"list({column} ORDER BY c.round, c.cell_id) AS {name}" for name, column in _LISTED.items())},
+        list(struct_pack(run_id := c.run_id, round := c.round, {_OF_ROUND}) ORDER BY c.round, c.cell_id) AS rounds,
         avg(t.mean_ms) AS mean_ms, sqrt(avg(t.std_ms * t.std_ms)) AS std_ms, CAST(sum(t.n) AS BIGINT) AS n
     FROM rounds c JOIN timings t USING (cell_id) LEFT JOIN runs r ON r.run_id = c.run_id
     WHERE t.median_ms IS NOT NULL GROUP BY first, t.phase
