@@ -7,10 +7,10 @@ Findings and grades themselves are in `runner.results.findings`. Thresholds stan
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from runner.formats import format_ms
@@ -86,6 +86,10 @@ class RowContext:
     def device_bytes(self) -> int | None:
         return self.run.device_memory_bytes if self.run else None
 
+
+#: A rule about one row: it yields what it finds.
+Found = Iterator[Finding]
+Rule = Callable[[Any, RowContext], Found]
 
 #: What to do about a finding, by its code.
 REMEDIES: Mapping[str, str] = {

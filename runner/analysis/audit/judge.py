@@ -12,10 +12,9 @@ that does not grow with the work, options without effect. Limits: cells of diffe
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
 from uuid import UUID
 
-from runner.analysis.audit.findings import RowContext, fault, note
+from runner.analysis.audit.findings import RowContext, Rule, fault, note
 from runner.analysis.audit.row_rules import ATTENTION_RULES, BYTE_RULES, LOST_RULES, MEMORY_RULES, STEP_RULES
 from runner.analysis.audit.time_rules import TIME_RULES, shared_gpu
 from runner.formats import format_ms, format_number
@@ -23,7 +22,7 @@ from runner.results.findings import Audited, Finding
 from runner.schema import AttentionRow, MemoryRow, Phase, StepRow, TimedRow
 
 #: The rules for rows that are ok.
-RULES: Mapping[type[Audited], Sequence[Callable[[Any, RowContext], Finding | None]]] = {
+RULES: Mapping[type[Audited], Sequence[Rule]] = {
     StepRow: (*STEP_RULES, *TIME_RULES, *BYTE_RULES),
     AttentionRow: (*ATTENTION_RULES, *TIME_RULES, *BYTE_RULES),
     MemoryRow: (*MEMORY_RULES, shared_gpu, *BYTE_RULES),
@@ -33,7 +32,7 @@ RULES: Mapping[type[Audited], Sequence[Callable[[Any, RowContext], Finding | Non
 def judge(row: Audited, seen: RowContext) -> list[Finding]:
     """Returns the findings of a row."""
     rules = {"ok": RULES[type(row)], "oom": LOST_RULES}.get(row.status, ())
-    return [finding for rule in rules if (finding := rule(row, seen))]
+    return [finding for rule in rules for finding in rule(row, seen)]
 
 
 Known = tuple[Audited, RowContext]

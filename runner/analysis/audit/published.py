@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise, permutations, starmap
+from itertools import chain, islice, pairwise, permutations, starmap
 from operator import attrgetter
 from typing import Any, get_args
 from uuid import UUID
@@ -291,7 +291,7 @@ def peak_carried_over(cells: Sequence[PublishedCell]) -> Found:
                 peak, beside = cell.value(quantity), larger.value(quantity)
                 is_again = larger.row.line < cell.row.line and peak == beside and peak > 1.01 * least
                 of = f"of {larger.words}, which has more to hold"
-                if finding := judge_peak(peak, beside, of=of, is_again=is_again):
+                for finding in judge_peak(peak, beside, of=of, is_again=is_again):
                     yield [cell], finding
 
 
@@ -399,7 +399,7 @@ def above_peak(cells: Sequence[PublishedCell]) -> Found:
         rate, name = max(((flops * _PRODUCTS[name] / ms * 1e3, name) for name, ms in timed.items()), default=(0.0, ""))
         gpu, precision = _find_gpu(find_machine(cell) or ""), cell.setting.precision or "bf16"
         sheet = hardware.peak_flops(gpu, precision) if gpu else None
-        finding = judge_rate(
+        found = judge_rate(
             f"{name.replace('_', ' + ').capitalize()} is at least {format_quantity(rate, 'FLOP/s')},",
             rate,
             sheet or HIGHEST,
@@ -407,7 +407,7 @@ def above_peak(cells: Sequence[PublishedCell]) -> Found:
             why="not all of it was timed, or the unit is another",
             tf32=hardware.peak_flops(gpu, "tf32") if gpu and precision == "fp32" else None,
         )
-        yield from [([cell], finding)] if finding else ()
+        yield from (([cell], finding) for finding in found)
 
 
 def time_rules(cells: Sequence[PublishedCell]) -> Found:
@@ -415,10 +415,10 @@ def time_rules(cells: Sequence[PublishedCell]) -> Found:
     for cell in cells:
         means = {name: cell.value(name) for name in _PHASES if (name, "") in cell.figures}
         known = ((name, mean, cell.stds.get(name), cell.setting.steps) for name, mean in means.items())
-        cold = next(filter(None, starmap(judge_mean, known)), None)
+        cold = islice(chain.from_iterable(starmap(judge_mean, known)), 1)
         many = "its first pass was counted, or the driver moved memory to the host"
         ratio = judge_passes(means.get("forward"), means.get("backward"), many=many)
-        yield from (([cell], finding) for finding in (ratio, cold) if finding)
+        yield from (([cell], finding) for finding in (*ratio, *cold))
 
 
 PUBLISHED_RULES: tuple[Callable[[Sequence[PublishedCell]], Found], ...] = (

@@ -1,23 +1,21 @@
 """Audits one row beside its times: the compiler, the precision and the machine of a step; the rate, the result and the
 axes of attention; peaks, their parts and their predictions.
 
-    [finding for rule in STEP_RULES if (finding := rule(row, seen))]
+    [finding for rule in STEP_RULES for finding in rule(row, seen)]
 
 `BYTE_RULES` apply to every row with a peak, `MEMORY_RULES` to those of `memory`, `LOST_RULES` to cells that ran out.
 Each rule's name is its finding's code, with `_of_attention` where two rules make one. `judge_rate` and `judge_peak` are
 for published rows, too.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from runner.analysis.audit.findings import RowContext, doubt, fault, note
+from runner.analysis.audit.findings import Found, RowContext, Rule, doubt, fault, note
 from runner.analysis.costs import hardware, steps
 from runner.analysis.costs.attention import is_unfused
 from runner.formats import format_bytes, format_quantity
-from runner.results.findings import Audited, Finding
+from runner.results.findings import Audited
 from runner.schema import AttentionRow, MemoryRow, StepRow
-
-StepRule = Callable[[StepRow, RowContext], Finding | None]
 
 #: Phases that differ from the step by more than this share leave time unexplained.
 UNEXPLAINED = 0.02
@@ -31,160 +29,139 @@ LEAK_BYTES, LEAK_SHARE = 2**16, 0.05
 CLOCK = 1.05
 
 
-def judge_rate(
-    words: str, rate: float, peak: float | None, *, of: str, why: str, tf32: float | None = None
-) -> Finding | None:
+def judge_rate(words: str, rate: float, peak: float | None, *, of: str, why: str, tf32: float | None = None) -> Found:
     """Compares a rate with the highest that there is, in any unit that both have. A rate of float32 that TF32 can reach
     was one of TF32."""
-    if not peak or rate <= CLOCK * peak:
-        return None
-    is_tf32 = tf32 is not None and rate <= CLOCK * tf32
-    sentence = f"{words} {rate / peak:.2f} times {of}: {'it was TF32' if is_tf32 else why}."
-    return fault("tf32_as_fp32" if is_tf32 else "above_peak", sentence, rate=rate, peak=peak)
+    if peak and rate > CLOCK * peak:
+        is_tf32 = tf32 is not None and rate <= CLOCK * tf32
+        sentence = f"{words} {rate / peak:.2f} times {of}: {'it was TF32' if is_tf32 else why}."
+        yield fault("tf32_as_fp32" if is_tf32 else "above_peak", sentence, rate=rate, peak=peak)
 
 
-def phases_do_not_add(row: StepRow, seen: RowContext) -> Finding | None:
-    if row.phase_sum_share is None or abs(1 - row.phase_sum_share) <= UNEXPLAINED:
-        return None
-    sentence = f"The phases make up {row.phase_sum_share:.1%} of the step; the rest is time between them."
-    return note("phases_do_not_add", sentence, phase_sum_share=row.phase_sum_share)
+def phases_do_not_add(row: StepRow, seen: RowContext) -> Found:
+    if row.phase_sum_share is not None and abs(1 - row.phase_sum_share) > UNEXPLAINED:
+        sentence = f"The phases make up {row.phase_sum_share:.1%} of the step; the rest is time between them."
+        yield note("phases_do_not_add", sentence, phase_sum_share=row.phase_sum_share)
 
 
-def busy_machine(row: StepRow, seen: RowContext) -> Finding | None:
+def busy_machine(row: StepRow, seen: RowContext) -> Found:
     """Compares the load of other processes with the limit; where the step leaves a CPU idle, others may use it."""
     cpus = seen.run.cpu_cores if seen.run else None
     spare = 1 / cpus if cpus and row.threads and row.threads < cpus else 0.0
-    if row.other_cpu_share is None or row.other_cpu_share <= BUSY + spare:
-        return None
-    sentence = f"Other processes took {row.other_cpu_share:.0%} of the CPU while this cell was measured."
-    return doubt("busy_machine", sentence, other_cpu_share=row.other_cpu_share)
+    if row.other_cpu_share is not None and row.other_cpu_share > BUSY + spare:
+        sentence = f"Other processes took {row.other_cpu_share:.0%} of the CPU while this cell was measured."
+        yield doubt("busy_machine", sentence, other_cpu_share=row.other_cpu_share)
 
 
-def recompiled(row: StepRow, seen: RowContext) -> Finding | None:
-    if not row.recompiles:
-        return None
-    sentence = f"The compiler compiled {row.recompiles} more graphs after the warm-up, inside the measured steps."
-    return fault("recompiled", sentence, recompiles=row.recompiles)
+def recompiled(row: StepRow, seen: RowContext) -> Found:
+    if row.recompiles:
+        sentence = f"The compiler compiled {row.recompiles} more graphs after the warm-up, inside the measured steps."
+        yield fault("recompiled", sentence, recompiles=row.recompiles)
 
 
-def compiler_fallback(row: StepRow, seen: RowContext) -> Finding | None:
-    if not row.compiler_fallback:
-        return None
-    sentence = "The compiler gave up on a frame and ran it eagerly: this is not the compiled model."
-    return fault("compiler_fallback", sentence, backend=row.backend)
+def compiler_fallback(row: StepRow, seen: RowContext) -> Found:
+    if row.compiler_fallback:
+        sentence = "The compiler gave up on a frame and ran it eagerly: this is not the compiled model."
+        yield fault("compiler_fallback", sentence, backend=row.backend)
 
 
-def wrong_result(row: StepRow, seen: RowContext) -> Finding | None:
+def wrong_result(row: StepRow, seen: RowContext) -> Found:
     error = row.compiled_gradient_error
-    if error is None or error <= OTHER_GRADIENT:
-        return None
-    sentence = (
-        f"The gradient of a parameter is {error:.0%} off that of the same pass uncompiled: the compiler made another "
-        "computation of it, and this is the time of that one."
-    )
-    return fault("wrong_result", sentence, compiled_gradient_error=error)
+    if error is not None and error > OTHER_GRADIENT:
+        sentence = (
+            f"The gradient of a parameter is {error:.0%} off that of the same pass uncompiled: the compiler made "
+            "another computation of it, and this is the time of that one."
+        )
+        yield fault("wrong_result", sentence, compiled_gradient_error=error)
 
 
-def above_peak(row: StepRow, seen: RowContext) -> Finding | None:
+def above_peak(row: StepRow, seen: RowContext) -> Found:
     of = f"what the device can do in {row.precision}"
-    return judge_rate("The rate is", row.mfu or 0.0, 1.0, of=of, why="it was another precision")
+    yield from judge_rate("The rate is", row.mfu or 0.0, 1.0, of=of, why="it was another precision")
 
 
-def no_effect(row: StepRow, seen: RowContext) -> Finding | None:
+def no_effect(row: StepRow, seen: RowContext) -> Found:
     """Finds autocast that was asked for and never entered, which gives float32 logits."""
     expected = {"bf16": "bfloat16", "fp16": "float16"}.get(row.precision)
     # An own model may cast its logits by itself, as many do.
-    if expected is None or row.logits_dtype in (None, expected) or row.model_key is not None:
-        return None
-    sentence = f"{row.precision} was asked for and the logits are {row.logits_dtype}: it had no effect."
-    return fault("no_effect", sentence, logits_dtype=str(row.logits_dtype))
+    if expected and row.logits_dtype not in (None, expected) and row.model_key is None:
+        sentence = f"{row.precision} was asked for and the logits are {row.logits_dtype}: it had no effect."
+        yield fault("no_effect", sentence, logits_dtype=str(row.logits_dtype))
 
 
-def tf32_as_fp32(row: StepRow, seen: RowContext) -> Finding | None:
-    if row.precision != "fp32" or row.matmul_precision != "tf32":
-        return None
-    sentence = "Asked for as fp32 and computed in TF32: its inputs were rounded to 10 bits."
-    return fault("tf32_as_fp32", sentence, matmul_precision="tf32")
+def tf32_as_fp32(row: StepRow, seen: RowContext) -> Found:
+    if row.precision == "fp32" and row.matmul_precision == "tf32":
+        sentence = "Asked for as fp32 and computed in TF32: its inputs were rounded to 10 bits."
+        yield fault("tf32_as_fp32", sentence, matmul_precision="tf32")
 
 
-def leaks_memory(row: StepRow, seen: RowContext) -> Finding | None:
+def leaks_memory(row: StepRow, seen: RowContext) -> Found:
     """Finds memory that grows with each step. Where the process is counted and not the allocator, little growth says
     nothing, because a heap grows by itself."""
     growth, in_use = row.memory_growth_bytes, row.peak_allocated_bytes or row.peak_resident_bytes
-    if growth is None or row.steps is None or not in_use or growth < LEAK_BYTES:
-        return None
-    if growth * row.steps < LEAK_SHARE * in_use:
-        return None
-    sentence = f"Every step leaves {format_bytes(growth)} behind, {format_bytes(growth * row.steps)} in all: it leaks."
-    return doubt("leaks_memory", sentence, memory_growth_bytes=growth, steps=row.steps)
+    if growth is None or row.steps is None or not in_use:
+        return
+    if growth >= LEAK_BYTES and growth * row.steps >= LEAK_SHARE * in_use:
+        left, in_all = format_bytes(growth), format_bytes(growth * row.steps)
+        sentence = f"Every step leaves {left} behind, {in_all} in all: it leaks."
+        yield doubt("leaks_memory", sentence, memory_growth_bytes=growth, steps=row.steps)
 
 
-STEP_RULES: tuple[StepRule, ...] = (
+STEP_RULES: tuple[Rule, ...] = (
     phases_do_not_add, busy_machine, recompiled, compiler_fallback, wrong_result, above_peak, no_effect,
     leaks_memory, tf32_as_fp32,
 )  # fmt: skip
-
-AttentionRule = Callable[[AttentionRow, RowContext], Finding | None]
 
 #: The largest difference between saved bytes and the closed formula, as a share, where the formula is exact.
 OFF_FORMULA = 0.02
 
 
-def above_peak_of_attention(row: AttentionRow, seen: RowContext) -> Finding | None:
+def above_peak_of_attention(row: AttentionRow, seen: RowContext) -> Found:
     """Compares FLOP/s with the datasheet's dense peak, and bytes/s with its bandwidth where the L2 cache is cold."""
     name = (seen.run.device_name if seen.run else None) or ""
     rate = max(row.forward_flops_per_s or 0.0, row.backward_flops_per_s or 0.0)
     moved = (row.forward_bytes_per_s or 0.0) if row.cache == "cold" else 0.0
-    return judge_rate(
+    too_fast = judge_rate(
         f"{format_quantity(rate, 'FLOP/s')} are",
         rate,
         hardware.peak_flops(name, row.precision),
         of=f"what the device can do in {row.precision}",
         why="it was another precision, or not all was timed",
         tf32=hardware.peak_flops(name, "tf32") if row.precision == "fp32" else None,
-    ) or judge_rate(
-        f"{format_quantity(moved, 'B/s')} are",
-        moved,
-        hardware.peak_bandwidth(name),
-        of="the bandwidth there is",
-        why="not all was timed",
     )
+    words, width = f"{format_quantity(moved, 'B/s')} are", hardware.peak_bandwidth(name)
+    too_wide = judge_rate(words, moved, width, of="the bandwidth there is", why="not all was timed")
+    yield from [*too_fast, *too_wide][:1]
 
 
-def wrong_result_of_attention(row: AttentionRow, seen: RowContext) -> Finding | None:
+def wrong_result_of_attention(row: AttentionRow, seen: RowContext) -> Found:
     error = max(row.output_error or 0.0, row.gradient_error or 0.0)
-    if row.tolerance is None or error <= row.tolerance:
-        return None
-    sentence = f"Its result is {error:.1e} off the float64 one; {row.tolerance:.0e} is allowed."
-    return fault("wrong_result", sentence, error=error, tolerance=row.tolerance)
+    if row.tolerance is not None and error > row.tolerance:
+        sentence = f"Its result is {error:.1e} off the float64 one; {row.tolerance:.0e} is allowed."
+        yield fault("wrong_result", sentence, error=error, tolerance=row.tolerance)
 
 
-def swapped_axes(row: AttentionRow, seen: RowContext) -> Finding | None:
-    if row.d_head <= row.seq_len:
-        return None
-    sentence = (
-        f"Heads {row.d_head:,} wide over {row.seq_len:,} tokens: wider than the sequence is long, as when the two axes "
-        "change places."
-    )
-    return doubt("swapped_axes", sentence, d_head=row.d_head, seq_len=row.seq_len)
+def swapped_axes(row: AttentionRow, seen: RowContext) -> Found:
+    if row.d_head > row.seq_len:
+        sentence = (
+            f"Heads {row.d_head:,} wide over {row.seq_len:,} tokens: wider than the sequence is long, as when the two "
+            "axes change places."
+        )
+        yield doubt("swapped_axes", sentence, d_head=row.d_head, seq_len=row.seq_len)
 
 
-def prediction_off_of_attention(row: AttentionRow, seen: RowContext) -> Finding | None:
+def prediction_off_of_attention(row: AttentionRow, seen: RowContext) -> Found:
     """Compares saved bytes with the formula where that is exact: for unfused eager cells."""
     saved, predicted = row.saved_bytes, row.predicted_saved_bytes
     exact = is_unfused(row) and row.backend == "eager"
-    if not exact or saved is None or not predicted or abs(saved / predicted - 1) <= OFF_FORMULA:
-        return None
-    sentence = f"It keeps {saved / predicted:.2f} times the bytes for backward that its shape calls for."
-    return note("prediction_off", sentence, saved_bytes=saved, predicted_bytes=predicted)
+    if exact and saved is not None and predicted and abs(saved / predicted - 1) > OFF_FORMULA:
+        sentence = f"It keeps {saved / predicted:.2f} times the bytes for backward that its shape calls for."
+        yield note("prediction_off", sentence, saved_bytes=saved, predicted_bytes=predicted)
 
 
-ATTENTION_RULES: tuple[AttentionRule, ...] = (
+ATTENTION_RULES: tuple[Rule, ...] = (
     above_peak_of_attention, wrong_result_of_attention, swapped_axes, prediction_off_of_attention,
 )  # fmt: skip
-
-ByteRule = Callable[[Audited, RowContext], Finding | None]
-MemoryRule = Callable[[MemoryRow, RowContext], Finding | None]
 
 MIB = 2**20
 #: A peak this many times its prediction, and this much above it (bytes of libraries), is not the cell's own.
@@ -197,53 +174,48 @@ UNEXPLAINED, UNEXPLAINED_ON_CPU = 0.02, 0.05
 HALF = 0.5
 
 
-def judge_peak(peak: float | None, most: float | None, *, of: str, is_again: bool = False) -> Finding | None:
+def judge_peak(peak: float | None, most: float | None, *, of: str, is_again: bool = False) -> Found:
     """Compares a peak with about the most that there can be, in bytes; `is_again` says that it is that of a row
     before."""
-    if not peak or not most or (peak <= FOREIGN * most + OWN_SCRATCH and not is_again):
-        return None
-    how = "again" if is_again else f"{peak / most:,.0f} times"
-    sentence = f"The peak of {format_bytes(peak)} is {how} the {format_bytes(most)} {of}: it was left over from"
-    return fault("peak_carried_over", f"{sentence} the one before.", peak_bytes=peak, most_bytes=most)
+    if peak and most and (is_again or peak > FOREIGN * most + OWN_SCRATCH):
+        how = "again" if is_again else f"{peak / most:,.0f} times"
+        sentence = f"The peak of {format_bytes(peak)} is {how} the {format_bytes(most)} {of}: it was left over from"
+        yield fault("peak_carried_over", f"{sentence} the one before.", peak_bytes=peak, most_bytes=most)
 
 
-def peak_carried_over(row: Audited, seen: RowContext) -> Finding | None:
+def peak_carried_over(row: Audited, seen: RowContext) -> Found:
     return judge_peak(row.peak_allocated_bytes, row.predicted_peak_bytes, of="that this cell needs")
 
 
-def unexpected_out_of_memory(row: Audited, seen: RowContext) -> Finding | None:
+def unexpected_out_of_memory(row: Audited, seen: RowContext) -> Found:
     own = getattr(row, "device_bytes", None)
     predicted, device = row.predicted_peak_bytes, own or seen.device_bytes
-    if not predicted or not device or predicted >= HALF * device:
-        return None
-    sentence = (
-        f"It ran out of memory and was predicted to need {format_bytes(predicted)} of the {format_bytes(device)} "
-        "there are: something else held them."
-    )
-    return doubt("unexpected_out_of_memory", sentence, predicted_bytes=predicted, device_bytes=device)
+    if predicted and device and predicted < HALF * device:
+        sentence = (
+            f"It ran out of memory and was predicted to need {format_bytes(predicted)} of the {format_bytes(device)} "
+            "there are: something else held them."
+        )
+        yield doubt("unexpected_out_of_memory", sentence, predicted_bytes=predicted, device_bytes=device)
 
 
-def unexplained(row: MemoryRow, seen: RowContext) -> Finding | None:
+def unexplained(row: MemoryRow, seen: RowContext) -> Found:
     if row.residual_bytes is None or not row.peak_allocated_bytes:
-        return None
+        return
     allowed = UNEXPLAINED_ON_CPU if seen.run and seen.run.device == "cpu" else UNEXPLAINED
     share = row.residual_bytes / row.peak_allocated_bytes
-    if abs(share) <= allowed:
-        return None
-    sentence = f"The parts leave {share:+.1%} of the peak unexplained; at most {allowed:.0%} may be."
-    return doubt("unexplained", sentence, residual_bytes=row.residual_bytes, share=share)
+    if abs(share) > allowed:
+        sentence = f"The parts leave {share:+.1%} of the peak unexplained; at most {allowed:.0%} may be."
+        yield doubt("unexplained", sentence, residual_bytes=row.residual_bytes, share=share)
 
 
-def not_by_formula(row: MemoryRow, seen: RowContext) -> Finding | None:
+def not_by_formula(row: MemoryRow, seen: RowContext) -> Found:
     """Compares parameters, the optimizer's moments and, once backward is over, gradients with their exact formulas.
     Moments of 0 are those of a step before the first optimizer step."""
     wrong = [part for part in _known_parts(row) if part[1] is not None and part[1] != part[2]]
-    if not wrong:
-        return None
-    name, held, expected = wrong[0]
-    why = "" if held else ", as before the first optimizer step" if name == "optimizer state" else ""
-    sentence = f"The peak holds {held:,} bytes of {name}{why}; the shape calls for {expected:,}."
-    return fault("not_by_formula", sentence, part=name, held_bytes=held or 0, expected_bytes=expected)
+    for name, held, expected in wrong[:1]:
+        why = "" if held else ", as before the first optimizer step" if name == "optimizer state" else ""
+        sentence = f"The peak holds {held:,} bytes of {name}{why}; the shape calls for {expected:,}."
+        yield fault("not_by_formula", sentence, part=name, held_bytes=held or 0, expected_bytes=expected)
 
 
 def _known_parts(row: MemoryRow) -> Iterator[tuple[str, int | None, int]]:
@@ -256,14 +228,13 @@ def _known_parts(row: MemoryRow) -> Iterator[tuple[str, int | None, int]]:
         yield "gradients", row.gradients_bytes, steps.gradient_bytes(row)
 
 
-def prediction_off(row: MemoryRow, seen: RowContext) -> Finding | None:
+def prediction_off(row: MemoryRow, seen: RowContext) -> Found:
     peak, predicted = row.peak_allocated_bytes, row.predicted_peak_bytes
-    if peak is None or not predicted or abs(peak / predicted - 1) <= OFF or peak_carried_over(row, seen):
-        return None
-    sentence = f"The peak is {peak / predicted:.2f} times the predicted one: the formula misses something here."
-    return note("prediction_off", sentence, peak_bytes=peak, predicted_bytes=predicted)
+    if peak is not None and predicted and abs(peak / predicted - 1) > OFF and not any(peak_carried_over(row, seen)):
+        sentence = f"The peak is {peak / predicted:.2f} times the predicted one: the formula misses something here."
+        yield note("prediction_off", sentence, peak_bytes=peak, predicted_bytes=predicted)
 
 
-BYTE_RULES: tuple[ByteRule, ...] = (peak_carried_over,)
-MEMORY_RULES: tuple[MemoryRule, ...] = (unexplained, not_by_formula, prediction_off)
-LOST_RULES: tuple[ByteRule, ...] = (unexpected_out_of_memory,)
+BYTE_RULES: tuple[Rule, ...] = (peak_carried_over,)
+MEMORY_RULES: tuple[Rule, ...] = (unexplained, not_by_formula, prediction_off)
+LOST_RULES: tuple[Rule, ...] = (unexpected_out_of_memory,)

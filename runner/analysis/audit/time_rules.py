@@ -1,6 +1,6 @@
 """Audits times: rules about samples, their summaries, the host's clock and the GPU's state.
 
-    [finding for rule in TIME_RULES if (finding := rule(row, seen))]
+    [finding for rule in TIME_RULES for finding in rule(row, seen)]
 
 They hold for whole steps and for attention alike. Each rule's name is its finding's code.
 
@@ -19,20 +19,18 @@ or without other repeated cells, nothing can be said.
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from runner.analysis.audit.findings import Drift, RowContext, doubt, fault, note
+from runner.analysis.audit.findings import Drift, Found, RowContext, Rule, doubt, fault, note
 from runner.analysis.noise import estimate_noise
 from runner.analysis.statistics import DECIDED, MIN_DIFFERENCE, estimate, student_quantile
 from runner.formats import format_ms
-from runner.results.findings import Finding
 from runner.results.times import Estimate, RepeatedCell, find_shift
 from runner.schema import AttentionRow, Phase, StepRow
 
 Timed = StepRow | AttentionRow
-TimeRule = Callable[[Timed, RowContext], Finding | None]
 
 MIN_STEPS = 10
 #: A first step this many times the median of the others was cold.
@@ -58,163 +56,147 @@ MANY_FAULTS, FAULT_MS, FAULT_SHARE = 100, 0.0005, 0.05
 _COMPUTING: tuple[Phase, ...] = ("forward", "loss", "backward")
 
 
-def too_few_samples(row: Timed, seen: RowContext) -> Finding | None:
-    if row.steps is None or row.steps >= MIN_STEPS:
-        return None
-    sentence = f"Only {row.steps} steps were measured; {MIN_STEPS} are the least for an interval worth having."
-    return doubt("too_few_samples", sentence, steps=row.steps)
+def too_few_samples(row: Timed, seen: RowContext) -> Found:
+    if row.steps is not None and row.steps < MIN_STEPS:
+        sentence = f"Only {row.steps} steps were measured; {MIN_STEPS} are the least for an interval worth having."
+        yield doubt("too_few_samples", sentence, steps=row.steps)
 
 
-def wide_interval(row: Timed, seen: RowContext) -> Finding | None:
+def wide_interval(row: Timed, seen: RowContext) -> Found:
     timing = seen.timings.get("step")
     if timing is None or timing.low_ms is None or timing.high_ms is None or not timing.median_ms:
-        return None
+        return
     share = (timing.high_ms - timing.low_ms) / timing.median_ms
-    if share <= WIDE:
-        return None
-    sentence = f"The median step is known only to ±{share * 50:.0f}%: measure longer or on a quieter machine."
-    return doubt("wide_interval", sentence, interval_share=share)
+    if share > WIDE:
+        sentence = f"The median step is known only to ±{share * 50:.0f}%: measure longer or on a quieter machine."
+        yield doubt("wide_interval", sentence, interval_share=share)
 
 
-def cold_step(row: Timed, seen: RowContext) -> Finding | None:
+def cold_step(row: Timed, seen: RowContext) -> Found:
     """Finds a cold first step from the samples or, where only mean and spread are known, from those."""
     if len(seen.step_ms) >= MIN_STEPS:
         first, usual = seen.step_ms[0], statistics.median(seen.step_ms[1:])
-        if first <= COLD * usual:
-            return None
-        sentence = f"The first measured step took {format_ms(first)} and the others {format_ms(usual)}: warm up longer."
-        return doubt("cold_step", sentence, first_ms=first, median_ms=usual)
-    if seen.step_ms:
-        return None
-    means = ((name, one.mean_ms, one.std_ms, one.n) for name, one in seen.timings.items() if one.median_ms is None)
-    return next(filter(None, itertools.starmap(judge_mean, means)), None)
+        if first > COLD * usual:
+            sentence = f"The first measured step took {format_ms(first)} and the others {format_ms(usual)}: warm up "
+            yield doubt("cold_step", f"{sentence}longer.", first_ms=first, median_ms=usual)
+    elif not seen.step_ms:
+        known = [(name, one) for name, one in seen.timings.items() if one.median_ms is None]
+        means = (judge_mean(name, one.mean_ms, one.std_ms, one.n) for name, one in known)
+        yield from itertools.islice(itertools.chain.from_iterable(means), 1)
 
 
-def judge_mean(phase: str, mean: float | None, std: float | None, n: int | None) -> Finding | None:
+def judge_mean(phase: str, mean: float | None, std: float | None, n: int | None) -> Found:
     """Finds a cold step in the mean and the sample standard deviation of `n` steps (ms): one that exceeds the n - 1
     others by e adds e / n to the mean and makes the deviation e / √n, so the others took mean − std / √n."""
     if mean is None or std is None or std <= SPREAD * abs(mean):
-        return None
+        return
     sentence = f"The mean of {phase} is {format_ms(mean)} with a standard deviation of {format_ms(std)}"
     if n is None or n < 2 or std / math.sqrt(n) >= mean:
-        return doubt("cold_step", f"{sentence}: its steps differ too much for a mean.", mean_ms=mean, std_ms=std)
-    steady = mean - std / math.sqrt(n)
-    sentence += f", as one cold step among {n} makes it: the others then took about {format_ms(steady)}."
-    return doubt("cold_step", sentence, mean_ms=mean, std_ms=std, steady_ms=steady)
+        yield doubt("cold_step", f"{sentence}: its steps differ too much for a mean.", mean_ms=mean, std_ms=std)
+    else:
+        steady = mean - std / math.sqrt(n)
+        sentence += f", as one cold step among {n} makes it: the others then took about {format_ms(steady)}."
+        yield doubt("cold_step", sentence, mean_ms=mean, std_ms=std, steady_ms=steady)
 
 
-def drifting(row: Timed, seen: RowContext) -> Finding | None:
+def drifting(row: Timed, seen: RowContext) -> Found:
     if len(seen.step_ms) < MIN_STEPS:
-        return None
+        return
     rest = seen.step_ms[1:]
     third = len(rest) // 3
     early, late = statistics.median(rest[:third]), statistics.median(rest[-third:])
-    if abs(late / early - 1) <= DRIFT:
-        return None
-    sentence = (
-        f"The steps went from {format_ms(early)} to {format_ms(late)} while they were measured: clocks or neighbors "
-        "changed."
-    )
-    return doubt("drifting", sentence, early_ms=early, late_ms=late)
+    if abs(late / early - 1) > DRIFT:
+        went = f"The steps went from {format_ms(early)} to {format_ms(late)} while they were measured"
+        yield doubt("drifting", f"{went}: clocks or neighbors changed.", early_ms=early, late_ms=late)
 
 
-def machine_drift(row: Timed, seen: RowContext) -> Finding | None:
+def machine_drift(row: Timed, seen: RowContext) -> Found:
     """Finds rows between two differing rounds of the canary, or one of those rounds, with the same bound: a slower host
     does not affect what the device bounds."""
-    around = [
-        drift
-        for drift in seen.drifts
-        if row.started_at and drift.started_at <= row.started_at <= drift.ended_at and seen.step_bound == drift.bound
-    ]
-    if not around:
-        return None
-    drift = around[0]
-    sentence = (
-        f"The canary went {drift.change}, which is more than the run's other repeated cells differ by: the machine "
-        "changed while this was measured."
-    )
-    return doubt("machine_drift", sentence, before_ms=drift.before_ms, after_ms=drift.after_ms)
+    for drift in seen.drifts:
+        if row.started_at and drift.started_at <= row.started_at <= drift.ended_at and seen.step_bound == drift.bound:
+            sentence = (
+                f"The canary went {drift.change}, which is more than the run's other repeated cells differ by: the "
+                "machine changed while this was measured."
+            )
+            yield doubt("machine_drift", sentence, before_ms=drift.before_ms, after_ms=drift.after_ms)
+            return
 
 
-def page_faults(row: Timed, seen: RowContext) -> Finding | None:
+def page_faults(row: Timed, seen: RowContext) -> Found:
     """Finds memory that is returned after each step and fetched again in the next. glibc does so or not depending on
     what the process allocated before, so that equal cells differ (https://gitlab.com/libeigen/eigen/-/issues/3201). It
     is a note, because the cost of a fault is not measured here and threads share it."""
     step_ms = seen.typical_ms("step")
     if row.page_faults is None or row.page_faults <= MANY_FAULTS or not step_ms:
-        return None
+        return
     share = row.page_faults * FAULT_MS / step_ms
-    if share <= FAULT_SHARE:
-        return None
-    sentence = (
-        f"The system hands {row.page_faults:,.0f} fresh pages of memory to the process in each step: at half a "
-        f"microsecond a page, {share:.0%} of its time. Another process may need fewer."
-    )
-    return note("page_faults", sentence, page_faults=row.page_faults, share=share)
+    if share > FAULT_SHARE:
+        sentence = (
+            f"The system hands {row.page_faults:,.0f} fresh pages of memory to the process in each step: at half a "
+            f"microsecond a page, {share:.0%} of its time. Another process may need fewer."
+        )
+        yield note("page_faults", sentence, page_faults=row.page_faults, share=share)
 
 
-def throttled(row: Timed, seen: RowContext) -> Finding | None:
+def throttled(row: Timed, seen: RowContext) -> Found:
     reasons = sorted({reason for item in seen.telemetry for reason in (item.throttle_reasons or "").split(",")} - {""})
-    if not reasons:
-        return None
-    sentence = f"The driver held the clocks down while this cell was measured: {', '.join(reasons)}."
-    return doubt("throttled", sentence, reasons=", ".join(reasons))
+    if reasons:
+        sentence = f"The driver held the clocks down while this cell was measured: {', '.join(reasons)}."
+        yield doubt("throttled", sentence, reasons=", ".join(reasons))
 
 
-def other_speed(row: Timed, seen: RowContext) -> Finding | None:
+def other_speed(row: Timed, seen: RowContext) -> Found:
     """Finds times that are shorter than the device's own work, which was traced in the same process. The driver reports
     the same clock and no reason for less: on an H200, matrix products took 5.5% less from one step to the next after
     some seconds of load, and what moves memory took as long as before."""
     step = seen.timings.get("step")
     if step is None or step.device_ms is None:
-        return None
+        return
     shift, ms, where = max(
         (find_shift(ms, step.device_ms), ms or 0.0, where)
         for ms, where in ((step.median_ms, "a step that is waited for"), (step.loop_ms, "a step in the loop"))
     )
-    if not shift:
-        return None
-    sentence = (
-        f"The GPU worked for {format_ms(step.device_ms)} in a traced step, and {where} took {format_ms(ms)}: the GPU "
-        "computed faster there, which the next process may not."
-    )
-    return note("other_speed", sentence, device_ms=step.device_ms, step_ms=ms)
+    if shift:
+        sentence = (
+            f"The GPU worked for {format_ms(step.device_ms)} in a traced step, and {where} took {format_ms(ms)}: the "
+            "GPU computed faster there, which the next process may not."
+        )
+        yield note("other_speed", sentence, device_ms=step.device_ms, step_ms=ms)
 
 
-def shared_gpu(row: object, seen: RowContext) -> Finding | None:
+def shared_gpu(row: object, seen: RowContext) -> Found:
     others = max((item.foreign_processes or 0 for item in seen.telemetry), default=0)
-    if not others:
-        return None
-    many = "Another process was" if others == 1 else f"{others} other processes were"
-    return doubt("shared_gpu", f"{many} on the GPU while this cell was measured.", foreign_processes=others)
+    if others:
+        many = "Another process was" if others == 1 else f"{others} other processes were"
+        yield doubt("shared_gpu", f"{many} on the GPU while this cell was measured.", foreign_processes=others)
 
 
-def impossible_ratio(row: Timed, seen: RowContext) -> Finding | None:
+def impossible_ratio(row: Timed, seen: RowContext) -> Found:
     many = None if _may_spill(row, seen) else "it fits into memory, so that this was cold"
-    return judge_passes(seen.typical_ms("forward"), seen.typical_ms("backward"), many=many)
+    yield from judge_passes(seen.typical_ms("forward"), seen.typical_ms("backward"), many=many)
 
 
-def judge_passes(forward: float | None, backward: float | None, *, many: str | None) -> Finding | None:
+def judge_passes(forward: float | None, backward: float | None, *, many: str | None) -> Found:
     """Compares backward with forward (ms), which takes twice the products and so about twice the time. Below half,
     backward was computed by subtraction, or the two were not timed in one step. Far above, `many` says why; None where
     it may be."""
     if not forward or backward is None or MIN_RATIO <= backward / forward < MAX_RATIO:
-        return None
+        return
     why = "the two cannot be of one warm step" if backward < MIN_RATIO * forward else many
-    if why is None or (why == many and backward < HOST_MS):
-        return None
-    sentence = f"Backward takes {format_ms(backward)} and forward {format_ms(forward)}: {why}."
-    return fault("impossible_ratio", sentence, forward_ms=forward, backward_ms=backward)
+    if why is not None and (why != many or backward >= HOST_MS):
+        sentence = f"Backward takes {format_ms(backward)} and forward {format_ms(forward)}: {why}."
+        yield fault("impossible_ratio", sentence, forward_ms=forward, backward_ms=backward)
 
 
-def spilled(row: Timed, seen: RowContext) -> Finding | None:
+def spilled(row: Timed, seen: RowContext) -> Found:
     """Finds a backward pass that is tens to hundreds of times slower, as where a driver moves memory to the host
     instead of refusing it."""
     forward, backward = seen.typical_ms("forward"), seen.typical_ms("backward")
-    if not forward or backward is None or backward / forward < MAX_RATIO or not _may_spill(row, seen):
-        return None
-    sentence = f"Backward takes {backward / forward:,.0f} times as long as forward: the driver spilled to the host's"
-    return fault("spilled", f"{sentence} memory.", forward_ms=forward, backward_ms=backward)
+    if forward and backward is not None and backward / forward >= MAX_RATIO and _may_spill(row, seen):
+        times = f"{backward / forward:,.0f} times as long as forward"
+        sentence = f"Backward takes {times}: the driver spilled to the host's memory."
+        yield fault("spilled", sentence, forward_ms=forward, backward_ms=backward)
 
 
 def _may_spill(row: Timed, seen: RowContext) -> bool:
@@ -224,31 +206,30 @@ def _may_spill(row: Timed, seen: RowContext) -> bool:
     return row.predicted_peak_bytes > FULL * seen.device_bytes
 
 
-def launch_bound(row: Timed, seen: RowContext) -> Finding | None:
+def launch_bound(row: Timed, seen: RowContext) -> Found:
     """Finds steps whose time the host sets. A row that was timed in a loop states it; otherwise the device finishes
     each phase at the moment in which the host has issued it, which means that it waited."""
     if row.bound is not None:
         step = seen.timings.get("step")
-        if row.bound != "host" or step is None or step.loop_ms is None or step.device_ms is None:
-            return None
-        sentence = (
-            f"The GPU needs {format_ms(step.device_ms)} for what takes {format_ms(step.loop_ms)} in a loop: the host "
-            "sets this time; a faster GPU would not help."
-        )
-        return note("launch_bound", sentence, device_ms=step.device_ms, loop_ms=step.loop_ms)
+        if row.bound == "host" and step and step.loop_ms is not None and step.device_ms is not None:
+            sentence = (
+                f"The GPU needs {format_ms(step.device_ms)} for what takes {format_ms(step.loop_ms)} in a loop: the "
+                "host sets this time; a faster GPU would not help."
+            )
+            yield note("launch_bound", sentence, device_ms=step.device_ms, loop_ms=step.loop_ms)
+        return
     times = [seen.timings[phase] for phase in _COMPUTING if phase in seen.timings]
     pairs = [(t.host_median_ms, t.median_ms) for t in times if t.clock == "cuda-event" and t.host_median_ms]
     host, device = sum(pair[0] for pair in pairs), sum(pair[1] or 0.0 for pair in pairs)
-    if not device or host < HOST_BOUND * device:
-        return None
-    sentence = (
-        f"The host needs {format_ms(host)} to issue what takes the GPU {format_ms(device)}: launch-bound, "
-        "the GPU waits, and a faster one would not help."
-    )
-    return note("launch_bound", sentence, host_ms=host, device_ms=device)
+    if device and host >= HOST_BOUND * device:
+        sentence = (
+            f"The host needs {format_ms(host)} to issue what takes the GPU {format_ms(device)}: launch-bound, "
+            "the GPU waits, and a faster one would not help."
+        )
+        yield note("launch_bound", sentence, host_ms=host, device_ms=device)
 
 
-TIME_RULES: tuple[TimeRule, ...] = (
+TIME_RULES: tuple[Rule, ...] = (
     too_few_samples, wide_interval, cold_step, drifting, machine_drift, page_faults, throttled, other_speed,
     shared_gpu, impossible_ratio, spilled, launch_bound,
 )  # fmt: skip

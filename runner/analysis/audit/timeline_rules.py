@@ -1,6 +1,6 @@
 """Audits imported memory timelines: rules about the optimizer's state, kept graphs, copies and missing history.
 
-    [finding for rule in TIMELINE_RULES if (finding := rule(recorded))]
+    [finding for rule in TIMELINE_RULES for finding in rule(recorded)]
 
 A snapshot does not say what its blocks are for. What is known: their sizes, lives and stacks. A block that is allocated
 within an optimizer's step and outlives the recording, while the total grows by as much, is state that did not exist
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from runner.analysis.audit.findings import doubt, fault, note
+from runner.analysis.audit.findings import Found, doubt, fault, note
 from runner.formats import format_bytes
 from runner.results.findings import Finding
 
@@ -51,9 +51,6 @@ class RecordedTimeline:
     peak_at_us: int
 
 
-TimelineRule = Callable[[RecordedTimeline], Finding | None]
-
-
 def _find_new_state(recorded: RecordedTimeline) -> list[RecordedBlock]:
     """Returns the blocks of state that the recording itself made; none where they replace blocks of before of the same
     sizes, as an optimizer does that makes its state out of place."""
@@ -66,32 +63,31 @@ def _find_new_state(recorded: RecordedTimeline) -> list[RecordedBlock]:
     return state if size >= SHARE * recorded.peak_bytes and grown >= GROWN * size else []
 
 
-def no_optimizer_state(recorded: RecordedTimeline) -> Finding | None:
+def no_optimizer_state(recorded: RecordedTimeline) -> Found:
     state = _find_new_state(recorded)
     if not state or any(block.born_us <= recorded.peak_at_us for block in state):
-        return None
+        return
     size, first = sum(block.size for block in state), min(block.born_us for block in state)
     sentence = (
         f"The optimizer makes {format_bytes(size)} of state {(first - recorded.peak_at_us) / 1e3:,.1f} ms after the "
         "peak, which holds none of it. From the second step on it lies beside the activations, and the peak is up to "
         f"{format_bytes(recorded.peak_bytes + size)}."
     )
-    return fault("no_optimizer_state", sentence, state_bytes=size, peak_bytes=recorded.peak_bytes)
+    yield fault("no_optimizer_state", sentence, state_bytes=size, peak_bytes=recorded.peak_bytes)
 
 
-def first_step_recorded(recorded: RecordedTimeline) -> Finding | None:
+def first_step_recorded(recorded: RecordedTimeline) -> Found:
     state = _find_new_state(recorded)
-    if not any(block.born_us <= recorded.peak_at_us for block in state):
-        return None
-    size = sum(block.size for block in state)
-    sentence = (
-        f"The recording holds the optimizer's first step, which makes {format_bytes(size)} of state that stays: "
-        "forward and backward before it ran without that, and need so much more from the next step on."
-    )
-    return doubt("first_step_recorded", sentence, state_bytes=size, peak_bytes=recorded.peak_bytes)
+    if any(block.born_us <= recorded.peak_at_us for block in state):
+        size = sum(block.size for block in state)
+        sentence = (
+            f"The recording holds the optimizer's first step, which makes {format_bytes(size)} of state that stays: "
+            "forward and backward before it ran without that, and need so much more from the next step on."
+        )
+        yield doubt("first_step_recorded", sentence, state_bytes=size, peak_bytes=recorded.peak_bytes)
 
 
-def kept_graph(recorded: RecordedTimeline) -> Finding | None:
+def kept_graph(recorded: RecordedTimeline) -> Found:
     """Finds blocks of earlier passes at the peak. An optimizer's step ends a pass; a block is of an earlier one if it
     was allocated before such a step, and the pass of the peak allocates another by the same stack and of the same size,
     which holds for no state and no buffer."""
@@ -113,40 +109,35 @@ def kept_graph(recorded: RecordedTimeline) -> Finding | None:
         and not _STEP.search(block.frames)
     ]
     size = sum(block.size for block in kept)
-    if size < SHARE * recorded.peak_bytes or not kept:
-        return None
-    line = max(kept, key=lambda block: block.size).frames.partition("\n")[0]
-    sentence = (
-        f"Blocks of passes before lie in the peak: {format_bytes(size)} in {len(kept):,} blocks, which each pass "
-        f"allocates again and none frees, most of them by {line}. Something keeps the graph of a pass alive."
-    )
-    return doubt("kept_graph", sentence, kept_bytes=size, peak_bytes=recorded.peak_bytes)
+    if kept and size >= SHARE * recorded.peak_bytes:
+        line = max(kept, key=lambda block: block.size).frames.partition("\n")[0]
+        sentence = (
+            f"Blocks of passes before lie in the peak: {format_bytes(size)} in {len(kept):,} blocks, which each pass "
+            f"allocates again and none frees, most of them by {line}. Something keeps the graph of a pass alive."
+        )
+        yield doubt("kept_graph", sentence, kept_bytes=size, peak_bytes=recorded.peak_bytes)
 
 
-def no_history(recorded: RecordedTimeline) -> Finding | None:
-    if any(block.born_us > 0 or block.died_us is not None for block in recorded.blocks):
-        return None
-    sentence = (
-        f"No history was recorded: {format_bytes(recorded.peak_bytes)} are what was held when the snapshot was taken, "
-        "and no peak."
-    )
-    return doubt("no_history", sentence, held_bytes=recorded.peak_bytes)
+def no_history(recorded: RecordedTimeline) -> Found:
+    if all(block.born_us == 0 and block.died_us is None for block in recorded.blocks):
+        held = format_bytes(recorded.peak_bytes)
+        sentence = f"No history was recorded: {held} are what was held when the snapshot was taken, and no peak."
+        yield doubt("no_history", sentence, held_bytes=recorded.peak_bytes)
 
 
-def half_precision_copies(recorded: RecordedTimeline) -> Finding | None:
+def half_precision_copies(recorded: RecordedTimeline) -> Found:
     """Finds blocks half as large as every large block that existed before, one for each weight."""
     held = Counter(b.size for b in recorded.blocks if b.born_us == 0 and b.died_us is None and b.size >= LARGE)
     at_peak = Counter(b.size for b in recorded.blocks if b.born_us > 0 and b.is_alive(recorded.peak_at_us))
     copies = {size: at_peak[size // 2] for size in held}
-    if len(held) < 2 or not any(_are_copies(held, copies, beside) for beside in _BESIDE):
-        return None
-    copied = sum(size // 2 * many for size, many in copies.items())
-    sentence = (
-        f"At the peak lie {sum(copies.values()):,} blocks half as large as the weights held before, "
-        f"{format_bytes(copied)} together: the copies in half precision that autocast keeps. They "
-        "explain a peak above that of float32."
-    )
-    return note("half_precision_copies", sentence, copies=sum(copies.values()), copied_bytes=copied)
+    if len(held) > 1 and any(_are_copies(held, copies, beside) for beside in _BESIDE):
+        copied = sum(size // 2 * many for size, many in copies.items())
+        sentence = (
+            f"At the peak lie {sum(copies.values()):,} blocks half as large as the weights held before, "
+            f"{format_bytes(copied)} together: the copies in half precision that autocast keeps. They "
+            "explain a peak above that of float32."
+        )
+        yield note("half_precision_copies", sentence, copies=sum(copies.values()), copied_bytes=copied)
 
 
 def _are_copies(held: Counter[int], copies: dict[int, int], beside: int) -> bool:
@@ -154,7 +145,7 @@ def _are_copies(held: Counter[int], copies: dict[int, int], beside: int) -> bool
     return all(copies[size] and copies[size] * beside in (many, many / 2) for size, many in held.items())
 
 
-TIMELINE_RULES: tuple[TimelineRule, ...] = (
+TIMELINE_RULES: tuple[Callable[[RecordedTimeline], Found], ...] = (
     no_optimizer_state, first_step_recorded, kept_graph, half_precision_copies, no_history,
 )  # fmt: skip
 
@@ -172,4 +163,4 @@ TIMELINE_REMEDIES = {
 
 def judge_timeline(recorded: RecordedTimeline) -> list[Finding]:
     """Returns the findings of a timeline."""
-    return [finding for rule in TIMELINE_RULES if (finding := rule(recorded))]
+    return [finding for rule in TIMELINE_RULES for finding in rule(recorded)]

@@ -148,6 +148,5 @@ def test_cells_measured_during_the_change_have_the_finding(tmp_path: Path) -> No
 def test_times_have_as_many_digits_as_needed(apart: float, words: str) -> None:
     drift = Drift(started_at=at(0), ended_at=at(apart), before_ms=12.1, after_ms=15.0, bound=None)
     row = replace(rows.ok(rows.run(), tiny()).step, started_at=at(apart / 2))
-    found = machine_drift(row, RowContext(drifts=[drift]))
-    assert found is not None
+    (found,) = machine_drift(row, RowContext(drifts=[drift]))
     assert words in found.sentence
