@@ -205,7 +205,7 @@ def _say(
     if lost:
         first = min(lost, key=lambda row: row.values[1])
         text += f"; **{first.values[0]} runs out of memory at {first.values[1]:,}**"
-        needs = memory.ended(first).partition(": needs")[2].partition(",")[0]
+        needs = memory.ended(first).partition(": needs")[2]
         text += f" (needs{needs})" if needs else ""
     grown = [
         f"{what} as **{power_words(grows)}**"

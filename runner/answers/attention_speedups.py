@@ -44,8 +44,10 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         draw=Draw("matrix", "ratio", down=("d_head",), across="seq_len", center=1.0),
         note=f"Time of naive attention over that of the other: above 1× the other is faster.{explain_level(ratios)}",
     )
+    sentence, more = _say(view, kept, against.chosen, clock.chosen)
     return Answer(
-        sentence=_say(view, kept, against.chosen, clock.chosen),
+        sentence=sentence,
+        more=more,
         views=(view,),
         choices=(against, *choices, clock, phase),
         cells=cells_of(sides),
@@ -70,18 +72,23 @@ def _make_row(pair: Pair[AttentionResult], phase: Phase, clock: str) -> Row:
     )
 
 
-def _say(view: View, pairs: list[Pair[AttentionResult]], other: str, clock: str) -> str:
+def _say(view: View, pairs: list[Pair[AttentionResult]], other: str, clock: str) -> tuple[str, str]:
     top, low = best(view), best(view, largest=False)
     if top is None or low is None:
-        return f"No pair of naive attention and {other} has a time."
-    ends = [f"**{format_number(view.get(row, 'ratio'))}×** ({row.values[1]:,} tokens)" for row in (low, top)]
+        return f"No pair of naive attention and {other} has a time.", ""
+    places = {row: f"{row.values[1]:,} tokens" for row in (low, top)}
+    if len({pair.base.cell.d_head for pair in pairs}) > 1:
+        places = {row: f"{place}, heads {row.values[0]} wide" for row, place in places.items()}
+    ends = [f"**{format_number(view.get(row, 'ratio'))}×** ({place})" for row, place in places.items()]
     text = f"{other} is {ends[0]} to {ends[1]} as fast as naive attention ({clock})"
+    more = ""
     longest = [pair for pair in pairs if pair.base.peak_allocated_bytes and pair.other.peak_allocated_bytes]
     if longest:
         pair = max(longest, key=lambda one: one.base.peak_allocated_bytes or 0)
         sizes = [format_bytes(side.peak_allocated_bytes or 0) for side in pair.sides]
-        text += f"; at {pair.base.cell.seq_len:,} tokens it needs **{sizes[1]}** instead of {sizes[0]}"
-    return f"{text}."
+        one = pair.base.cell
+        more = f"At {one.seq_len:,} tokens, heads {one.d_head} wide, it needs **{sizes[1]}** instead of {sizes[0]}."
+    return f"{text}.", more
 
 
 QUESTION = Question(answer=answer, needs=("attention",), course=("A3", "C1"))

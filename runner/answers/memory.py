@@ -142,7 +142,7 @@ def _say(matrix: View, parts: View) -> tuple[str, str]:
         first, last = min(own), max(own)
         ratio = write(last[1] / first[1], "×")
         changes = f"grows **{ratio}**" if last[1] > 1.01 * first[1] else f"hardly changes ({ratio})"
-        more = f"It {changes} from {first[0]:,} to {last[0]:,} tokens. "
+        more = f"{size} {changes} from {first[0]:,} to {last[0]:,} tokens. "
     if lost := lost_of(matrix):
         first_lost = min(lost, key=lambda row: row.values[3] or 0)
         more += f"**{first_lost.values[0]}**{at_tokens(first_lost.values[1] or 0)} ran {matrix.ended(first_lost)}."

@@ -16,7 +16,7 @@ EXPECTED: Mapping[str, float] = {
     "fp16-in-fp32": 10.0021362,
     "fp16-upcast-in-fp32": 10.0021362,
 }
-SUM = Field("sum", "Sum")
+SUM = Field("sum", "Addition")
 #: As many digits as the handout prints.
 TOTAL = replace(Field.of("accumulation", "total", "value"), digits=9)
 ERROR = Field.of("accumulation", "error", "note")

@@ -175,7 +175,7 @@ def _draw_ranking(timed: Sequence[StepResult], price: float, words: str) -> View
 def _say_beside(ratio: Ratio) -> str:
     if ratio.outcome in ("same", "undecided") and ratio.low is not None:
         return EQUAL
-    return f"{format_number(ratio.ratio)}×{'' if ratio.low else ', undecided'}"
+    return f"{format_number(ratio.ratio)}×{'' if ratio.low else ', without an interval'}"
 
 
 def _draw_choices(best: StepResult, trained: Sequence[StepResult], words: str) -> View:

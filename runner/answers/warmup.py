@@ -135,8 +135,14 @@ def _explain(view: View) -> str:
     if view.get(worst, "first_ratio") < COLD:
         return "No first step is far from the steps after it: these processes found most things ready."
     mean, std, rest, n = (view.get(worst, name) for name in ("mean_ms", "std_ms", "rest_ms", "n"))
-    warm = [view.get(row, "warmup_steps") for row in view.rows if view.get(row, "first_ratio") < COLD]
-    enough = f" After {format_count(min(warm), 'warm-up step')} it is no longer slow." if warm else ""
+    warm = [row for row in view.rows if view.get(row, "first_ratio") < COLD]
+    least = min(warm, key=lambda row: view.get(row, "warmup_steps"), default=None)
+    enough = (
+        f" After {format_count(view.get(least, 'warmup_steps'), 'warm-up step')} it takes "
+        f"{format_number(view.get(least, 'first_ratio'))}×."
+        if least
+        else ""
+    )
     return (
         "The first step of a process pays for what later ones find ready: memory from the allocator, loaded kernels, "
         "the optimizer's state. One cold step of n moves the mean by about std/√n: mean − std/√n is "

@@ -50,6 +50,7 @@ def _describe(found: OwnModel, *, batch: int) -> list[tuple[str, str]]:
         ("parameters", f"{found.parameters:,}, {trained}"),
         ("batch", f"{found.inputs}, of {batch} samples"),
         ("output", found.output or "known in a real step only"),
+        ("loss", found.loss),
         ("blocks", found.blocks or "none repeats"),
         ("FLOPs of a step", counted),
         ("reads", ", ".join(sorted(found.reads)) or "device, batch and dtype alone"),

@@ -3,6 +3,7 @@
 model = describe_own(OwnModelJob(spec="nano.py:build", device="cpu", points=((4, 128),)))
 """
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +34,7 @@ def describe_own(job: OwnModelJob) -> OwnModel:
             break
     assert described is not None, "no point to build at"
     try:
-        return replace(described, trained=_run_twice(loaded, spec, job)) if job.runs else described
+        return _run_twice(described, loaded, spec, job) if job.runs else described
     except (BadModel, torch.OutOfMemoryError, MemoryError):
         raise
     except Exception as error:
@@ -92,17 +93,19 @@ def _describe_blocks(workload: Workload) -> str:
     return f"{len(workload.blocks)} × {kind}, the first is {workload.blocks[0]}"
 
 
-def _run_twice(loaded: Loaded, spec: OwnSpec, job: OwnModelJob) -> int:
-    """Runs two steps on the device, as a cell would, and returns how many parameters got a gradient. Raises BadModel
-    for a model that no cell could measure."""
+def _run_twice(described: OwnModel, loaded: Loaded, spec: OwnSpec, job: OwnModelJob) -> OwnModel:
+    """Runs two steps on the device, as a cell would, and adds the loss and how many parameters got a gradient. Raises
+    BadModel for a model that no cell could measure."""
     batch, context = job.points[0]
     workload = _build(loaded, spec, batch, context, Device(job.device).torch).workload
     shapes: list[Any] = []
+    losses: list[float] = []
     trained: set[str] = set()
     for _ in range(2):
         output = workload.run()
         loss = workload.loss(output)
         loss.backward()  # type: ignore[no-untyped-call]
+        losses.append(loss.item())
         shapes.append([tuple(tensor.shape) for tensor in list_tensors(output)])
         trained |= {name for name, parameter in workload.model.named_parameters() if parameter.grad is not None}
         if not trained:
@@ -110,4 +113,9 @@ def _run_twice(loaded: Loaded, spec: OwnSpec, job: OwnModelJob) -> int:
         workload.model.zero_grad()
     if shapes[0] != shapes[1]:
         raise BadModel(f"{spec.text} returned {shapes[0]} and then {shapes[1]}.", expected="the same shapes every step")
-    return sum(parameter.numel() for name, parameter in workload.model.named_parameters() if name in trained)
+    unusable = "" if math.isfinite(losses[0]) else ": no training starts from it"
+    return replace(
+        described,
+        trained=sum(parameter.numel() for name, parameter in workload.model.named_parameters() if name in trained),
+        loss=f"{losses[0]:.4g} before the first step{unusable}",
+    )

@@ -217,7 +217,7 @@ class OwnModel:
 
     `numbers` are columns of `Model` that are known. `flops` are by batch and context, and lack those that could not be
     counted without data; `missing` says why. `trained` counts the parameters that got a gradient, where steps ran, else
-    those that require one. `inputs`, `output` and `blocks` are in words."""
+    those that require one. `inputs`, `output`, `blocks` and `loss`, where steps ran, are in words."""
 
     spec: str
     key: str
@@ -230,6 +230,7 @@ class OwnModel:
     blocks: str
     flops: Mapping[tuple[int, int], PassFlops]
     missing: str = ""
+    loss: str = ""
 
     @property
     def fixed(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from runner.engines.engine import Engine
 from runner.errors import StoreError
-from runner.formats import format_share
+from runner.formats import format_count, format_share
 from runner.job import CeilingJob, Job, Outcome
 from runner.schema import DONE, Moment, PlanRow, Row, TimingRow, new_id, table_of, utc_now
 from runner.schema.sizes import title
@@ -161,8 +161,12 @@ class Sweep:
         if not owed and not self.prepared.joined:
             self.spool.remove_plan(self.run_id)
         spent = replace(self.spent, all_s=time.monotonic() - self.began)
+        known = map(self.prepared.done.get, (item.id for item in self.prepared.cells))
+        if wrong := sum(one is not None and one.status == "wrong" for one in known):
+            words = format_count(wrong, "cell")
+            self.watcher.waiting(f"Wrong when measured before: {words}; `python -m runner show` says how.")
         self.watcher.ended(statuses=counts, out_of_budget=len(left), spent=spent)
-        return 1 if owed or set(counts) - DONE or counts["wrong"] or self.prepared.left_out else 0
+        return 1 if owed or set(counts) - DONE or counts["wrong"] or wrong or self.prepared.left_out else 0
 
     def _measure_all(self, left: deque[Expected], counts: Counter[str]) -> None:
         """Measures the cells one after the other, as far as the budget reaches; what is left stays in `left`."""

@@ -64,7 +64,7 @@ def test_a_cold_first_step_moves_the_mean_and_not_the_median() -> None:
     assert view.get(cold, "median_change") == 0
     assert view.get(warm, "first_ratio") == pytest.approx(1.1)
     assert "moves the mean by **+225%**" in answer.sentence
-    assert "After 1 warm-up step it is no longer slow" in answer.more
+    assert "After 1 warm-up step it takes 1.10×." in answer.more
     # std/√n of one cold step of four is 45/2: mean − 22.5 is the time of the others
     assert "mean − std/√n is 10.0 ms, the median of the rest 10.0 ms" in answer.more
 

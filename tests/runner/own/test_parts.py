@@ -175,6 +175,7 @@ def test_a_sweep_measures_own_parts_and_marks_wrong_ones(tmp_path: Path) -> None
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
     again = run("sweep", *experiments, *words, "--device", "cpu", db=db)
     assert "Nothing to measure" in again.stdout, again.stdout
+    assert ("Wrong when measured before: 2 cells" in again.stdout, again.returncode) == (True, 1), again.stdout
     command = run("show", "attention_rates", db=db).stdout
     assert f":attend@{alone['attend']['implementation'].rpartition('@')[2]}" in command
 

@@ -48,9 +48,10 @@ def test_a_parameter_without_a_gradient_is_not_trained(tmp_path: Path) -> None:
             def forward(self, x):
                 return self.body(x)
         def build(want):
-            return Net(), torch.ones(want.batch, 4), lambda out: out.sum()
+            return Net(), torch.ones(want.batch, 4), lambda out: out.sum() / 0
         """
     said = check(own_file(tmp_path, body)).output
+    assert re.search(r"loss\W+-?inf before the first step: no training starts from it", said), said
     assert re.search(r"parameters\W+60, 20 of them trained", said), said
 
 
