@@ -109,18 +109,24 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         note(text, x=1, xref="paper", y=y, xanchor="left", shift=8, color=color)
         for y, (_, text, color) in zip(heights, ends, strict=True)
     ]
+    heights_at: dict[Any, list[float]] = {}
+    for row in rows:
+        heights_at.setdefault(view.get(row, draw.across), []).append(height(limit if view.ended(row) else value(row)))
     for guide in draw.guides:
         if guide.at:
             color, anchor = (RED, "top") if guide.is_limit else (QUIET, "bottom")
+            y = height(guide.at / scale.factor)
+            free = [min((abs(one - y) for one in heights_at.get(x, ())), default=reach) for x in (xs[0], xs[-1])]
+            is_left = free[0] >= min(free[1], 0.1 * reach)
             notes.append(
                 note(
                     guide.words,
-                    x=0,
+                    x=0 if is_left else 1,
                     xref="paper",
-                    y=height(guide.at / scale.factor),
-                    xanchor="left",
+                    y=y,
+                    xanchor="left" if is_left else "right",
                     yanchor=anchor,
-                    shift=4,
+                    shift=4 if is_left else -4,
                     color=color,
                     **({"yshift": -2} if guide.is_limit else {}),
                 )

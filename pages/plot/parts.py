@@ -274,12 +274,14 @@ def rule(axis: str, guide: Guide, scale: Scale) -> Figure:
 
 
 def ticks(low: float, high: float, *, log: bool, most: int = 9) -> Figure:
-    """Returns an axis with few round ticks."""
-    if not log:
-        size = 10.0 ** math.floor(math.log10((high - low) / 6 or 1))
-        step = next(size * one for one in (1, 2, 5, 10, 20) if (high - low) / size / one <= 6)
+    """Returns an axis with few round ticks; those of a narrow logarithmic one are as far apart as a linear one's."""
+    kind = {"type": "log"} if log else {}
+    if not log or high < 1.3 * low:
+        most = min(most, 6)
+        size = 10.0 ** math.floor(math.log10((high - low) / most or 1))
+        step = next(size * one for one in (1, 2, 5, 10, 20) if (high - low) / size / one <= most)
         found = [step * one for one in range(math.ceil(low / step), math.floor(high / step) + 1)]
-        return {"tickvals": found, "ticktext": [f"{tick:,.6g}" for tick in found]}
+        return {**kind, "tickvals": found, "ticktext": [f"{tick:,.6g}" for tick in found]}
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
     fine = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
     for steps in (fine, (1, 1.2, 1.5, 2, 3, 5, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
@@ -287,7 +289,7 @@ def ticks(low: float, high: float, *, log: bool, most: int = 9) -> Figure:
         found = [tick for tick in found if 0.97 * low <= tick <= 1.03 * high]
         if len(found) <= most:
             break
-    return {"type": "log", "tickvals": found, "ticktext": [f"{tick:,.6g}" for tick in found]}
+    return {**kind, "tickvals": found, "ticktext": [f"{tick:,.6g}" for tick in found]}
 
 
 def tone_of(view: View) -> Callable[[Row], str]:

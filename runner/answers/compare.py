@@ -253,8 +253,8 @@ def _describe_environments(
         return ""
     sides = [[one.run for one in runs if _OF_RUN[by](one) == name] for name in (base, other)]
     parts = []
-    for label, attribute in (("machine", "machine"), ("torch", "torch"), ("commit", "git_commit")):
-        values = [sorted({str(getattr(run, attribute))[:24] for run in side}) for side in sides]
+    for label, attribute, letters in (("machine", "machine", 24), ("torch", "torch", 24), ("commit", "git_commit", 12)):
+        values = [sorted({str(getattr(run, attribute))[:letters] for run in side}) for side in sides]
         if values[0] != values[1]:
             parts.append(f"{label} {', '.join(values[0])} → {', '.join(values[1])}")
     cells = [(pair.base.cell, pair.other.cell) for pair in pairs if hasattr(pair.base.cell, "model_key")]

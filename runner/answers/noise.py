@@ -29,7 +29,7 @@ ONE = Field(
     "Decided by one pair",
     unit="percent",
     role="note",
-    doc="The smallest difference that one pair of cells decides.",
+    doc="The smallest difference that one pair of cells shows.",
 )
 FIVE = Field("five_percent", f"Decided by {ROUNDS} pairs", unit="percent", role="note")
 CELLS = Field("repeated", "Repeated cells", role="note")
@@ -123,9 +123,9 @@ def _say(view: View) -> str:
     parts = []
     for row in rows:
         resolved = view.get(row, "one_percent")
-        decides = f"one pair decides {format_number(resolved)}%" if resolved else "one pair decides nothing"
+        shows = f"one pair shows {format_number(resolved)}%" if resolved else "one pair shows nothing"
         bound = row.values[0].partition(", ")[2]
-        parts.append(f"{bound} cells by **{format_number(view.get(row, 'std_percent'))}%** ({decides})")
+        parts.append(f"{bound} cells by **{format_number(view.get(row, 'std_percent'))}%** ({shows})")
     return f"From process to process whole steps vary by latency: {format_list(parts)}."
 
 

@@ -87,6 +87,8 @@ def print_report(console: Terminal, machine: Mapping[str, Any], *, as_json: bool
     for name, value in machine.items():
         column = TABLES["runs"].column(name)
         text = "unknown" if value is None else str(value)
+        if isinstance(value, bool):
+            text = "yes" if value else "no"
         if column.unit == "bytes" and value:
             text = f"{value / 2**30:.1f} GiB"
         grid.add_row(Text(column.label, "dim"), text)

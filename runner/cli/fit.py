@@ -64,7 +64,7 @@ def find_gpu(name: str) -> str:
     if name.casefold() in known or len(found) == 1:
         return known.get(name.casefold(), found[0])
     near = found or [known[one] for one in difflib.get_close_matches(name.casefold(), known, n=3, cutoff=0)]
-    raise UsageError(f"There is no GPU called {name!r}.", expected=f"such as {', '.join(near)}")
+    raise UsageError(f"There is no GPU called {name!r}.", expected=f"a part of a name such as {', '.join(near)}")
 
 
 def _predict(rows: Rows, asked: Mapping[str, str], size: str) -> Answer:
