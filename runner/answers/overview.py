@@ -95,7 +95,8 @@ def _draw_best(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by:
             way = f"batch {one.cell.batch} · {way}" if several else way
             found.append(Row.of(one, sizes[model], rate, mfu, _ms(one, by), way, tried, ""))
         else:
-            found.append(Row.of(group[0], sizes[model], None, None, None, "", 0, ended(group[0])))
+            one = group[0]
+            found.append(Row.of(one, sizes[model], None, None, None, name_way(one.cell), 0, ended(one)))
     return View(
         name="fastest",
         title="Fastest measured way to train",

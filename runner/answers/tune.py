@@ -86,7 +86,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     if not shown:
         return Answer(missing=lacks("no training step was measured", plain_cells(StepCell)))
     by = choose(asked, "by", "Ranked by", [name for name in RANKS if name != "tokens/J" or any(map(_joules, shown))])
-    price, memory = _choose_number(asked, "price", _PRICES, "$/h "), _choose_number(asked, "memory", _MEMORY, "GiB ")
+    price = _choose_number(asked, "price", _PRICES, "$/h ")
+    memory = _choose_number(asked, "memory", _MEMORY, "memory (GiB): ")
     # Of each way the result that was measured most carefully.
     best = [*{_name(one): one for one in sorted(shown, key=lambda one: (rank_effort(one), one.rounds))}.values()]
     if memory.chosen != "all":
