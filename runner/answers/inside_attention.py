@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from runner.analysis.kernels import MATMULS, attention_ranges
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
@@ -52,9 +53,10 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     phase = choose(asked, "phase", "Phase", [name for name in _PHASES if any(_compare(one, name) for one in shown)])
     ratios = _draw_ratios(shown, phase.chosen, sizes)
     ranges = _draw_ranges(one, f"{sizes[Model.of(one.cell)]}{at_tokens(one.cell.context)}")
+    sentence, most = _say(ratios, phase.chosen, one.cell_id)
     return Answer(
-        sentence=_say(ratios, phase.chosen),
-        more="The profiler counts the FLOPs of the products, a formula those of softmax: 5 an attention weight "
+        sentence=sentence,
+        more=f"{most}The profiler counts the FLOPs of the products, a formula those of softmax: 5 an attention weight "
         "forward, 4 backward.",
         views=(ratios, ranges),
         choices=(*rest, *choices, phase),
@@ -108,14 +110,18 @@ def _draw_ranges(one: KernelTrace, size: str) -> View:
     )
 
 
-def _say(view: View, phase: str) -> str:
+def _say(view: View, phase: str, chosen: UUID) -> tuple[str, str]:
+    """Says the share of the chosen cell, and then the largest if that is another cell's."""
     top = best(view)
     if top is None:
-        return f"No range inside attention ran {phase}."
-    times, work = view.get(top, "time_ratio"), view.get(top, "flop_ratio")
-    text = f"Inside attention of **{top.values[0]}**{at_tokens(top.values[1] or 0)}, softmax takes "
-    text += f"**{format_share(times)}** of the GPU time of the matrix products around it in {phase}"
-    return f"{text}, for **{format_percent(work)}** of their FLOPs." if work else f"{text}."
+        return f"No range inside attention ran {phase}.", ""
+    row = next((row for row in view.rows if chosen in row.cells), top)
+    place, most = (f"**{one.values[0]}**{at_tokens(one.values[1] or 0)}" for one in (row, top))
+    share, largest = (f"**{format_share(view.get(one, 'time_ratio'))}**" for one in (row, top))
+    text = f"Inside attention of {place}, softmax takes {share} of the GPU time of the matrix products around it in "
+    work = view.get(row, "flop_ratio")
+    text += f"{phase}, for **{format_percent(work)}** of their FLOPs." if work else f"{phase}."
+    return text, "" if row is top else f"The most is {largest}, of {most}. "
 
 
 QUESTION = Question(answer=answer, needs=("traced",), course=("K5",))
