@@ -59,6 +59,10 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     longest = max((len(word) for one in columns for word in re.split(r"[ ·-]+", one)), default=0)
     letters = sum(map(len, columns)) + 10 if numbers else longest * len(columns) - 5
     is_slanted = narrow and letters > NARROW_LETTERS
+    # Names say by themselves what they are; numbers do not. Beside names a phone has no room for it.
+    is_number = any(isinstance(one, int) for name in draw.down for one in view.column(name))
+    side = " · ".join(view.field(name).title for name in draw.down) if is_number else ""
+    has_room = 7 * len(side) < 42 * len(downs) + 40 and not (narrow and len(draw.down) > 1)
     layout = {
         **({"margin": {"r": 20}} if is_slanted else {}),
         "height": 62 + (36 if is_tight else 42) * len(downs),
@@ -74,6 +78,7 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         )
         | {"title": {"text": view.field(draw.across).title, "standoff": 4}},
         "yaxis": axis(
+            side if has_room else "",
             tickvals=list(range(len(downs))),
             ticktext=[f"{break_label(one, most=16) if narrow else one} " for one in downs],
             range=[len(downs) - 0.5, -0.5],
