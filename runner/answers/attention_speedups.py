@@ -76,10 +76,12 @@ def _say(view: View, pairs: list[Pair[AttentionResult]], other: str, clock: str)
     top, low = best(view), best(view, largest=False)
     if top is None or low is None:
         return f"No pair of naive attention and {other} has a time.", ""
-    places = {row: f"{row.values[1]:,} tokens" for row in (low, top)}
-    if len({pair.base.cell.d_head for pair in pairs}) > 1:
-        places = {row: f"{place}, heads {row.values[0]} wide" for row, place in places.items()}
-    ends = [f"**{format_number(view.get(row, 'ratio'))}×** ({place})" for row, place in places.items()]
+    several = len({pair.base.cell.d_head for pair in pairs}) > 1
+    ends = [
+        f"**{format_number(view.get(row, 'ratio'))}×** ({row.values[1]:,} tokens"
+        f"{f', heads {row.values[0]} wide' if several else ''})"
+        for row in (low, top)
+    ]
     text = f"{other} is {ends[0]} to {ends[1]} as fast as naive attention ({clock})"
     more = ""
     longest = [pair for pair in pairs if pair.base.peak_allocated_bytes and pair.other.peak_allocated_bytes]

@@ -158,11 +158,11 @@ def unavailable(name: str, device_type: str, *, dtype: torch.dtype | None = None
 
     `dtype` is that of the queries: under autocast the lower one. Without it only the device is checked. What an older
     GPU cannot run (flash needs compute capability 8.0) fails when tried."""
-    if name in PACKAGES and not _is_installed(PACKAGES[name]):
-        return f"{name} needs the package {PACKAGES[name]}, which is not installed."
     devices = _DEVICES.get(name, (device_type,))
     if device_type not in devices:
         return f"PyTorch has no {name} kernel for {device_type}, only for {' and '.join(devices)}."
+    if name in PACKAGES and not _is_installed(PACKAGES[name]):
+        return f"{name} needs the package {PACKAGES[name]}, which is not installed."
     if device_type == "cuda" and name in _HALF_ONLY and dtype not in (None, torch.bfloat16, torch.float16):
         return f"On CUDA {name} takes bfloat16 and float16, not {str(dtype).removeprefix('torch.')}."
     return None

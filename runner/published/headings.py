@@ -316,7 +316,7 @@ def read_title(title: str) -> Mapping[str, str | int | bool]:
         return {}
     numbers = _NUMBER.findall(title[:500])
     settings: dict[str, str | int | bool] = {
-        SETTING_WORDS[" ".join(split_words(name))]: int(number) for name, number in reversed(numbers)
+        SETTING_WORDS[" ".join(split_words(name.lower()))]: int(number) for name, number in reversed(numbers)
     }
     for steps in [one or other for one, other in _WARMUP.findall(title[:500])][:1]:
         settings["warmup_steps"] = int(steps) if steps.isdigit() else 0

@@ -257,8 +257,9 @@ def _read_markdown_table(lines: Sequence[str], begin: int, end: int, title: str 
     rows = []
     for place in range(begin + 2, end):
         cells = _split_bars(lines[place])
-        if not lines[place].lstrip().startswith("|") and lines[begin].lstrip().startswith("|") and len(cells) < 2:
-            continue  # a line of text right below the table, which the parser takes into it
+        is_text = not lines[place].lstrip().startswith("|") and lines[begin].lstrip().startswith("|") and len(cells) < 2
+        if is_text or not cells:
+            continue  # a line of text right below the table, which the parser takes into it, or a bar alone
         if cells[0][:1] in ("*", "_") and not any(cells[1:]):
             cells = cells[:1] * len(cells)  # a line in bold above some rows
         rows.append(TextRow(line=place + 1, cells=tuple(map(strip_markup, cells))))
