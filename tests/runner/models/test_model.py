@@ -12,7 +12,7 @@ from torch.nn.attention.flex_attention import create_block_mask
 
 from runner.analysis.costs import attention
 from runner.errors import UsageError
-from runner.models.attention import ATTENTION, causal_blocks, unavailable
+from runner.models.attention import ATTENTION, causal_blocks, implementation, unavailable
 from runner.models.transformer import Transformer, apply_rope, fill_truncated_normal, rotary_tables
 from runner.schema import Attention, StepCell
 from tests.runner.models import reference_model
@@ -148,7 +148,7 @@ def test_implementations_said_to_be_missing_really_fail() -> None:
     assert unavailable("sdpa-flash", "cuda", dtype=torch.bfloat16) is None
     assert "not float32" in (unavailable("sdpa-flash", "cuda", dtype=torch.float32) or "")
     with pytest.raises(UsageError, match="No attention implementation is called 'flash'"):
-        unavailable("flash", "cpu")
+        implementation("flash")
 
 
 @pytest.mark.soak
