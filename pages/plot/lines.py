@@ -116,6 +116,7 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         if guide.at:
             color, anchor = (RED, "top") if guide.is_limit else (QUIET, "bottom")
             y = height(guide.at / scale.factor)
+            # Its words stand on the left, unless a point is near them there and the right is freer.
             free = [min((abs(one - y) for one in heights_at.get(x, ())), default=reach) for x in (xs[0], xs[-1])]
             is_left = free[0] >= min(free[1], 0.1 * reach)
             notes.append(
