@@ -83,7 +83,7 @@ def test_a_fork_server_that_is_killed_is_started_again(db: Path) -> None:
     output = ended(process)
     assert process.returncode in (0, 1), output
     statuses = [status for _, status in outcomes(db)]
-    assert len(statuses) == len(CONTEXTS), "every cell has a row"
+    assert len(statuses) == len(CONTEXTS), output
     assert statuses.count("crashed") <= 1, output
     check_continues(db, kept=statuses.count("ok"))
 
