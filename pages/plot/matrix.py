@@ -39,7 +39,9 @@ def draw_matrix(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     acrosses = sorted(acrosses, key=lambda one: (one is None, one)) if numbers else acrosses
     texts = [_write(view, row) for row in view.rows]
     if is_tight := narrow and len(acrosses) * max(map(count_letters, texts), default=0) > NARROW_LETTERS:
-        texts = [_write(view, row, digits=2 if len(acrosses) > 6 else 3).partition("<br>")[0] for row in view.rows]
+        is_full = len(acrosses) > 6
+        texts = [_write(view, row, digits=2 if is_full else 3).partition("<br>")[0] for row in view.rows]
+        texts = [text.replace("OOM", "✕") for text in texts] if is_full else texts
     colors = [_NONE if row.wanted else tint(RED, opacity=0.10) if view.ended(row) else tone(row) for row in view.rows]
     places = [
         (acrosses.index(view.get(row, draw.across)), downs.index(join_keys(view, row, draw.down))) for row in view.rows
