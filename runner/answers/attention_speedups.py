@@ -89,7 +89,8 @@ def _say(view: View, pairs: list[Pair[AttentionResult]], other: str, clock: str)
         pair = max(longest, key=lambda one: one.base.peak_allocated_bytes or 0)
         sizes = [format_bytes(side.peak_allocated_bytes or 0) for side in pair.sides]
         one = pair.base.cell
-        more = f"At {one.seq_len:,} tokens, heads {one.d_head} wide, it needs **{sizes[1]}** instead of {sizes[0]}."
+        place = f"{one.seq_len:,} tokens, heads {one.d_head} wide"
+        more = f"At {place}, {other} needs **{sizes[1]}** instead of {sizes[0]}."
     return f"{text}.", more
 
 

@@ -121,7 +121,7 @@ def _say(view: View, phase: str, chosen: UUID) -> tuple[str, str]:
     text = f"Inside attention of {place}, softmax takes {share} of the GPU time of the matrix products around it in "
     work = view.get(row, "flop_ratio")
     text += f"{phase}, for **{format_percent(work)}** of their FLOPs." if work else f"{phase}."
-    return text, "" if row is top else f"The most is {largest}, of {most}. "
+    return text, "" if row is top else f"Softmax's share is largest, {largest}, in {most}. "
 
 
 QUESTION = Question(answer=answer, needs=("traced",), course=("K5",))
