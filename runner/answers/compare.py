@@ -232,6 +232,7 @@ def _say(views: Sequence[View], base: str, other: str) -> str:
     if not times and not peaks:
         return f"No cell of **{base}** and **{other}** has a result on both sides."
     parts = [f"{counts[word]} {word}" for word in ("faster", "slower", "same", "undecided") if counts[word]]
+    parts[-1:] = [f"{parts[-1]}{_say_reach(times)}"] if counts["undecided"] else parts[-1:]
     text = f"Of {format_count(len(times), 'equal cell')} **{other}** is: **{', '.join(parts)}**" if times else ""
     moved = [(view, row) for view, row in times if view.get(row, "outcome") in ("faster", "slower")]
     if moved:
@@ -243,6 +244,16 @@ def _say(views: Sequence[View], base: str, other: str) -> str:
     if changed:
         text += f"{'; peaks' if text else 'Peaks of memory'}: {', '.join(changed)}"
     return f"{text or 'Peaks of memory are the same'}."
+
+
+def _say_reach(times: Sequence[tuple[View, Row]]) -> str:
+    """Says how large a difference the undecided cells leave possible, so that they say something, too."""
+    open_ones = [view.interval(row) for view, row in times if view.get(row, "outcome") == "undecided"]
+    ends = [max(high, 1 / low) for low, high in open_ones if low and high]
+    if not ends:
+        return ""
+    among = "" if len(ends) == len(open_ones) else f"{len(ends)} of them "
+    return f" ({among}{100 * (max(ends) - 1):.2g}% apart at most)"
 
 
 def _describe_environments(

@@ -110,9 +110,9 @@ _OWN = ("unprofiled_step_ms", "overhead_share", "busy_share", "host_bound_share"
 _TRACES = f"""
     SELECT cell_id, machine, status, failed_phase, message, {", ".join((*_OWN, *TABLES["profiles"].key))}
     FROM chosen
-    ORDER BY d_model * d_model * layers, d_model, layers, context, precision <> 'fp32', precision, backend <> 'eager',
-        backend, attention <> 'naive', attention, list_position(['inference', 'forward', 'backward', 'train'], mode),
-        cell_id"""
+    ORDER BY model_key IS NOT NULL, model, d_model * d_model * layers, d_model, layers, context, precision <> 'fp32',
+        precision, backend <> 'eager', backend, attention <> 'naive', attention,
+        list_position(['inference', 'forward', 'backward', 'train'], mode), cell_id"""
 _PARTS = """
     SELECT cell_id, phase, {scope} AS scope, kernel_class, sum(calls) AS calls, sum(device_ms) AS device_ms,
         TRY_CAST(sum(flops) AS BIGINT) AS flops

@@ -57,8 +57,8 @@ _PEAKS = f"""
     SELECT cell_id, status, machine, device_memory_bytes AS machine_bytes, device, device_name, {", ".join(_OWN)},
         MAP {{{", ".join(f"'{part}': {column}" for part, column in PARTS.items())}}} AS parts, {", ".join(KEY)}
     FROM chosen LEFT JOIN (SELECT run_id, device, device_name, device_memory_bytes FROM runs) USING (run_id)
-    ORDER BY d_model * d_model * layers, d_model, layers, context, precision <> 'fp32', precision, mode,
-        checkpoint_blocks, attention, batch, cell_id"""
+    ORDER BY model_key IS NOT NULL, model, d_model * d_model * layers, d_model, layers, context, precision <> 'fp32',
+        precision, mode, checkpoint_blocks, attention, batch, cell_id"""
 _LIVE = """
     SELECT cell_id, phase, peak_allocated_bytes FROM phase_peaks SEMI JOIN chosen USING (cell_id)
     WHERE peak_allocated_bytes IS NOT NULL"""

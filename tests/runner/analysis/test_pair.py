@@ -75,6 +75,13 @@ def test_sweeps_of_one_machine_on_other_days_are_called_different_by_no_cell() -
     assert found.total() > 75
 
 
+def test_the_headline_says_how_far_apart_undecided_cells_may_be() -> None:
+    answer = ask("compare", shipped("by_run"), {})
+    ends = [end for view in answer.views[:2] for row in view.rows for end in view.interval(row)]
+    most = max(max(end, 1 / end) for end in ends if isinstance(end, float))
+    assert f"64 undecided ({100 * (most - 1):.2g}% apart at most)" in answer.sentence
+
+
 def test_a_time_that_the_host_sets_says_nothing_between_two_sweeps(tmp_path: Path) -> None:
     view = compare(scale(tmp_path, 1.05))
     said = {view.get(row, "cell"): view.get(row, "why") for row in view.rows}

@@ -64,7 +64,9 @@ def test_device_time_equals_that_of_the_replayed_graph(steps: Any, mode: str) ->
 def test_loop_time_is_between_device_time_and_step_time(steps: Any) -> None:
     for row, found in steps.values():
         whole = found["step"]
-        assert whole["loop_ms"] <= 1.05 * whole["median_ms"], (row["mode"], row["backend"])
+        # Where the host sets both they are two draws of its time, which differed by 6% from process to process.
+        most = 1.05 if row["bound"] == "device" else 1.15
+        assert whole["loop_ms"] <= most * whole["median_ms"], (row["mode"], row["backend"], whole)
         assert whole["device_ms"] <= 1.03 * whole["loop_ms"], (row["mode"], row["backend"])
         assert row["device_share"] == pytest.approx(whole["device_ms"] / whole["loop_ms"])
         assert row["bound"] == ("device" if row["device_share"] >= 0.95 else "host")
