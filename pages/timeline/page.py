@@ -160,10 +160,14 @@ def _draw_pane(frame: Frame, about: Timeline, *, side: str, fold_bytes: int, sca
 
 
 def describe_peak(about: Timeline, columns: Columns, parts: Sequence[MemoryPart]) -> str:
-    """Says where the peak falls and what it is made of; imported snapshots know neither."""
+    """Says where the peak falls and what it is made of; imported snapshots know neither. The peak is the allocator's,
+    in its blocks, as everywhere; the plot is of tensors, which fill them but for rounding."""
     phase = phase_at(columns, about.peak_at_us)
     where = f" in **{literal(phase)}**" if phase else ""
-    start = f"The peak of **{format_bytes(about.peak_bytes)}** falls{where}"
+    blocks = about.peak_block_bytes or about.peak_bytes
+    start = f"The peak of **{format_bytes(blocks)}** falls{where}"
+    if format_bytes(blocks) != format_bytes(about.peak_bytes):
+        start += f", {format_bytes(about.peak_bytes)} of it in tensors"
     if [part.category for part in parts] == ["unknown"]:
         return f"{start}. A snapshot does not say what its blocks are for: the stacks say where they come from."
     whole = max(1, about.peak_bytes)
@@ -175,9 +179,6 @@ def describe_recording(about: Timeline) -> str:
     """Says the machine, the number of allocations, and what was held before."""
     held = f"{format_bytes(about.baseline_bytes)} held before"
     parts = [literal(about.machine), format_count(about.allocations, "allocation"), held]
-    if about.peak_block_bytes:
-        more = about.peak_block_bytes / max(1, about.peak_bytes) - 1
-        parts.append(f"in the allocator's blocks the peak is {format_bytes(about.peak_block_bytes)} ({more:+.1%})")
     if about.device_bytes:
         parts.append(f"device memory {format_bytes(about.device_bytes)}")
     parts.append(f"{about.duration_us / 1e3:,.0f} ms recorded")

@@ -176,7 +176,8 @@ def tables(of: RunRow, made: Step, *, title: str | None = None) -> dict[str, lis
     peak, peak_at = peak_of(made.blocks)
     timeline = TimelineRow(
         **ids, origin="cpu-profiler", title=title or f"toy-256 · 128 · {made.mode} · {made.precision}",
-        allocations=len(made.blocks), duration_us=made.now_us, peak_bytes=peak, peak_at_us=peak_at, lost_events=0,
+        allocations=len(made.blocks), duration_us=made.now_us, peak_bytes=peak, peak_block_bytes=peak + 2 * MIB,
+        peak_at_us=peak_at, lost_events=0,
         baseline_bytes=sum(block["allocated_bytes"] for block in made.blocks if block["phase"] is None),
     )  # fmt: skip
     key = {name: getattr(cell, name) for name in MemoryCell.names()}

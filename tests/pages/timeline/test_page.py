@@ -51,7 +51,7 @@ def test_drawn_total_pin_and_cursor(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}&recording=by+hand&fold=nothing") as visitor:
         page = visitor.page
         found = _shown(page)
-        expect(page.get_by_text("falls in forward")).to_contain_text("30.0 MiB")
+        expect(page.get_by_text("falls in forward")).to_contain_text("peak of 32.0 MiB falls in forward, 30.0 MiB")
         expect(found).to_have_attribute("data-drawn-peak", str(30 * MIB))
         expect(page.get_by_text("At the peak (0.30 ms, forward): 4 allocations hold 30.0 MiB")).to_be_visible()
         _click(found, at_us=450, address=16 * MIB)  # the weights are in 0–8, the activation of 16 MiB is in 8–24
