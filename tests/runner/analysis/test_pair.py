@@ -142,6 +142,16 @@ def test_the_verdict_names_the_clock_that_can_decide(
     assert {outcome, back.outcome} in ({"faster", "slower"}, {"same"}, {"undecided"})
 
 
+def test_a_gpu_that_waits_a_little_may_wait_long_in_another_sweep() -> None:
+    """Of 10 ms the GPU works 9.6 or 9.9; two sweeps compare the latter alone, one sweep both."""
+    found = [
+        Pair(base=measured(10, device), other=measured(9, 8.91, run=run)).ratio(clock="loop")
+        for device in (9.6, 9.9)
+        for run in (OTHER, RUN)
+    ]
+    assert [one is not None and one.low is not None for one in found] == [False, True, True, True]
+
+
 def test_of_simulated_pairs_few_are_called_different_and_most_changes_are_found() -> None:
     """2,004 pairs of equal cells, and as many of which the second takes 5% longer, by GPU time: each kind with the
     rounds of its two sweeps, and with the noise that they show."""
