@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from runner.analysis.pair import CLOCKS, Pair, pair_cells, partner_key
+from runner.analysis.pair import CLOCKS, Pair, is_interleaved, pair_cells, partner_key
 from runner.analysis.statistics import Ratio
 from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Row, View, choose
-from runner.answers.shared import about, best, cells_of, narrow, place_of, sizes_of, unmeasured
+from runner.answers.shared import about, cells_of, narrow, place_of, sizes_of, unmeasured
 from runner.answers.words import CONTEXT, LEVEL, PHASES, SIZE, ended, explain_level
-from runner.formats import at_tokens, format_number
+from runner.formats import at_tokens, format_count, format_number
 from runner.results.cells import StepResult
 from runner.results.rows import Rows
 from runner.results.times import Clock
@@ -141,20 +141,22 @@ class Compared:
         )
 
     def say(self, matrix: View) -> str:
-        """Returns the headline: the range over sizes with its ends named, and how many pairs are decided."""
+        """Returns the headline: how many pairs are decided, and their range with its ends named; where none is, that
+        of all."""
         known = [row for row in matrix.rows if matrix.get(row, "ratio") is not None]
-        top, low = best(matrix), best(matrix, largest=False)
-        if top is None or low is None:
+        if not known:
             return f"No pair of {self.base} and {self.other} has a time of the {self.phase}."
-        faster, slower = (sum(matrix.get(row, "outcome") == name for row in known) for name in ("faster", "slower"))
-        value, least = format_number(matrix.get(top, "ratio")), format_number(matrix.get(low, "ratio"))
-        if len(known) == 1:
-            outcome = matrix.get(top, "outcome")
-            return f"{self.other} is **{value}×** as fast as {self.base} for {_place(top)} ({self.clock}): {outcome}."
-        return (
-            f"{self.other} is **{least}×** ({_place(low)}) to **{value}×** ({_place(top)}) as fast as {self.base}: "
-            f"faster in {faster} of {len(known)} pairs, slower in {slower} ({self.clock})."
+        decided = [row for row in known if matrix.get(row, "outcome") in ("faster", "slower")]
+        ordered = sorted(decided or known, key=lambda row: matrix.get(row, "ratio"))
+        ends = " to ".join(
+            f"**{format_number(matrix.get(row, 'ratio'))}×** ({_place(row)})" for row in (ordered[0], *ordered[1:][-1:])
         )
+        if len(known) == 1:
+            outcome = matrix.get(known[0], "outcome")
+            return f"{self.other} is {ends} as fast as {self.base}, {outcome} ({self.clock})."
+        faster, slower = (sum(matrix.get(row, "outcome") == name for row in known) for name in ("faster", "slower"))
+        counts = f"faster in {faster} of {len(known)} pairs, slower in {slower}"
+        return f"{self.other} is {ends} as fast as {self.base}: {counts} ({self.clock})."
 
 
 def _place(row: Row) -> str:
@@ -185,6 +187,8 @@ def compare_steps(
     phases = [words for words, phase in PHASES.items() if any(pair.ratio(phase=phase, clock=by) for pair in shown)]
     phase = choose(asked, "phase", "Phase", phases or [*PHASES][:1])
     sides = [side for pair in shown for side in pair.sides]
+    known = [is_interleaved(*pair.sides, "step") for pair in shown if pair.ratio(clock=by)]
+    sweeps = [] if all(known) else [f"{known.count(False)} of {format_count(len(known), 'pair')} from two sweeps"]
     return Compared(
         name=name,
         base=base,
@@ -194,5 +198,5 @@ def compare_steps(
         phase=phase.chosen,
         clock=clock.chosen or "latency",
         choices=(against, *choices, clock, phase),
-        about=about(sides, field, more=[f"{base} → {against.chosen}", clock.chosen]),
+        about=about(sides, field, more=[f"{base} → {against.chosen}", clock.chosen, *sweeps]),
     )

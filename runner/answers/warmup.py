@@ -98,6 +98,8 @@ def _summarize(family: Sequence[EarlyStep], words: str) -> View:
         values = (count, ratios[typical], *reach, first, fmean(times), stdev(times), median(times), *changes, middle)
         cells = (typical, *(cell_id for cell_id in ordered if cell_id != typical))
         lines.append(Row(values=(*values, len(times), len(ordered)), cells=cells))
+    among = ": of several the one in the middle, in brackets the least and the most of them"
+    among = among if any(row.values[2] for row in lines) else ""
     return View(
         name="warmup",
         title="First measured step after each number of warm-up steps",
@@ -105,8 +107,7 @@ def _summarize(family: Sequence[EarlyStep], words: str) -> View:
         fields=(AFTER, FIRST, LEAST, MOST, FIRST_MS, MEAN, STD, MEDIAN, MEAN_CHANGE, MEDIAN_CHANGE, REST, N, PROCESSES),
         rows=tuple(lines),
         draw=Draw("dots", "first_ratio", down=("warmup_steps",), log="x"),
-        note="A line is one process: of several the one in the middle, in brackets the least and the most of them. The "
-        "standard deviation is that of its steps.",
+        note=f"A line is one process{among}. The standard deviation is that of its steps.",
     )
 
 

@@ -1,5 +1,6 @@
 """Warm-up, spread, noise, kernels and trust: against rows made by hand, and against SQL on the shipped rows."""
 
+import re
 from dataclasses import replace
 from statistics import fmean, median
 from uuid import UUID
@@ -33,6 +34,17 @@ def test_a_step_is_shown_as_time_tokens_or_mfu_of_one_clock() -> None:
     cells = replace(plain.cell, optimizer=given), replace(plain.cell, loss_function=given)  # type: ignore[arg-type]
     own = [replace(plain, cell=cell, cell_id=UUID(int=number)) for number, cell in enumerate(cells)]
     assert ask("step", Rows(steps=(*own, plain))).views[0].rows[0].cells == (plain.cell_id,), "own parts are not first"
+
+
+@pytest.mark.parametrize("question", ["precision", "compile", "ways"])
+def test_the_headline_of_a_speedup_is_of_decided_pairs(question: str) -> None:
+    answer = ask(question, shipped("every_step"))
+    view = answer.views[0]
+    decided = [view.get(row, "ratio") for row in view.rows if view.get(row, "outcome") in ("faster", "slower")]
+    assert {float(found) for found in re.findall(r"\*\*([\d.]+)×", answer.sentence)} == {
+        float(f"{end:.3g}") for end in (min(decided), max(decided))
+    }
+    assert len(decided) < len([*filter(None, view.column("ratio"))]), "noise does not name the ends"
 
 
 def test_phases_stand_with_their_mean_and_standard_deviation() -> None:
