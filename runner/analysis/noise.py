@@ -83,11 +83,14 @@ def pool_noise(
         return None
     cells = sum(one.cells for one in groups)
     unequal = _fit_distribution(groups) if cells >= MIN_CELLS else None
+    typical = None
     if unequal:
+        half = unequal.dof / 2
+        typical = max(unequal.std, MIN_STD) * math.exp((math.log(half) - digamma(half)) / 2)
         found = Spread(std=max(unequal.std, MIN_STD), dof=min(max(unequal.dof, MIN_UNEQUAL_DOF), found.dof))
     if within_rounds:
         within_rounds = Spread(std=within_rounds.std, dof=min(within_rounds.dof, found.dof))
-    return Noise(std=found.std, dof=found.dof, cells=cells, within_rounds=within_rounds)
+    return Noise(std=found.std, dof=found.dof, cells=cells, within_rounds=within_rounds, typical=typical)
 
 
 def pool_spread(squares: float, *, dof: float, max_dof: float = MAX_NOISE_DOF) -> Spread | None:

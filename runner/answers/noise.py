@@ -19,10 +19,11 @@ KIND = Field("kind", "Cells")
 CLOCK = Field("clock", "Clock")
 STD = Field(
     "std_percent",
-    "Standard deviation",
+    "Typical standard deviation",
     unit="percent",
     role="value",
-    doc="Of ln(median) of a whole step from one process to the next, over cells that one run repeated.",
+    doc="Of ln(median) of a whole step from one process to the next: of a typical cell, the geometric mean over those "
+    "that one run repeated. Some vary more, which what a pair decides allows for.",
 )
 ONE = Field(
     "one_percent",
@@ -64,11 +65,12 @@ def answer(rows: Rows, asked: Asked) -> Answer:
 def _draw_kinds(known: Sequence[MachineNoise], machine: str) -> View:
     clocks = {name: words for words, name in CLOCKS.items()}
     lines = []
-    for one in sorted(known, key=lambda one: (one.table, one.bound or "", [*clocks].index(one.clock))):
+    for one in sorted(known, key=lambda one: (one.table != "steps", one.bound or "", [*clocks].index(one.clock))):
         least = [resolvable(one.noise, rounds=rounds) for rounds in (1, ROUNDS)]
         resolved = [100 * share if math.isfinite(share) else None for share in least]
-        kind = f"{one.table}, {_BOUNDS[one.bound]}"
-        values = (kind, clocks[one.clock], 100 * one.noise.std, *resolved, one.noise.cells)
+        # GPU time is set by the GPU, also that of cells for which it waits.
+        kind = one.table if one.clock == "device" else f"{one.table}, {_BOUNDS[one.bound]}"
+        values = (kind, clocks[one.clock], 100 * (one.noise.typical or one.noise.std), *resolved, one.noise.cells)
         lines.append(Row(values=values))
     return View(
         name="noise",
@@ -125,8 +127,8 @@ def _say(view: View) -> str:
         resolved = view.get(row, "one_percent")
         shows = f"one pair shows {format_number(resolved)}%" if resolved else "one pair shows nothing"
         bound = row.values[0].partition(", ")[2]
-        parts.append(f"{bound} cells by **{format_number(view.get(row, 'std_percent'))}%** ({shows})")
-    return f"From process to process whole steps vary by latency: {format_list(parts)}."
+        parts.append(f"**{format_number(view.get(row, 'std_percent'))}%** in {bound} cells ({shows})")
+    return f"From process to process the latency of a step typically varies by {format_list(parts)}."
 
 
 def _say_canary(canary: Canary) -> str:

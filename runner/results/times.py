@@ -63,11 +63,13 @@ class Spread:
 @dataclass(frozen=True, kw_only=True)
 class Noise(Spread):
     """The standard deviation of ln(median) from one process to the next, for cells of one kind on one machine, from
-    `cells` repeated cells. `within_rounds` is what is left of it between the cells of one round, which a machine that
+    `cells` repeated cells. Where these differ in it, `std` is the scale of its distribution and `typical` the geometric
+    mean. `within_rounds` is what is left of it between the cells of one round, which a machine that
     becomes slower slows alike; None where no run repeated two cells of the kind."""
 
     cells: int
     within_rounds: Spread | None = None
+    typical: float | None = None
 
 
 #: A round of a run. Its cells are measured one after the other, in shuffled order.

@@ -56,13 +56,13 @@ def test_a_line_of_many_points_has_its_last_value_alone() -> None:
 
 def test_what_overflows_did_not_run_out_of_memory() -> None:
     layout = figure(next(views("normalization")))["layout"]
-    assert sum("overflows" in one["text"] for one in layout["annotations"]) == 3
+    assert sum("% overflow" in one["text"] for one in layout["annotations"]) == 3
     assert layout["xaxis"]["ticktext"][-4:] == ["1", "32", "128", "1,024"]
     assert any("260 GiB / 132" in json.dumps(figure(one)) for one in views("attention", precision="bf16", d_head="64"))
 
 
 def test_percent_is_written_as_a_sign() -> None:
-    assert any("0.0450%</b>   · 0.634% decided" in text for text in written(figure(next(views("noise")))))
+    assert any("0.0580%</b>   · 0.634% decided" in text for text in written(figure(next(views("noise")))))
 
 
 def test_no_interval_is_cut() -> None:

@@ -252,6 +252,8 @@ def test_equal_cells_are_pooled_and_unequal_ones_have_fewer_degrees_of_freedom()
     assert unequal is not None
     assert unequal.dof < 2
     assert unequal.std < math.sqrt(1.085e-4 / 6), "less than the pooled one"
+    log = sum(map(math.log, (1e-6, 2e-6, 4e-6, 5e-7, 1e-6, 1e-4))) / 6 + math.log(2.5) - digamma(2.5)
+    assert unequal.typical == pytest.approx(math.exp(log / 2)), "ln(variance) of six is too low"
 
 
 def test_few_cells_do_not_say_how_unequal_they_are() -> None:
