@@ -23,6 +23,7 @@ from runner.schema import Phase
 WAY = Field.of("attention", "implementation")
 WIDTH, LENGTH = Field.of("attention", "d_head"), Field.of("attention", "seq_len")
 RATE = Field("tflops", "Rate", unit="TFLOP/s", role="value", doc="FLOPs by FlashAttention's count over the time.")
+LOW, HIGH = (replace(RATE, name=f"tflops_{end}", role=end) for end in ("low", "high"))
 SHARE = Field(
     "share", "Share of matrix products", unit="%", role="note", doc="Of the measured rate of matrix products."
 )
@@ -56,11 +57,12 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     lines.sort(key=lambda row: (row.values[0], -fastest[row.values[:2]], row.values[1:3]))
     value = _SHOWN[shown.chosen]
     numbers = [replace(one, role="value" if one is value else "note") for one in _SHOWN.values()]
+    ends = [end if value is RATE else replace(end, role="note") for end in (LOW, HIGH)]
     view = View(
         name="attention-rates",
         title=f"Rate of attention, {phase.chosen}" if value is RATE else f"{value.title} of attention, {phase.chosen}",
         about=about(cells, "implementation", "backend", "batch", more=[clock.chosen, f"batch {batch.chosen}"]),
-        fields=(WIDTH, WAY, LENGTH, *numbers, BATCH, STATUS),
+        fields=(WIDTH, WAY, LENGTH, *numbers, *ends, BATCH, STATUS),
         rows=tuple(lines),
         draw=Draw("matrix", value.name, down=("d_head", "implementation"), across="seq_len"),
         note="Causal attention counts half of the FLOPs, as in FlashAttention's papers."
@@ -105,16 +107,19 @@ def _make_row(one: AttentionResult, phase: Phase, clock: Any, peak: float | None
     forward, backward = forward_flops(one.cell), backward_flops(one.cell)
     flops = {"forward": forward, "backward": backward}.get(phase, forward + backward)
     time = one.time(phase, clock)
-    rate = flops / time.ms * 1e3 if time and one.status == "ok" else None
+    times = (time.ms, time.high_ms, time.low_ms) if time and one.status == "ok" else (None, None, None)
+    rate, low, high = (flops / ms / 1e9 if ms else None for ms in times)
     errors = [error for error in (one.output_error, one.gradient_error) if error is not None]
     return Row.of(
         one,
         one.cell.d_head,
         name_attention(one.cell),
         one.cell.seq_len,
-        rate and rate / 1e12,
-        rate / peak if rate and peak else None,
+        rate,
+        rate * 1e12 / peak if rate and peak else None,
         max(errors, default=None),
+        low,
+        high,
         one.cell.batch,
         ended(one),
     )

@@ -63,7 +63,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     shown_views = (changes, best, ladder, _draw_alone(groups, sizes, by, words))
     views = [view for view in shown_views if view and view.rows]
     return Answer(
-        sentence=_say(best, ladder, size.chosen, clock.chosen),
+        sentence=_say(best, ladders.get(size.chosen), size.chosen, clock.chosen),
         more=f"{_say_changes(changes) if changes else ''} {verbatim(', '.join(describe_machine(rows.runs)))}.".strip(),
         views=tuple(views),
         choices=(size, *choices, clock),
@@ -104,7 +104,8 @@ def _draw_best(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by:
         fields=(SIZE, RATE, MFU, replace(MS, role="note"), WAY, TRIED, STATUS),
         rows=tuple(found),
         draw=Draw("bars", "tokens_per_s", down=("size",), beside=("mfu",), caption="way"),
-        note="The most tokens per second at any batch. MFU is by the peak of the precision it computes in.",
+        note=f"The most tokens per second{' at any batch' * several}. "
+        "MFU is by the peak of the precision it computes in.",
     )
 
 
@@ -156,7 +157,7 @@ def _rank(path: Sequence[StepResult], by: Any) -> tuple[Any, ...]:
 
 def _draw_ladder(ladder: Ladder, size: str, by: Any, words: str) -> View:
     first = ladder.cells[0]
-    found = [Row.of(first, "fp32, eager: the plain step", _ms(first, by), None, False)]
+    found = [Row.of(first, "fp32, eager: the plain step", _ms(first, by), None, None, None, False)]
     for before, one in zip(ladder.cells, ladder.cells[1:], strict=False):
         names = _changed(before, one)
         change = "+ " + " + ".join(name_setting(name, getattr(one.cell, name)) for name in names)
@@ -166,7 +167,7 @@ def _draw_ladder(ladder: Ladder, size: str, by: Any, words: str) -> View:
         values = (
             change if alone else f"{change}, not measured one by one",
             _ms(one, by),
-            ratio.ratio if ratio and alone else None,
+            *((ratio.ratio, ratio.low, ratio.high) if ratio and alone else (None, None, None)),
             not alone,
         )
         found.append(Row(values=values, cells=(before.cell_id, one.cell_id), wanted=tuple(between[:-1])))
@@ -176,7 +177,7 @@ def _draw_ladder(ladder: Ladder, size: str, by: Any, words: str) -> View:
         name="ladder",
         title=f"What each choice buys: {size}",
         about=words,
-        fields=(STEP, MS, BUYS, JOINED),
+        fields=(STEP, MS, BUYS, *(replace(end, role="note") for end in (LOW, HIGH)), JOINED),
         rows=tuple(found),
         draw=Draw("waterfall", "ms", down=("change",), beside=("ratio",), hollow="joined"),
         note=f"Each bar is a pair that differs in one setting; hollow: several at once, so none has a ratio.{apart}",
@@ -278,7 +279,7 @@ def _say_changes(view: View) -> str:
     return f"{count} of {after} got slower since {before}: most {name}, {said} by {worst.values[4]}."
 
 
-def _say(best: View, ladder: View | None, size: str, clock: str) -> str:
+def _say(best: View, ladder: Ladder | None, size: str, clock: str) -> str:
     """Returns the fastest way of the size whose ladder is drawn; without one, of the last size that has a time."""
     timed = [row for row in best.rows if best.get(row, "tokens_per_s")]
     row = next((row for row in timed if best.get(row, "size") == size), timed[-1])
@@ -286,9 +287,11 @@ def _say(best: View, ladder: View | None, size: str, clock: str) -> str:
     rate, mfu, way = (best.get(row, name) for name in ("tokens_per_s", "mfu", "way"))
     text = f"The fastest measured way to train **{size}** is **{way}**: **{format_number(rate)} tokens/s**"
     text += f", {format_share(mfu)} MFU" if mfu else ""
-    if ladder and ladder.rows[-1].cells[-1:] == row.cells:
-        plain_ms, best_ms = (ladder.get(one, "ms") for one in (ladder.rows[0], ladder.rows[-1]))
-        text += f", **{format_number(plain_ms / best_ms)}×** the plain fp32 step" if plain_ms > best_ms else ""
+    if ladder and ladder.cells[-1].cell_id in row.cells:
+        gain = compute_ratio(ladder.cells[0], ladder.cells[-1], clock=CLOCKS.get(clock, "step"))
+        if gain and gain.ratio > 1:
+            reach = f" ({format_number(gain.low)}–{format_number(gain.high)})" if gain.low and gain.high else ""
+            text += f", **{format_number(gain.ratio)}×**{reach} the plain fp32 step"
     return f"{text} ({clock})."
 
 
