@@ -75,7 +75,9 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     view = View(
         name="dtypes",
         title=f"dtypes of a pass: {model.chosen}",
-        about=f"{next(iter(shown.values())).machine.split(' · ')[0]} · {place.chosen}",
+        about=" · ".join(
+            [next(iter(shown.values())).machine.split(" · ")[0], *[place.chosen] * (read[model.chosen] != "toy")]
+        ),
         fields=(PART, PRECISION, FORMAT),
         rows=tuple(lines),
         draw=Draw("table", "format", down=("part",), series="precision"),

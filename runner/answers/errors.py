@@ -65,8 +65,8 @@ def _say(matrix: View, place: str) -> tuple[str, str]:
     scaled = [row for row in mine if matrix.get(row, UNSCALED.name)]
     more = "".join(
         f"Without its gradient scaler {matrix.get(row, 'precision')} would lose "
-        f"**{matrix.get(row, UNSCALED.name):.2%}** of the gradients to zero; with it "
-        f"{matrix.get(row, LOST.name) or 0:.2g}."
+        f"**{100 * matrix.get(row, UNSCALED.name):.2g}%** of the gradients to zero; with it "
+        f"{100 * (matrix.get(row, LOST.name) or 0):.2g}%."
         for row in scaled
     )
     return f"{matrix.title} {text}", more

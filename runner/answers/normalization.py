@@ -4,6 +4,8 @@ from dataclasses import replace
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.words import cell_of, lacks, name_pass
+from runner.formats import format_share
+from runner.results.cells import NormalizationResult
 from runner.results.rows import Precise, Rows
 
 IN = Field.of("normalisation", "computed_in")
@@ -40,7 +42,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
                 line.error,
                 line.overflowed_share,
                 line.underflowed_share,
-                "" if line.error is not None else "overflows" if line.overflowed_share else "not finite",
+                _say_end(line),
             )
             for line in one.normalization
             if line.statistic == statistic.chosen
@@ -56,12 +58,21 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
 
 
+def _say_end(line: NormalizationResult) -> str:
+    if line.error is not None:
+        return ""
+    return f"{format_share(line.overflowed_share)} overflow" if line.overflowed_share else "not finite"
+
+
 def _say(view: View, statistic: str) -> str:
     at_one = {row.values[0]: row.values[2] for row in view.rows if row.values[1] == 1}
     parts = [f"{name} **{at_one[name]:.0e}**" for name in ("bf16", "fp16") if at_one.get(name)]
     lost = [row for row in view.rows if row.values[0] == "fp16" and row.values[3]]
     text = f"The {statistic} is off by {' and '.join(parts)} at its own scale" if parts else f"The {statistic} is exact"
-    return f"{text}; in fp16 it **overflows from {lost[0].values[1]:g} times** on." if lost else f"{text}."
+    if not lost:
+        return f"{text}."
+    scale, share = lost[0].values[1], lost[0].values[3]
+    return f"{text}; in fp16 it **overflows from {scale:g} times** on ({format_share(share)} of the tokens there)."
 
 
 QUESTION = Question(answer=answer, needs=("precise",), course=("P2",))

@@ -85,7 +85,7 @@ def _draw_steps(shown: Sequence[StepResult], keys: Keys, clock: str, metric: str
         fields=(SIZE, CONTEXT, *fields, ROUNDS, BOUND, STATUS),
         rows=(*lines, *gaps),
         draw=Draw("matrix", fields[0].name, down=("size",), across="context", log="x"),
-        note="Median over the measured steps and processes; small: its 95% interval.",
+        note="The median of a process's measured steps, over processes the geometric mean; small: its 95% interval.",
     )
 
 

@@ -130,7 +130,9 @@ def _say(one: Timeline) -> str:
     if "forward" in left and "backward" in left:
         text += f": {format_bytes(left['forward'])} after forward, {format_bytes(left['backward'])} after backward"
     if one.largest and (where := line_of(one.largest[0])):
-        text += f"; its largest block is from {verbatim(where.split(' ')[0].split('/')[-1])}"
+        largest, line = one.largest[0], verbatim(where.split(" ")[0].split("/")[-1])
+        kind = f"{largest.category}, " if largest.category not in (None, "unknown") else ""
+        text += f"; the largest allocations have {format_bytes(largest.allocated_bytes)} ({kind}{line})"
     return f"{text}."
 
 

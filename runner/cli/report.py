@@ -200,8 +200,8 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
         *([("Peaks", f"{say_errors(errors)} {say_errors(COUNTED)}")] if errors.cells and is_reference(db) else []),
         (
             "Reading",
-            "in brackets the interval; of a cell that several runs measured the latest run counts, with the "
-            "rounds that it goes on with; a cell without a result says how it ended.",
+            "in brackets the interval; of a cell that was measured with several efforts the most careful counts, of "
+            "several runs the latest, with the rounds that it goes on with; a cell without a result says how it ended.",
         ),
     )
 

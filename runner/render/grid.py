@@ -97,7 +97,7 @@ def write_measured(view: View, row: Row, scale: Scale) -> tuple[str, str]:
 
 def list_footnotes(views: Sequence[View], doubts: Sequence[Doubt]) -> list[str]:
     """Returns the footnotes of an answer, one a doubt about rows of these views, each with its mark."""
-    shown = {cell for view in views for row in view.rows for cell in row.cells}
+    shown = {cell for view in views for row in view.rows if not view.ended(row) for cell in row.cells}
     notes = []
     for mark, doubt in zip(MARKS, doubts, strict=False):
         if cells := doubt.cells & shown:

@@ -171,7 +171,8 @@ class Ended(Protocol):
 
 def describe_status(result: Ended) -> str:
     """Returns how a cell ended, with the phase: `out of memory in backward`."""
-    return WORDS.get(result.status, result.status) + (f" in {result.failed_phase}" if result.failed_phase else "")
+    where = {"errors": "the fp64 check"}.get(result.failed_phase or "", result.failed_phase)
+    return WORDS.get(result.status, result.status) + (f" in {where}" if where else "")
 
 
 def title(cell: Cell) -> str:
