@@ -127,12 +127,12 @@ def resolve(text: str, sides: Mapping[str, Sequence[str]], ids: Mapping[str, str
 
 
 def _means(kind: str, value: str, name: str, ids: Mapping[str, str]) -> bool:
-    """Returns whether a part of a name is enough: the beginning of an id, any part of a machine's name."""
+    """Returns whether a part of a name is enough: either end of an id, any part of a machine's name."""
     if kind == "machine":
         return value.lower() in name.lower()
     if kind == "run":
         wanted = value.replace("-", "").lower()
-        return any(known.startswith(wanted) and named == name for known, named in ids.items())
+        return any(wanted in (known[: len(wanted)], known[-6:]) and named == name for known, named in ids.items())
     return kind == "commit" and (name.startswith(value) or value.startswith(name))
 
 

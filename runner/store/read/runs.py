@@ -106,12 +106,12 @@ def find_run(path: Path, words: str) -> RunSummary:
     if not known:
         raise UsageError(f"There are no runs in {path}.", do="Measure some: python -m runner sweep")
     for run in known:
-        if words in (run.label, run.given, run.name) or str(run.run_id).startswith(words):
+        if words in (run.label, run.given, run.name, run.run_id.hex[-6:]) or str(run.run_id).startswith(words):
             return run
     labels = ", ".join(run.label or str(run.run_id) for run in known[:5])
     raise UsageError(
         f"No run is called {words!r}.",
-        expected=f"an id, its beginning or a label, such as {labels}",
+        expected=f"an id, its beginning, its last six digits or a label, such as {labels}",
         do="`stepscope show --help` names the questions.",
     )
 
@@ -143,7 +143,8 @@ _ID = re.compile(r"[0-9a-f]{4,32}")
 _BEGUN = f"""
     SELECT run_id, cell_id FROM (SELECT run_id, NULL::UUID AS cell_id FROM runs UNION
         SELECT run_id, cell_id FROM ({EVERY_CELL}))
-    WHERE starts_with(replace(coalesce(cell_id, run_id)::VARCHAR, '-', ''), $beginning)"""
+    WHERE starts_with(replace(coalesce(cell_id, run_id)::VARCHAR, '-', ''), $beginning)
+        OR (cell_id IS NULL AND right(run_id::VARCHAR, 6) = $beginning)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +162,8 @@ def load_notes(path: Path) -> Notes:
 
 
 def find_subject(path: Path, words: str) -> Subject:
-    """Returns the run of this id, label or given name, or the cell of this id; the beginning of an id is enough.
+    """Returns the run of this id, label or given name, or the cell of this id; the beginning of an id is enough, or the
+    last six digits of a run's.
 
     Raises UsageError for none and for several."""
     names, beginning = load_notes(path).names, words.strip().replace("-", "").lower()

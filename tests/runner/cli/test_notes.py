@@ -59,7 +59,9 @@ def test_a_run_has_a_name_tags_and_may_be_the_baseline(file: Path) -> None:
     assert (first.given, first.tags) == ("old driver", ("h200", "slow"))
     assert "old driver" in first.name
     assert all(word in run("show", "runs", db=file).stdout for word in ("old driver", "h200, slow"))
-    assert run("show", "old driver", db=file).returncode == 0
+    end = first.run_id.hex[-6:]
+    for words in (("show", "old driver"), ("show", end), ("note", end, "seen")):
+        assert run(*words, db=file).returncode == 0, words
 
 
 def test_a_hidden_run_does_not_count_until_it_is_shown_again(file: Path) -> None:
