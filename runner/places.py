@@ -18,6 +18,7 @@ import contextlib
 import errno
 import os
 import re
+import shlex
 import shutil
 import stat
 import tempfile
@@ -61,6 +62,13 @@ def default_path() -> Path:
     """Returns the results file to use when none is named: `STEPSCOPE_DB`, which may also be a folder or a list
     (`runner.store.fleet`), else `data/results.duckdb`."""
     return Path(os.environ.get("STEPSCOPE_DB") or "data/results.duckdb")
+
+
+def write_db(path: Path) -> str:
+    """Returns ` --db PATH` for a command that is to use this file; empty where it does without, and for what no sweep
+    adds to, folders and lists."""
+    is_file = not (is_list(path) or path.is_dir())
+    return f" --db {shlex.quote(str(path))}" if is_file and path != default_path() else ""
 
 
 def split(path: Path) -> list[Path]:

@@ -134,7 +134,7 @@ def describe_again(phase: Phase, time: Estimate, again_ms: float) -> tuple[str, 
     change = again_ms / time.ms - 1
     whole = "one process" if time.rounds == 1 else f"the mean of {time.rounds} processes"
     start = (
-        f"{_WHOLE[phase]} {format_ms(again_ms)} now and {format_ms(time.ms)} in the file ({whole}): "
+        f"{_WHOLE[phase]} {format_ms(again_ms)} now and {format_ms(time.ms)} in that run ({whole}): "
         f"{abs(change):.1%} {'longer' if change >= 0 else 'shorter'}."
     )
     interval = next_process_interval(time)

@@ -72,6 +72,10 @@ class Commands(TyperGroup):
     """The commands, by their old names too. Each error becomes one message and an exit code."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if "" in args:
+            before = args[args.index("") - 1]
+            got = f"{before} got ''." if before.startswith("-") else "An argument is empty."
+            raise UsageError(got, expected="a value", do="See whether a shell variable is unset, or leave it out.")
         if args and (new := OLD_NAMES.get(args[0])):
             errors.say(f"{args[0]} is now: python -m runner {new}")
             args = [*new.split(), *(args[1:] or (["all"] if args[0] == "list" else []))]
@@ -167,7 +171,8 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, as_json: bool | 
     from runner.sweep.request import parse_duration, parse_frontier, parse_request
 
     if again:
-        if others := sorted(name for name, value in given.items() if value and name not in ("db", "device", "timeout")):
+        came = {**given, "dry_run": dry_run}
+        if others := sorted(name for name, value in came.items() if value and name not in ("db", "device", "timeout")):
             others = [f"--{name.replace('_', '-')}" for name in others]
             raise UsageError(f"--again measures one cell; {', '.join(others)} came with it.", do="Leave that out.")
         timeout_s = parse_duration("timeout", given["timeout"] or "10m")
@@ -179,6 +184,9 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, as_json: bool | 
         )
         raise typer.Exit(code)
     if asked := parse_frontier(given, config=config):
+        if dry_run:
+            got = "--dry-run came with --experiment frontier, which has no plan: each trial follows from the last."
+            raise UsageError(got, do="Leave --dry-run out.")
         from runner.cli.progress import make_json
         from runner.schema import DONE
         from runner.store.database import check_writable

@@ -13,6 +13,7 @@ from rich.text import Text
 from runner.cli.terminal import Terminal, new_grid
 from runner.experiments import kind_of
 from runner.formats import cut_text, format_bytes, format_duration, format_quantity
+from runner.places import write_db
 from runner.plan.planning import QUESTIONS, USUAL
 from runner.schema import DONE, Row, TimingRow
 from runner.schema.sizes import title
@@ -82,14 +83,15 @@ class SweepLines:
             self._say("Nothing to measure: every cell is done. --fresh measures them again.")
             return
         counts = ", ".join(f"{number} {status}" for status, number in sorted(statuses.items())) or "nothing"
-        self._say(f"Measured: {counts}. Look at them: python -m runner app")
+        self._say(f"Measured: {counts}. Look at them: python -m runner app{write_db(self.db)}")
         if statuses:
             self._say(f"The time went to: {spent.describe()}.")
         if out_of_budget:
             then = "a longer --budget reaches further" if self.fresh else "the same command goes on with them"
             self._say(f"The budget ran out with {out_of_budget} cells to go; {then}.")
         elif set(statuses) - DONE:
-            self._say("The same command tries the failed cells again; `python -m runner show` says why they failed.")
+            why = f"python -m runner show{write_db(self.db)}"
+            self._say(f"The same command tries the failed cells again; `{why}` says why they failed.")
 
     def close(self) -> None:
         """Removes the bar and shows the cursor again, however the sweep ended."""

@@ -22,6 +22,7 @@ from runner.cli.report import answer_for
 from runner.cli.terminal import Terminal, new_grid
 from runner.errors import UsageError
 from runner.experiments import KINDS
+from runner.places import write_db
 from runner.plan.planning import PRESETS
 from runner.plan.planning import QUESTIONS as EXPERIMENTS
 from runner.render.json import as_json as answer_json
@@ -30,6 +31,7 @@ from runner.results.findings import Finding, grade
 from runner.results.published import PublishedTable
 from runner.schema import TABLES, CeilingRow, FrontierRow, Row, StepCell, Table, TimingRow
 from runner.schema.sizes import SIZES, title
+from runner.store.packing import is_reference
 from runner.store.read import load_ceilings
 from runner.store.read.findings import AUDITED, load_findings
 from runner.store.read.published import load_published
@@ -51,7 +53,7 @@ def print_question(console: Terminal, name: str, words: Sequence[str], *, db: Pa
         console.dump(answer_json(answer))
     else:
         print_left_out(console, db)
-        print_answer(console, answer)
+        print_answer(console, answer, where="" if is_reference(db) else write_db(db))
 
 
 def parse_choices(words: Sequence[str]) -> dict[str, str]:

@@ -26,6 +26,7 @@ from runner.cli.terminal import Terminal, new_grid
 from runner.engines.engine import open_engine
 from runner.errors import UsageError
 from runner.formats import at_tokens, format_bytes, format_duration, format_number, format_share
+from runner.places import write_db
 from runner.plan.planning import Request
 from runner.render.text import print_answer
 from runner.schema import Row, StepRow, TimingRow
@@ -123,7 +124,8 @@ def tune(
     console.say("The winner in PyTorch:")
     for line in (line for view in found.views if CODE.name in view.names for line in view.column(CODE.name) if line):
         console.say(f"  {line}")
-    console.say("Again: stepscope show tune. The rows: stepscope show, or stepscope app.")
+    where = write_db(settings.db)
+    console.say(f"Again: stepscope show tune{where}. The rows: stepscope show{where}, or stepscope app{where}.")
     return 0
 
 

@@ -54,7 +54,9 @@ def _repeat_group(cell: StepCell) -> str:
 
 def _summarize(row: StepRow, timings: Mapping[str, TimingRow]) -> str:
     """Returns the median and its certainty."""
-    step, share = timings["step"], row.interval_share
+    step, share = timings.get("step"), row.interval_share
+    if step is None:
+        return "no times"
     return f"{step.median_ms:,.2f} ms{f' ±{share * 50:.1f}%' if share is not None else ''}, n {step.n}"
 
 

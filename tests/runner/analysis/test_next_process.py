@@ -47,7 +47,7 @@ def test_the_next_process_is_inside_in_95_of_100_cases(rounds: int) -> None:
 def test_one_process_gives_no_interval() -> None:
     words, is_inside = again([12.0], 12.6)
     assert is_inside is None
-    assert words.startswith("The whole step takes 12.6 ms now and 12.0 ms in the file (one process): 5.0% longer.")
+    assert words.startswith("The whole step takes 12.6 ms now and 12.0 ms in that run (one process): 5.0% longer.")
     assert "unknown, because the cell was measured in one process" in words
 
 
@@ -73,7 +73,7 @@ def test_inside_or_on_which_side(ms: float, inside: bool, words: str) -> None:
     assert words in said
     # The std of the logs is 0.0200, t(2) is 4.303, and √(4/3): a factor of e^±0.0994 around 9.999.
     assert "9.05–11.0 ms" in said
-    assert "10.0 ms in the file (the mean of 3 processes)" in said
+    assert "10.0 ms in that run (the mean of 3 processes)" in said
 
 
 @pytest.mark.parametrize("clock", ["step", "loop", "device"])

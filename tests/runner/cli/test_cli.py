@@ -90,7 +90,7 @@ def test_messages_name_the_program_as_it_was_started(filled: Path) -> None:
     words = ["list", "precision", "--db", str(filled)]
     done = subprocess.run([sys.executable, "-c", started, *words], capture_output=True, text=True, check=True)
     assert "list is now: stepscope show\n" in done.stderr
-    assert "stopped: stepscope sweep\n" in done.stdout
+    assert f"stopped: stepscope sweep --db {filled}\n" in done.stdout
     assert "python -m runner" not in done.stdout
 
 
@@ -275,6 +275,9 @@ def test_doctor_describes_other_machines() -> None:
         ("sweep", "--sizes", "xl"),
         ("sweep", "--steps", "0"),
         ("sweep", "--nonsense"),
+        ("sweep", "--again", ""),
+        ("sweep", "--again", "0123", "--dry-run"),
+        ("sweep", "--experiment", "frontier", "--dry-run"),
         ("sweep", "--max-seconds", "x"),
         ("sweep", "--config", "/nonexistent.toml"),
         ("show", "--nonsense"),
