@@ -81,7 +81,7 @@ def name_way(cell: StepCell) -> str:
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
-    trained = [one for one in rows.every_step if one.cell.mode == "train" and one.cell.compile_cache == "shared"]
+    trained = [one for one in rows.every_step if one.cell.mode == "train"]
     shown, choices = narrow([one for one in trained if one.rate], asked, drawn=("batch", *PLAIN))
     if not shown:
         return Answer(missing=lacks("no training step was measured", plain_cells(StepCell)))
@@ -182,13 +182,15 @@ def _say_beside(ratio: Ratio) -> str:
 def _draw_choices(best: StepResult, trained: Sequence[StepResult], words: str) -> View:
     """Draws the best way against itself with one setting as in a plain step."""
     lines, ratios = [], []
-    by_key = {one.cell_key: one for one in trained if one.machine == best.machine}
+    # What the compiler's cache held changes the time to compile, not that of a step.
+    warm: dict[str, Any] = {"compile_cache": "shared"}
+    by_key = {replace(one.cell, **warm).key: one for one in trained if one.machine == best.machine}
     for name in ("batch", *WORDS):
         value = getattr(best.cell, name)
         plain = PLAIN.get(name, StepCell.batch)
         if value in (plain, "own"):
             continue
-        changed: dict[str, Any] = {name: plain, **({"weights_dtype": "fp32"} if name == "precision" else {})}
+        changed = {**warm, name: plain, **({"weights_dtype": "fp32"} if name == "precision" else {})}
         wanted = replace(best.cell, **changed)
         other = by_key.get(wanted.key)
         ratio = _compare(other, best) if other and other.rate else None

@@ -133,3 +133,5 @@ def test_the_first_is_the_way_that_is_known_best_of_those_that_are_equal() -> No
     assert "**10.0 J per 1,000 tokens**" in thrifty.sentence
     within = ask("tune", Rows(every_step=(best, small)), {"memory": "5"}).views[0]
     assert [row.cells[0] for row in within.rows] == [small.cell_id]
+    cold = step(50.0, low=49, high=51, batch=10, backend="compiled", compile_cache="empty")
+    assert ask("tune", Rows(every_step=(cold, plain))).views[1].column("ratio")[-1] == pytest.approx(6.0)
