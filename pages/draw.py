@@ -264,7 +264,8 @@ def _draw_chart(frame: Frame, answer: Answer, view: View, spec: Figure) -> None:
 
 def _draw_table(frame: Frame, answer: Answer, view: View) -> None:
     config: dict[str, Any] = {}
-    for item in view.fields:
+    fields = [item for item in view.fields if item.role == "value" or {*view.column(item.name)} - {None, ""}]
+    for item in fields:
         scale = scale_of(view, item.name)
         name = f"{item.label} ({scale.unit})" if scale.unit else item.label
         if item.unit == "%":
@@ -274,9 +275,7 @@ def _draw_table(frame: Frame, answer: Answer, view: View) -> None:
             )
         else:
             config[item.name] = column_of(view, item.name, name)
-    rows = [
-        {name: _raw(view, name, value) for name, value in zip(view.names, row.values, strict=True)} for row in view.rows
-    ]
+    rows = [{item.name: _raw(view, item.name, view.get(row, item.name)) for item in fields} for row in view.rows]
     key = f"{view.name}-table-{st.session_state.get(f'{view.name}-opened', 0)}"
     found = st.dataframe(
         rows,

@@ -126,7 +126,8 @@ class Draw:
 @dataclass(frozen=True, kw_only=True)
 class View:
     """A table and how it is drawn. `about` is what all of its rows share: the machine, the precision, the mode.
-    `columns` are those that its printed table always has, all rows included; without any, what there is room for."""
+    `columns` are those that its printed table has where they say anything, all rows included; without any, what there
+    is room for."""
 
     name: str
     title: str

@@ -27,7 +27,7 @@ LOW, HIGH = (replace(RATE, name=f"tokens_per_s_{end}", role=end) for end in ("lo
 MFU = Field("mfu", "MFU", unit="%", role="note", doc="Share of the device's peak in the precision of its sums.")
 PEAK = Field("peak_gib", "Peak", unit="GiB", role="note", doc="Peak of live tensors.")
 JOULES = Field("joules", "J/1,000 tokens", role="note", doc="Energy of 1,000 tokens (J), by the GPU's own counter.")
-COST = Field("cost", "Cost/10⁹ tokens", role="note", doc="The price of an hour over the tokens of one.")
+COST = Field("cost", "Cost/10⁹ tokens", role="note", doc="In your currency: the price of an hour over its tokens.")
 BESIDE = Field("beside", "Beside the first", role="note")
 CHOICE = Field("choice", "Taken back")
 RATIO = Field("ratio", "It brings", unit="×", role="value", doc="Tokens per second with it over those without.")
@@ -86,7 +86,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     if not shown:
         return Answer(missing=lacks("no training step was measured", plain_cells(StepCell)))
     by = choose(asked, "by", "Ranked by", [name for name in RANKS if name != "tokens/J" or any(map(_joules, shown))])
-    price = _choose_number(asked, "price", _PRICES, "$/h ")
+    price = _choose_number(asked, "price", _PRICES, "price of an hour: ")
     memory = _choose_number(asked, "memory", _MEMORY, "memory (GiB): ")
     # Of each way the result that was measured most carefully.
     best = [*{_name(one): one for one in sorted(shown, key=lambda one: (rank_effort(one), one.rounds))}.values()]
@@ -168,8 +168,8 @@ def _draw_ranking(timed: Sequence[StepResult], price: float, words: str) -> View
         rows=tuple(lines),
         draw=Draw("bars", "tokens_per_s", down=("way",), beside=("mfu",), caption="beside"),
         columns=("tokens_per_s", "mfu", "peak_gib", "joules", "cost"),
-        note=f"Cost at {price:g} per hour. First is, of those that cannot be told apart from the fastest, the way that "
-        "most processes measured.",
+        note=f"Cost where an hour costs {price:g}, in your currency. First is, of those that cannot be told apart from "
+        "the fastest, the way that most processes measured.",
     )
 
 

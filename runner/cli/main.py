@@ -311,7 +311,7 @@ def tune_command(
     context: Annotated[int, typer.Option(help="Tokens of each sequence.", min=1, metavar="N")] = 512,
     budget: Annotated[str, typer.Option(help="Such as 10m or 1h.", metavar="TIME")] = "10m",
     objective: Annotated[str, typer.Option(help="tokens/s, tokens/J or cost.", metavar="NAME")] = "tokens/s",
-    price_per_hour: Annotated[float, typer.Option(help="Of this machine.", min=0.001, metavar="N")] = 2.0,
+    price_per_hour: Annotated[float, typer.Option(help="In your currency.", min=0.001, metavar="N")] = 2.0,
     memory: Annotated[str, typer.Option(help=r"To fit in: 40GiB. \[default: the device's]", metavar="SIZE")] = "",
     keep_math: Annotated[bool, typer.Option("--keep-math", help="Only what computes as plain fp32 does.")] = False,
     label: Annotated[str, typer.Option(help="A name for the run.", metavar="NAME")] = "",

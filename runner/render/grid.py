@@ -167,6 +167,8 @@ def _make_listed(view: View, doubts: Sequence[Doubt], scale: Scale, caption: str
         is_empty = is_lost and view.field(name).role in ("value", "status")
         return Entry(words=NONE if is_empty else scale_of(view, name).write(view.get(row, name)))
 
+    if is_whole:
+        names = [name for name in names if any(write(row, name).words not in (NONE, "") for row in view.rows)]
     lines = [
         (*_write_keys(view, keys, tuple(view.get(row, name) for name in keys)), *(write(row, name) for name in names))
         for row in view.rows

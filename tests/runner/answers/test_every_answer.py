@@ -14,7 +14,7 @@ from runner.answers import QUESTIONS, ask
 from runner.answers.answer import Answer, choose
 from runner.cli.terminal import Terminal
 from runner.render import document, json, text
-from runner.render.grid import scale_of, write_measured
+from runner.render.grid import make_grid, scale_of, write_measured
 from runner.results.rows import Rows
 from tests.runner.answers.shipped import shipped
 
@@ -81,6 +81,8 @@ def test_every_form_shows_the_answer(name: str, combinations: int) -> None:
         dumped = json.as_json(answer)
         for view, given in zip(answer.views, dumped["views"], strict=True):
             assert [[row[name] for name in view.names] for row in given["rows"]] == [[*one.values] for one in view.rows]
+            lines = make_grid(view).lines if view.columns else ()
+            assert {"–"} not in [{one.words for one in column} for column in zip(*lines, strict=True)], "an empty one"
             if view.draw.kind != "table":
                 drawn = figure(view)
                 places = {point[0] for trace in drawn["data"] for point in trace.get("customdata", ())}
