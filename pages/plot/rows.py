@@ -48,7 +48,7 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     among = list(dict.fromkeys(view.column(draw.series))) if draw.series else []
     known = [row for row in view.rows if not view.ended(row)]
     is_log = "x" in draw.log
-    data, notes = [], [*heads]
+    data, notes, letters = [], [*heads], 0
     for unsure in (False, True):
         rows = [row for row in known if is_unsure(view, row) == unsure]
         colors = [color_of(view.get(row, draw.series), among) if draw.series else PURPLE for row in rows]
@@ -65,8 +65,9 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             end = view.interval(row)[1] or view.get(row, draw.value)
             x_end = on_axis(end / scale.factor, log=is_log)
             at: dict[str, Any] = {"x": x_end, "y": places[_key(view, row)], "xanchor": "left", "shift": 7}
-            shown, more = ("", "") if narrow else (shown, write_beside(view, row))
-            notes.append(note(f"{words}  {shown}{more}", color=QUIET if unsure else STRONG, **at))
+            shown = "" if narrow else f"{shown}{write_beside(view, row)}"
+            notes.append(note(f"{words}  {shown}", color=QUIET if unsure else STRONG, **at))
+            letters = max(letters, len(scale.add_unit(number)) + len(shown))
     lost = [row for row in view.rows if view.ended(row)]
     inks = [QUIET if row.wanted else RED for row in lost]
     notes += [
@@ -86,8 +87,6 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         ys = [places[_key(view, row)] for row in lost]
         crosses = scatter(view, lost, x=[left] * len(lost), y=ys, color=inks)
         data.append(crosses | {"marker": {"size": 7, "color": inks, "symbol": "x"}, "cliponaxis": False})
-    beside = [len(write_beside(view, row)) for row in known if draw.beside]
-    letters = max((len(scale.add_unit(write_measured(view, row, scale)[0])) for row in known), default=0)
     # The line of a guide leaves out the names of groups, which stand in rows of their own.
     together = groupby(enumerate(sorted({*places.values()})), lambda one: one[1] - one[0])
     spans = [[y for _, y in rows] for _, rows in together]
@@ -96,7 +95,7 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         "height": 60
         + max(_LINE, 17 * max((1 + text.count("<br>") for text in down["ticktext"]), default=1))
         * (max(places.values(), default=0) + 1),
-        "margin": {"r": max(52, 12 + 7 * letters) if narrow else min(128 + 7 * max(beside, default=0), 300), "t": 24},
+        "margin": {"r": max(52 if narrow else 128, min(12 + 7 * letters, 300)), "t": 24},
         "xaxis": axis(
             "" if narrow else title_of(view, draw.value),
             range=span,

@@ -190,6 +190,13 @@ def test_the_share_of_the_roof_is_the_rate_over_what_peak_and_memory_allow() -> 
         assert sum(parts) == pytest.approx(total) == 1
 
 
+def test_compiling_has_paid_by_what_one_waits_for() -> None:
+    for clock in ("throughput", "GPU time"):  # 88.9 s over 33 ms, or 57 and 10.6 ms at the ends of the ratio
+        answer = ask("compile", shipped("every_step"), {"clock": clock})
+        assert ("large", 512, 2700, 1600, 8400) in [row.values[:5] for row in answer.views[2].rows]
+        assert "**2,700** steps (1,600–8,400; large at 512 tokens)" in answer.more
+
+
 def test_grades_count_every_row_once() -> None:
     answer = ask("trust", shipped("audited"))
     grades = answer.views[0]
