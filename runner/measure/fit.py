@@ -218,8 +218,17 @@ def _log_softmax(x: Tensor, _: int, is_wide: bool) -> Tensor:
     return torch.empty_like(x, dtype=torch.float32 if is_wide else x.dtype)
 
 
-#: Fake operators that take less than the real ones on CUDA: both refuse dtypes.
-_INSTEAD = {torch.ops.aten._grouped_mm.default: _grouped_product, torch.ops.aten._log_softmax.default: _log_softmax}
+def _attention(query: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    output, sums = _FLASH(query, *args, **kwargs)
+    by_token = output.transpose(1, 2).clone(memory_format=torch.contiguous_format).transpose(1, 2)
+    return output if _is_narrow(query) else by_token, sums
+
+
+_FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+#: Fake operators that take less than the real ones on CUDA: two refuse dtypes; in float32 attention's output is laid
+#: out token by token there.
+_INSTEAD = {torch.ops.aten._grouped_mm.default: _grouped_product, torch.ops.aten._log_softmax.default: _log_softmax,
+            _FLASH: _attention}  # fmt: skip
 
 
 class _AsOnCuda(TorchFunctionMode):

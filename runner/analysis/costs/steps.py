@@ -227,7 +227,10 @@ def _inside_attention(kept: _BlockTensors, device: Device) -> list[PredictedTens
         mask = kept.tensor("attention", "mask", "T² × 1 byte")
         return [vector("keys", kept.narrow), vector("queries", kept.narrow), mask, square("probabilities", softmax),
                 vector("values", kept.narrow), *cast_down]  # fmt: skip
-    names = ("queries", "keys", "values", "output")
+    # CUDA's only fused kernel in float32 writes its output token by token, as the next product reads it.
+    wide = kept.cell.attention == "sdpa" and device == "cuda" and kept.narrow == FLOAT_BYTES
+    is_read = wide or kept.cell.attention == "sdpa-efficient"
+    names = ("queries", "keys", "values", *(() if is_read else ("output",)))
     sums = kept.tensor("attention", "log-sum-exp of each row", f"B × H × T × {FLOAT_BYTES} bytes")
     return [*(vector(name, kept.narrow) for name in names), sums]
 

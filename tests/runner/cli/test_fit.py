@@ -96,7 +96,7 @@ def test_our_model_on_fake_tensors_takes_what_its_formula_says(tmp_path: Path, a
             kind |= {"batch": batch, "context": context, "checkpoint_blocks": blocks, "optimizer": "fused", **SHAPE}
             formula = predict_peak(StepCell(**kind), gpu="H200").total - WORKSPACES * workspace_bytes("H200")
             found = sum(counted.parts_at(way, blocks > 0, batch=batch, context=context).values())
-            assert found == pytest.approx(formula, rel=0.02), kind
+            assert found == pytest.approx(formula, rel=0.02 if blocks and weights == "bf16" else 1e-5), kind
 
 
 @pytest.mark.soak
