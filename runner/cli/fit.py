@@ -44,11 +44,12 @@ def fit(
         answers, errors = [_count(models, asked, timeout_s=timeout_s)], COUNTED
     else:
         rows = read(db, Selection(), QUESTION.needs) if db else Rows()
-        if not measure_errors(rows.peaks).cells and (shipped := find_reference()):
+        if not measure_errors(rows).cells and (shipped := find_reference()):
             rows = read(shipped, Selection(), QUESTION.needs)
         names = models.split(",") if models else [] if shapes else ["small"]
         sizes = [size_named(one.strip()).name for one in names] + list(shapes)
-        answers, errors = [_predict(rows, asked, one) for one in sizes], measure_errors(rows.peaks)
+        answers = [_predict(rows, asked, one) for one in sizes]
+        errors = measure_errors(rows, asked["attention"], asked["optimizer"])
     if as_json:
         found = [_make_json(one, errors) for one in answers]
         console.dump(found if len(found) > 1 else found[0])

@@ -185,7 +185,7 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
     for column, words in names.items():
         values = dict.fromkeys(str(value)[:12] for row in runs if (value := getattr(row, column)) is not None)
         versions += [f"{words} {', '.join(values)}"] if values else []
-    errors = measure_errors(read(db, of, ("peaks",), load=load).peaks)
+    errors = measure_errors(read(db, of, ("peaks", "steps"), load=load))
     commands = _describe_runs(runs)
     earlier = [f"and {format_count(len(commands) - _MAX_RUNS, 'earlier command')}"] if commands[_MAX_RUNS:] else []
     dirty = sum(bool(row.git_dirty) for row in runs)

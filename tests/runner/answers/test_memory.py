@@ -108,7 +108,7 @@ def test_what_runs_out_is_accounted_tensor_by_tensor() -> None:
 @pytest.mark.soak
 def test_what_is_predicted_to_fit_is_what_ran() -> None:
     """Every training step of the shipped rows that asks for what the calculator offers."""
-    rows = shipped("peaks")
+    rows = shipped("peaks", "steps")
     kinds = set()
     for one in rows.peaks:
         cell = one.cell
@@ -130,19 +130,21 @@ def test_the_largest_that_fits_is_the_last_that_does() -> None:
     batch = counts["bf16", "none"]
     for count, verdict in ((batch, "fits"), (batch + 1, "does not fit")):
         said = ask("fit", shipped("peaks"), asked | {"batch": str(count)}).sentence.replace("**", "")
-        assert f"{verdict} on" in said
+        assert f"{verdict} on" in said.partition(f"(batch {count}, 2,048 tokens, bf16, sdpa, fused AdamW)")[2]
     assert counts["bf16", "every block"] > batch
     assert all(
         largest.get(row, "low") <= largest.get(row, "largest") <= largest.get(row, "high") for row in largest.rows
     )
 
 
-def test_the_formula_is_off_by_little_on_measured_peaks() -> None:
-    peaks = [one for one in shipped("peaks").peaks if one.status == "ok" and one.predicted_peak_bytes]
-    errors = sorted(
-        abs(one.peak_allocated_bytes / one.predicted_peak_bytes - 1)
-        for one in peaks
-        if one.peak_allocated_bytes and one.predicted_peak_bytes and one.device == "cuda" and not one.cell.timeline
-    )
-    assert errors[len(errors) // 2] <= 0.01
-    assert errors[int(0.95 * len(errors))] <= 0.05
+def test_the_formula_is_low_by_what_the_allocator_rounds_up() -> None:
+    for one in shipped("peaks").peaks:
+        if (peak := one.peak_allocated_bytes) and one.predicted_peak_bytes and one.device == "cuda":
+            alive, off = peak - (one.parts["rounding"] or 0), {"train": 1e-4}.get(one.cell.mode, 0.01)
+            assert 0.95 * peak < alive == pytest.approx(one.predicted_peak_bytes, rel=off)
+    ((cells,),) = query("""SELECT count(DISTINCT (d_model, d_ff, context, precision)) FROM steps WHERE backend = 'eager'
+        AND (attention, optimizer, mode) = ('sdpa', 'fused', 'train') AND peak_reserved_bytes > 0""")
+    told = ask("fit", shipped("peaks", "steps")).more
+    assert told.startswith(f"On {cells} measured peaks of sdpa and fused AdamW the formula is off by 1.4% in the")
+    assert f"too low on {cells}, because" in told
+    assert "of others than sdpa and fused AdamW" in ask("fit", shipped("peaks")).more
