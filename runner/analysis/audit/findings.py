@@ -112,6 +112,8 @@ REMEDIES: Mapping[str, str] = {
     "step, with its optimizer, came before the measurement.",
     "leaks_memory": "Look for what the model or the loss keeps of each step: a list of outputs, a buffer that grows, a "
     "tensor with its graph. `runner sweep --experiment memory --timeline` shows what is never freed.",
+    "loss_is_no_number": "Make the loss finite from the first step to the last: look at the loss function, the range "
+    "of the batch, the learning rate and the precision. Then measure again with `--fresh`.",
     "other_speed": "Nothing is wrong with the row; its interval reaches up to the slower speed. Compare such cells by "
     "their device time, or measure all of them in several rounds: `--rounds 5`.",
     "page_faults": "Nothing is wrong with the row. Tensors of more than 32 MiB come from the system in each step; "

@@ -107,9 +107,20 @@ def leaks_memory(row: StepRow, seen: RowContext) -> Found:
         yield doubt("leaks_memory", sentence, memory_growth_bytes=growth, steps=row.steps)
 
 
+def loss_is_no_number(row: StepRow, seen: RowContext) -> Found:
+    """Finds a measured step with a backward pass and no loss: the file keeps NaN and infinity as NULL. A published
+    table, which may name no loss, says nothing about the matmul precision either."""
+    if row.loss is None and row.mode in ("backward", "train") and row.matmul_precision is not None:
+        sentence = (
+            "The loss of the last step is NaN or infinite: the steps ran on values that a training run does not have, "
+            "on which kernels may be faster (fewer bits change) and steps may be left out."
+        )
+        yield doubt("loss_is_no_number", sentence, mode=row.mode)
+
+
 STEP_RULES: tuple[Rule, ...] = (
     phases_do_not_add, busy_machine, recompiled, compiler_fallback, wrong_result, above_peak, no_effect,
-    leaks_memory, tf32_as_fp32,
+    leaks_memory, tf32_as_fp32, loss_is_no_number,
 )  # fmt: skip
 
 #: The largest difference between saved bytes and the closed formula, as a share, where the formula is exact.

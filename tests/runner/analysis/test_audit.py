@@ -26,7 +26,7 @@ SHAPE: dict[str, Any] = {"d_model": 64, "d_ff": 192, "layers": 2, "heads": 2}
 STEP = StepRow(
     **SHAPE, **IDS, context=64, mode="train", precision="bf16", cell_key="0" * 16, status="ok", steps=10,
     interval_share=0.02, phase_sum_share=0.999, other_cpu_share=0.01, recompiles=0, compiler_fallback=False, mfu=0.4,
-    logits_dtype="bfloat16", matmul_precision="ieee", peak_allocated_bytes=GIB, predicted_peak_bytes=GIB,
+    logits_dtype="bfloat16", loss=9.5, matmul_precision="ieee", peak_allocated_bytes=GIB, predicted_peak_bytes=GIB,
 )  # fmt: skip
 ATTENTION = AttentionRow(
     **IDS, implementation="naive", seq_len=1024, d_head=64, precision="bf16", cache="cold", cell_key="0" * 16,
@@ -115,6 +115,7 @@ CASES: list[Case] = [
     ("above_peak", ATTENTION, {"forward_bytes_per_s": 5.1e12}, {}, "D"),  # the datasheet says 4.8 TB/s
     ("tf32_as_fp32", ATTENTION, {"precision": "fp32", "forward_flops_per_s": 400e12}, {}, "D"),  # fp32 does 67
     ("leaks_memory", STEP, {"memory_growth_bytes": 2**20, "steps": 60, "peak_allocated_bytes": GIB}, {}, "C"),  # 5.9%
+    ("loss_is_no_number", STEP, {"loss": None}, {}, "C"),  # as the file keeps NaN and infinity
     ("no_effect", STEP, {"logits_dtype": "float32"}, {}, "D"),
     ("tf32_as_fp32", STEP, {"precision": "fp32", "logits_dtype": "float32", "matmul_precision": "tf32"}, {}, "D"),
     ("wrong_result", ATTENTION, {"gradient_error": 0.021}, {}, "D"),
