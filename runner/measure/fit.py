@@ -35,7 +35,7 @@ from runner.job import FitJob
 from runner.measure.step import reason_of
 from runner.models.given import Loaded, load
 from runner.models.transformer import WEIGHTS_DTYPES
-from runner.models.workload import Built, Wanted, checkpoint_each
+from runner.models.workload import Built, Wanted, checkpoint_each, wrong_batch
 from runner.schema.own import WAYS, CountedStep, Held, OwnSpec, parse_spec
 
 #: The batch of the fake step: a prime of which a model's own numbers are hardly ever a multiple.
@@ -103,6 +103,8 @@ def _count(
     if (longest := _longest(built)) and job.context > longest:
         raise BadModel(f"{spec.text} takes at most {longest:,} tokens, and {job.context:,} were asked for.")
     workload = built.workload
+    if not any(size and size % BATCH == 0 for tensor in workload.inputs for size in tensor.shape):
+        raise wrong_batch(spec.text, workload.inputs, BATCH)
     workload.model.train()
     if is_checkpointed:
         checkpoint_each(workload.model, workload.blocks)

@@ -16,7 +16,7 @@ from runner.measure.device import Device
 from runner.measure.precision import dtype_name
 from runner.measure.step import count_passes, reason_of
 from runner.models.given import Loaded, load
-from runner.models.workload import Built, Wanted, Workload, first_tensor, list_tensors
+from runner.models.workload import Built, Wanted, Workload, first_tensor, list_tensors, wrong_batch
 from runner.schema.axes import SHAPE
 from runner.schema.own import OwnModel, OwnSpec, parse_spec
 
@@ -57,6 +57,7 @@ def _describe_at(loaded: Loaded, spec: OwnSpec, *, batch: int, context: int, dev
             raise BadModel(f"{spec.text}: {missing}") from error
         built = _build(loaded, spec, batch, context, Device(device).torch)
         workload = built.workload
+    _require_batch(built, loaded, spec, batch=batch, context=context)
     context = context if "context" in built.reads else 0
     return OwnModel(
         spec=spec.text,
@@ -79,6 +80,19 @@ def _build(loaded: Loaded, spec: OwnSpec, batch: int, context: int, device: torc
             device=device, batch=batch, _context=context, dtype=torch.float32, _attention="sdpa", _options=spec.options
         )
     )
+
+
+def _require_batch(built: Built, loaded: Loaded, spec: OwnSpec, *, batch: int, context: int) -> None:
+    """Raises BadModel where no dimension is the batch, and none changes with one more, as packed rows would."""
+    shapes = [tensor.shape for tensor in built.workload.inputs]
+    if any(batch in shape for shape in shapes):
+        return
+    try:
+        more = _build(loaded, spec, batch + 1, context, torch.device("meta")).workload.inputs
+    except Exception:  # noqa: BLE001  # a builder that takes no other batch says nothing of how it follows this one
+        return
+    if [tensor.shape for tensor in more] == shapes:
+        raise wrong_batch(spec.text, built.workload.inputs, batch)
 
 
 def describe_tensor(tensor: Tensor) -> str:

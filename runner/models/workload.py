@@ -148,6 +148,16 @@ def list_tensors(values: Any) -> list[Tensor]:
     return [tensor for item in items for tensor in list_tensors(item)]
 
 
+def wrong_batch(name: str, inputs: Sequence[Tensor], batch: int) -> BadModel:
+    """Returns the error for inputs that do not follow the batch: samples would be counted that there are not."""
+    sizes = ", ".join("×".join(map(str, tensor.shape)) or "number" for tensor in inputs)
+    return BadModel(
+        f"{name} returned a batch of {sizes} where want.batch is {batch}.",
+        expected="tensors with a dimension of want.batch samples, or of a multiple of it",
+        do="Make the batch of that size, as in torch.randint(50257, (want.batch, want.context)).",
+    )
+
+
 def default_loss(output: Any, tokens: Tensor | None) -> Tensor:
     """Returns the loss in what a model returned, or the cross-entropy of its logits against the next tokens."""
     own = output.get("loss") if isinstance(output, Mapping) else None

@@ -34,6 +34,7 @@ BAD = {
     "syntax": ("def build(want:\n", "SyntaxError"),
     "option": (f"def build(want):\n    return {MODEL}, {LOSS}\n", "nothing read width"),
     "no_loss": (f"def build(want):\n    return {MODEL}\n", "float32 4×1 and no loss"),
+    "other batch": ("def build(want):\n    return nn.Linear(16, 1), torch.ones(1, 16)\n", "batch of 1×16 where"),
     "no_batch": (f"def build(want):\n    return nn.Linear(4, 1), 3, {LOSS}\n", "a batch without a tensor"),
 }
 
