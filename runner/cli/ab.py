@@ -119,7 +119,7 @@ def _compare(
                 if left_s is not None and left_s <= 0:
                     break
                 settings = replace(settings, budget_s=left_s)
-                prepared = prepare(request, settings, engine)
+                prepared = prepare(request, settings, engine, report=progress.say)
                 if prepared.left_out:
                     raise BadModel("; ".join(f"{name}: {why}" for name, why in prepared.left_out.items()))
                 if sides.by == "model" and len(prepared.own) < 2:

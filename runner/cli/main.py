@@ -205,7 +205,7 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, as_json: bool | 
         from runner.engines.local import LocalEngine
         from runner.sweep.prepare import prepare
 
-        print_plan(console, prepare(request, settings, LocalEngine()), as_json=bool(as_json))
+        print_plan(console, prepare(request, settings, LocalEngine(), report=progress.say), as_json=bool(as_json))
         return
     with closing(SweepLines(progress, db=settings.db, fresh=settings.fresh)) as watcher:
         code = sweep(request, settings, watcher=watcher)

@@ -80,7 +80,7 @@ def tune(
         own: Mapping[str, OwnModel] = {}
         if spec := model.get("model"):
             axes = {"model": (parse_spec(spec).text,), "batch": (1, 4, 16, 64), "contexts": (context,)}
-            own, _ = describe_models(Request(axes=axes), engine, device=settings.torch_device(machine))
+            own, _ = describe_models(Request(axes=axes), settings, engine, machine, report=progress.say)
             model = {"model": tuple(own.values())}
         has_context = all("context" in one.reads for one in own.values())
         ways = list_ways(model, context if has_context else 0, device, keep_math=keep_math)

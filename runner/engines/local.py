@@ -142,9 +142,6 @@ def format_throttles(reasons: int) -> str:
 #: The limit for measuring the ceilings, which should take 1 s on a CPU and 3 s on CUDA (s).
 CEILINGS_SECONDS = 60.0
 
-#: The limit for building an own model once (s).
-MODEL_SECONDS = 300.0
-
 _Message = tuple[Any, ...]
 #: What a worker is given; a text names the device of a machine to describe.
 AnyJob = Job | CeilingJob | OwnModelJob | FitJob | str
@@ -185,7 +182,7 @@ class LocalEngine:
         columns: dict[str, Any] = message[1]
         return columns
 
-    def describe_model(self, job: OwnModelJob, *, timeout_s: float = MODEL_SECONDS) -> OwnModel:
+    def describe_model(self, job: OwnModelJob, *, timeout_s: float) -> OwnModel:
         """Returns what was understood of an own model. Raises BadModel with the reason where it cannot be built."""
         model: OwnModel = self._understand(job, timeout_s=timeout_s)
         return model
@@ -199,7 +196,7 @@ class LocalEngine:
         message, _, text = self._run(job, timeout_s=timeout_s)
         if message is not None and message[0] == "understood":
             return message[1]
-        how = f"stopped after {timeout_s:g} s" if message is None else f"{message[1]}"
+        how = f"stopped after {timeout_s:g} s (--timeout)" if message is None else f"{message[1]}"
         raise BadModel(f"{job.spec} cannot be built: {how}{f' ({text})' if text else ''}.")
 
     def ceilings(self, job: CeilingJob) -> Ceilings:

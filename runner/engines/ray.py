@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import Any
 
 from runner.engines.engine import ADJUSTABLE, ENVIRONMENT, PlaceLost
-from runner.engines.local import BEAT_SECONDS, CEILINGS_SECONDS, MODEL_SECONDS, LocalEngine
+from runner.engines.local import BEAT_SECONDS, CEILINGS_SECONDS, LocalEngine
 from runner.errors import StepscopeError, UsageError
 from runner.job import CeilingJob, Ceilings, Job, Outcome, OwnModelJob
 from runner.schema.own import OwnModel
@@ -126,8 +126,8 @@ class RayEngine:
         columns: dict[str, Any] = self._ask("describe", device, within_s=START_SECONDS)
         return columns
 
-    def describe_model(self, job: OwnModelJob) -> OwnModel:
-        model: OwnModel = self._ask("describe_model", job, within_s=MODEL_SECONDS)
+    def describe_model(self, job: OwnModelJob, *, timeout_s: float) -> OwnModel:
+        model: OwnModel = self._ask("describe_model", job, within_s=timeout_s, timeout_s=timeout_s)
         return model
 
     def ceilings(self, job: CeilingJob) -> Ceilings:

@@ -23,11 +23,13 @@ import json
 import shlex
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from statistics import median
+from threading import Timer
 from typing import Any
 from uuid import UUID
 
@@ -119,6 +121,8 @@ def _kind(cell: Cell) -> str:
     return f"{table_of(cell).name}{compiled}"
 
 
+#: A model that takes longer to build is named (s).
+BUILD_SECONDS = 3.0
 #: Where the user named no context: those at which an own model's operations are counted. And the most counts of one.
 CONTEXTS, MAX_POINTS = (64, 128, 512), 8
 
@@ -204,9 +208,10 @@ def prepare(
     *,
     machine: Mapping[str, Any] | None = None,
     own: Mapping[str, OwnModel] | None = None,
+    report: Callable[[str], None] = lambda what: None,
 ) -> Prepared:
     """Describes the machine, plans the cells for it and looks up which are done. Measures nothing. `machine`, and `own`
-    models by key, are given where they were described before.
+    models by key, are given where they were described before. `report` is told of a model that takes long to build.
 
     Raises UsageError for a cell that cannot be built."""
     machine = machine or engine.describe(settings.device)
@@ -214,7 +219,7 @@ def prepare(
     seed, is_auto = machine["host"] or "", request.rounds == "auto"
     left_out: Mapping[str, str] = {}
     if own is None:
-        own, left_out = describe_models(request, engine, device=settings.torch_device(machine))
+        own, left_out = describe_models(request, settings, engine, machine, report=report)
     if "model" in request.axes:
         request = replace(request, axes={**request.axes, "model": tuple(own.values())})
     planned = plan(request, device=device, device_memory_bytes=machine["device_memory_bytes"], seed=seed)
@@ -273,17 +278,26 @@ def _forecast(
 
 
 def describe_models(
-    request: Request, engine: Engine, *, device: str
+    request: Request,
+    settings: Settings,
+    engine: Engine,
+    machine: Mapping[str, Any],
+    *,
+    report: Callable[[str], None] = lambda what: None,
 ) -> tuple[Mapping[str, OwnModel], Mapping[str, str]]:
-    """Builds every own model of a request once. Returns them by key, and by name why others cannot be built.
+    """Builds every own model of a request once, within the limit of a cell, which builds it, too. Returns them by key,
+    and by name why others cannot be built.
 
     Raises BadModel where none can, and where a cell that was given is of another version of its source."""
+    device = settings.torch_device(machine)
     specs: tuple[str, ...] = request.axes.get("model", ())
     given = [cell for cell in request.cells if isinstance(cell, Model) and cell.model_key is not None]
     own, failed = dict[str, OwnModel](), dict[str, BadModel]()
     for spec in dict.fromkeys((*specs, *(cell.model or "" for cell in given))):
         try:
-            described = engine.describe_model(OwnModelJob(spec=spec, device=device, points=list_points(request, spec)))
+            job = OwnModelJob(spec=spec, device=device, points=list_points(request, spec))
+            with _telling(report, f"Building {spec} …, for at most {settings.timeout_s:g} s (--timeout)."):
+                described = engine.describe_model(job, timeout_s=settings.timeout_s)
         except BadModel as error:
             failed[spec] = error
         else:
@@ -297,6 +311,17 @@ def describe_models(
                 do="Bring back that version of the source, or measure the new one with sweep --model.",
             )
     return own, {spec: str(error) for spec, error in failed.items()}
+
+
+@contextmanager
+def _telling(report: Callable[[str], None], what: str) -> Iterator[None]:
+    """Reports what is being done, if it takes longer than a few seconds."""
+    timer = Timer(BUILD_SECONDS, report, (what,))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def list_points(request: Request, spec: str) -> tuple[tuple[int, int], ...]:

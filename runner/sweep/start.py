@@ -57,7 +57,7 @@ def spread(request: Request, settings: Settings, places: Sequence[Engine], *, wa
         shared = _Shared(watcher)
         left = list(groups.values())
         while left:
-            plans = [one for group in left for one in _share(request, settings, group)]
+            plans = [one for group in left for one in _share(request, settings, group, shared.waiting)]
             shared.begin([prepared for prepared, _ in plans])
             codes = _run_all(plans, settings, shared, pool)
             lost = {placed.number for (_, placed), code in zip(plans, codes, strict=True) if code is None}
@@ -77,13 +77,15 @@ class _Placed(NamedTuple):
     number: int
 
 
-def _share(request: Request, settings: Settings, group: Sequence[_Placed]) -> list[tuple[Prepared, _Placed]]:
+def _share(
+    request: Request, settings: Settings, group: Sequence[_Placed], report: Callable[[str], None]
+) -> list[tuple[Prepared, _Placed]]:
     """Returns the share of each place; a plan of fewer sizes than there are places leaves some without."""
     plans = []
     for number, placed in enumerate(group):
         part = replace(request, shard=Shard(number + 1, len(group))) if len(group) > 1 else request
         try:
-            plans.append((prepare(part, settings, placed.place, machine=placed.machine), placed))
+            plans.append((prepare(part, settings, placed.place, machine=placed.machine, report=report), placed))
         except UsageError:
             if number == 0 or part.shard is None:
                 raise
@@ -181,7 +183,8 @@ def sweep(request: Request, settings: Settings, *, watcher: Watcher) -> int:
         if settings.engine != "local":
             return spread(request, settings, places, watcher=watcher)
         with lock_machine(watcher.waiting):
-            return run_sweep(prepare(request, settings, places[0]), settings, engine=places[0], watcher=watcher)
+            prepared = prepare(request, settings, places[0], report=watcher.waiting)
+            return run_sweep(prepared, settings, engine=places[0], watcher=watcher)
 
 
 @contextmanager

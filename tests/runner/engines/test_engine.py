@@ -258,7 +258,7 @@ def test_only_the_end_of_a_long_output_is_kept_in_memory_and_none_on_the_disk(
     job = OwnModelJob(spec=f"{tmp_path}/net.py:build", device="cpu", points=((1, 8),), runs=False)
     before, room = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, shutil.disk_usage(tempfile.gettempdir()).free
     with pytest.raises(BadModel, match=r"exit code 3 and no result \(the end\)"):
-        engine.describe_model(job)
+        engine.describe_model(job, timeout_s=60)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000, "kB"
     assert room - shutil.disk_usage(tempfile.gettempdir()).free < 500e6
 

@@ -70,6 +70,9 @@ def test_a_model_that_is_never_built_is_stopped(tmp_path: Path, body: str) -> No
     assert len(done.output) < 2000
     assert time.monotonic() - began < 60
     assert "Traceback" not in done.output
+    swept = run("sweep", "--model", f"{tmp_path}/mine.py:build", "--timeout", "5", *LIMITS, db=tmp_path / "own.duckdb")
+    assert "cannot be built: stopped after 5 s" in swept.stdout
+    assert "build …, for at most 5 s" in swept.stdout
 
 
 @pytest.mark.soak
