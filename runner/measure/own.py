@@ -16,9 +16,13 @@ from runner.measure.device import Device
 from runner.measure.precision import dtype_name
 from runner.measure.step import count_passes, reason_of
 from runner.models.given import Loaded, load
+from runner.models.source import find_line
 from runner.models.workload import Built, Wanted, Workload, first_tensor, list_tensors, wrong_batch
 from runner.schema.axes import SHAPE
 from runner.schema.own import OwnModel, OwnSpec, parse_spec
+
+#: What a loss is.
+LOSS = "a loss: a function of what the module returned alone, that gives one floating number to differentiate"
 
 
 def describe_own(job: OwnModelJob) -> OwnModel:
@@ -38,7 +42,11 @@ def describe_own(job: OwnModelJob) -> OwnModel:
     except (BadModel, torch.OutOfMemoryError, MemoryError):
         raise
     except Exception as error:
-        raise BadModel(f"{spec.text} cannot be run: {type(error).__name__}: {reason_of(error)}.") from error
+        raise BadModel(
+            f"{spec.text} cannot be run: {type(error).__name__}: {reason_of(error).rstrip('.')}.",
+            expected=f"a module that can be called with its batch, and {LOSS}",
+            do=f"Look at {find_line(error, spec)}.",
+        ) from error
 
 
 def _describe_at(loaded: Loaded, spec: OwnSpec, *, batch: int, context: int, device: str) -> OwnModel:
@@ -117,7 +125,13 @@ def _run_twice(described: OwnModel, loaded: Loaded, spec: OwnSpec, job: OwnModel
     trained: set[str] = set()
     for _ in range(2):
         output = workload.run()
-        loss = workload.loss(output)
+        loss: Any = workload.loss(output)
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.is_floating_point():
+            got = describe_tensor(loss) if isinstance(loss, Tensor) else f"{type(loss).__name__} {loss!r:.40}"
+            raise BadModel(f"{spec.text}: the loss is {got}.", expected=LOSS, do="Return the mean of floats.")
+        if not loss.requires_grad:
+            raise BadModel(f"{spec.text}: the loss depends on no parameter that is trained.", expected=LOSS,
+                           do="Leave requires_grad of some parameters on, and detach nothing on the way.")  # fmt: skip
         loss.backward()  # type: ignore[no-untyped-call]
         losses.append(loss.item())
         shapes.append([tuple(tensor.shape) for tensor in list_tensors(output)])

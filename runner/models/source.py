@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -59,6 +60,14 @@ def import_package(spec: OwnSpec) -> tuple[ModuleType, Path]:
     return module, Path(file).absolute().parent
 
 
+def find_line(error: BaseException, spec: OwnSpec) -> str:
+    """Returns the innermost line of the user's own file in an error's traceback, as `FILE:LINE`; the file without."""
+    file = spec.where if spec.kind == "file" else getattr(sys.modules.get(spec.where), "__file__", None) or spec.where
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).absolute() == Path(file).absolute()]
+    return f"{file}:{lines[-1]}" if lines else file
+
+
 @contextlib.contextmanager
 def as_a_program(spec: OwnSpec, *, expected: str = SIGNATURE) -> Iterator[None]:
     """Gives the user's code an empty command line, and turns whatever it raises into one clear error."""
@@ -79,7 +88,7 @@ def as_a_program(spec: OwnSpec, *, expected: str = SIGNATURE) -> Iterator[None]:
         raise BadModel(
             f"{spec.text} raised {type(error).__name__}: {str(error)[:MAX_REASON].rstrip('.')}.",
             expected=expected,
-            do="Try it alone: python -m runner model check.",
+            do=f"Look at {find_line(error, spec)}.",
         ) from error
     finally:
         sys.argv = before

@@ -168,10 +168,14 @@ def default_loss(output: Any, tokens: Tensor | None) -> Tensor:
     logits = first_tensor(output)
     if logits is not None and tokens is not None and logits.ndim == 3 and logits.shape[:2] == tokens.shape:
         return functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
-    shape = "nothing" if logits is None else f"a tensor of {'×'.join(map(str, logits.shape))}"
+    shape = (
+        f"a tensor of {'×'.join(map(str, logits.shape))}" if logits is not None
+        else "nothing" if output is None else f"{type(output).__name__} {' '.join(repr(output).split()):.60}"
+    )  # fmt: skip
     raise BadModel(
         f"The model returned {shape} and no loss.",
         expected="a loss as third value of the function, a number that the module returns, or logits of tokens",
+        do="Return `model, batch, loss`, where loss is a function of what the module returns.",
     )
 
 

@@ -25,7 +25,7 @@ MODEL = "nn.Linear(4, 1), torch.ones(want.batch, 4)"
 LOSS = "lambda out: out.sum()"
 #: Models that cannot be measured, and the error for each.
 BAD = {
-    "raises": ("def build(want):\n    raise ValueError('no weights')\n", "raised ValueError: no weights"),
+    "raises": ("def build(want):\n    raise ValueError('no weights')\n", "raised ValueError: no weights. Exp"),
     "raises without end": ("def build(want):\n    raise ValueError('x' * 10**7)\n", "raised ValueError: xxx"),
     "nothing": ("def build(want):\n    pass\n", "returned NoneType"),
     "three": (f"def build(want):\n    return {MODEL}, {LOSS}, 4\n", "returned Linear, Tensor, function, int"),
@@ -34,6 +34,11 @@ BAD = {
     "syntax": ("def build(want:\n", "SyntaxError"),
     "option": (f"def build(want):\n    return {MODEL}, {LOSS}\n", "nothing read width"),
     "no_loss": (f"def build(want):\n    return {MODEL}\n", "float32 4×1 and no loss"),
+    "no number": (f"def build(want):\n    return {MODEL}, lambda y: y.sum(1)\n", "the loss is float32 4. Exp"),
+    "frozen": (f"def build(want):\n    return {MODEL}, lambda out: out.sum().detach()\n", "depends on no parameter"),
+    "two arguments": (f"def build(want):\n    return {MODEL}, lambda a, b: a\n", "'b'. Expected a"),
+    "text": (f"def build(want):\n    net = {MODEL}\n    net[0].forward = str\n    return net\n", "returned str"),
+    "its line": (f"def build(want):\n    return {MODEL}, lambda a: a @ torch.ones(3, 3)\n", "mine.py:6."),
     "other batch": ("def build(want):\n    return nn.Linear(16, 1), torch.ones(1, 16)\n", "batch of 1×16 where"),
     "no_batch": (f"def build(want):\n    return nn.Linear(4, 1), 3, {LOSS}\n", "a batch without a tensor"),
 }
