@@ -78,10 +78,20 @@ def relative_error(actual: Tensor, expected: Tensor) -> float:
 Inputs = tuple[Tensor, Tensor, Tensor]
 
 
-def compute_errors(run: Callable[..., Tensor], inputs: Inputs, grad: Tensor, *, causal: bool) -> dict[str, float]:
-    """Returns the relative errors of the output, of the worst gradient and of the worst entry of `run(*inputs)`."""
+def compute_errors(
+    run: Callable[..., Tensor], inputs: Inputs, grad: Tensor, *, causal: bool, name: str = "Attention"
+) -> dict[str, float]:
+    """Returns the relative errors of the output, of the worst gradient and of the worst entry of `run(*inputs)`. Raises
+    Wrong where there is no gradient of an input."""
     output = run(*inputs)
-    gradients = torch.autograd.grad(output, inputs, grad)
+    gradients = torch.autograd.grad(output, inputs, grad, allow_unused=True)
+    names = ("queries", "keys", "values")
+    if lost := [one for one, gradient in zip(names, gradients, strict=True) if gradient is None]:
+        raise Wrong(
+            f"{name}: no gradient reaches {' and '.join(lost)}.",
+            expected="gradients of queries, keys and values: detach none, and let an own backward return all three",
+            values={},
+        )
     expected = reference(*inputs, grad, causal=causal)
     found = [*zip((output, *gradients), expected, strict=True)]
     return {
@@ -121,7 +131,7 @@ def check_attention(
             f"{'' if getattr(output, 'requires_grad', False) else ' that needs no gradient'}.",
             expected=f"{q.dtype} of shape {size} (batch, heads, sequence, head width) that autograd can differentiate",
         )
-    errors = compute_errors(run, inputs, grad, causal=causal)
+    errors = compute_errors(run, inputs, grad, causal=causal, name=name)
     usual = compute_errors(naive, inputs, grad, causal=causal)
     costs = max(usual["output_error"], usual["gradient_error"])
     require_right(name, errors, max(TOLERANCE[of], TIMES_USUAL * costs), usual=costs, values={"naive_error": costs})

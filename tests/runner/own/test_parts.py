@@ -43,6 +43,9 @@ PARTS = """
     def frozen(q, k, v, *, causal):
         return attend(q, k, v, causal=causal).detach()
 
+    def cut(q, k, v, *, causal):
+        return attend(q, k.detach(), v, causal=causal)
+
     def one_entry(q, k, v, *, causal):
         out = attend(q, k, v, causal=causal)
         bump = torch.zeros_like(out)
@@ -114,6 +117,7 @@ def test_an_attention_that_is_right_passes_in_every_precision(tmp_path: Path, of
         ("unscaled", Wrong, "differs from float64: output by"),
         ("rounded", Wrong, "differs from float64: output by"),
         ("one_entry", Wrong, "their worst entry by"),
+        ("cut", Wrong, "no gradient reaches keys"),
         ("flat", BadModel, r"returned torch.float32 of shape \(1, 129, 16\)"),
         ("frozen", BadModel, "needs no gradient"),
     ],
