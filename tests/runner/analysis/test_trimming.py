@@ -34,13 +34,6 @@ def test_yuens_standard_error_by_hand() -> None:
     assert standard_error(winsorize(values)) == Spread(std=1.0, dof=5)
 
 
-def test_of_few_rounds_it_is_the_usual_one() -> None:
-    """The standard deviation of 1, 2 and 3 is 1."""
-    found = standard_error(winsorize([1, 2, 3]))
-    assert found.std == pytest.approx(1 / math.sqrt(3))
-    assert found.dof == 2
-
-
 def test_one_disturbed_round_in_ten_hardly_widens_the_interval() -> None:
     """Rounds from -1% to 1%, of which one takes twice as long. With all of them the interval would reach to 1.2."""
     quiet = [-0.01, -0.008, -0.005, -0.002, 0.0, 0.002, 0.005, 0.008, 0.01, 0.004]

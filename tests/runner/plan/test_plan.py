@@ -64,19 +64,6 @@ def test_laptop_has_these_22_cells() -> None:
     }
 
 
-def test_laptop_attention_and_memory() -> None:
-    """Two implementations x 4 lengths x 2 widths; 3 sizes x 2 precisions x (3 modes and one at a longer context), 3
-    sizes x 2 modes with a timeline, and 3 sizes with checkpointing."""
-    attention = [item.cell for item in planned("--experiment", "attention")]
-    assert len(attention) == 2 * 4 * 2
-    memory = [item.cell for item in planned("--experiment", "memory")]
-    assert len(memory) == 3 * 2 * (3 + 1) + 3 * 2 + 3
-    assert {(cell.mode, cell.precision, cell.context) for cell in memory if cell.checkpoint_blocks} == {
-        ("train", "fp32", 64)
-    }
-    assert {(cell.mode, cell.context) for cell in memory if cell.timeline} == {("inference", 64), ("train", 64)}
-
-
 def test_standard_has_at_most_44_timed_cells_and_compares_tf32() -> None:
     # benchmark: 5 sizes x 3 contexts, 5 for inference, 4 of the ablation; mixed precision: 5 x 3 in bf16, 5 in tf32.
     cells = planned("--preset", "standard")
