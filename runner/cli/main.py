@@ -502,8 +502,9 @@ def import_command(
         check_source(file, do="Name a file to import.")
     from runner.cli import imports
 
-    if imports.are_results(files):
-        raise typer.Exit(imports.merge(console, files, path, as_json=as_json))
+    if not propose and imports.are_results(files):
+        code = imports.merge(console, files, path, label=label, mapping=mapping, as_json=as_json)
+        raise typer.Exit(code)
     if len(files) > 1:
         raise UsageError(f"{len(files)} files are named.", expected="one, or only results files (.duckdb)")
     code = imports.import_into(console, files[0], path, label=label, mapping=mapping, propose=propose, as_json=as_json)

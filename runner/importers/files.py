@@ -12,6 +12,7 @@ environment variables, only what ran is read, and the GPU's name and memory. Lim
 """
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -49,6 +50,8 @@ _SQLITE, _PICKLE = b"SQLite format 3\0", b"\x80"
 #: A DuckDB file has these from its ninth byte on.
 _DUCKDB = b"DUCK"
 _BEGINNING_BYTES = 65_536
+#: The ends of the names of results files, their logs and the copies that a repair kept.
+_RESULTS = re.compile(r"\.duckdb(\.wal|\.before-repair-.*)?$")
 #: Endings of pickles of any protocol, and of reports that only nsys itself can read.
 _PICKLES, _REPORTS = (".pickle", ".pkl"), (".nsys-rep", ".qdrep", ".qdstrm")
 #: The largest snapshot that is read, and the longest that reading it may take (s).
@@ -62,10 +65,14 @@ _DO = "Make one with torch.cuda.memory._record_memory_history() and torch.cuda.m
 _refuse_snapshot = partial(refuse, "memory snapshot", expected="a snapshot", do=_DO)
 
 
-def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None) -> ImportReport:
-    """Adds what the file or the folder holds to `db`; `mapping` says what the columns of published tables mean. Raises
+def import_file(
+    path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None, is_merged: bool = False
+) -> ImportReport:
+    """Adds what the file or the folder holds to `db`; `mapping` says what the columns of published tables mean. Of a
+    folder that `is_merged`, whose results files are added already, it takes the others, if there are any. Raises
     UsageError for a file of another kind, and for a folder without any that can be read; then nothing was added."""
-    report = (_import_folder if path.is_dir() else _import)(path, db=db, label=label, mapping=mapping)
+    read = partial(_import_folder, is_merged=is_merged) if path.is_dir() else _import
+    report = read(path, db=db, label=label, mapping=mapping)
     while ingest(db, patience_s=INGEST_SECONDS):
         pass
     return report
@@ -106,11 +113,11 @@ def _import(path: Path, *, db: Path, label: str | None, mapping: Path | None, is
     )
 
 
-def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path | None) -> ImportReport:
+def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path | None, is_merged: bool) -> ImportReport:
     """Adds the traces of a folder as the ranks of one run, and every other file by itself; names those left out."""
     try:
         found = [path for path in sorted(folder.iterdir()) if not path.name.startswith((".", PROVENANCE))]
-        files = list(filter(Path.is_file, found))
+        files = [path for path in found if path.is_file() and not (is_merged and _RESULTS.search(path.name))]
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}.", do="Name a folder to import.") from None
     if len(files) > MAX_FILES:
@@ -132,7 +139,7 @@ def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path |
         except UsageError as error:
             lines.append(f"{path.name}: left out: {error.got.removeprefix(str(path)).strip()}")
             refused += 1
-    if refused == len(files):
+    if refused == len(files) and not is_merged:
         what = "Name one file to see why it cannot be read."
         raise UsageError(f"{folder} holds no file that can be imported.", expected="at least one", do=what)
     return ImportReport(lines=tuple(lines), is_whole=is_whole and not refused)

@@ -120,8 +120,19 @@ def test_a_folder_is_merged_once(fleet: Path) -> None:
         f"1 run, cells: {cells} of steps;" for cells in (1, 2, 3)
     ]
     assert len(content(db, "steps")) == 6
-    assert f"3 files, 0 rows added to {db}." in run("import", str(fleet), db=db).stdout
+    assert f"3 results files, 0 rows added to {db}." in run("import", str(fleet), db=db).stdout
     assert len(content(db, "runs")) == 3
+
+
+def test_the_other_files_of_a_folder_are_imported_or_named(tmp_path: Path) -> None:
+    (folder := tmp_path / "mix").mkdir()
+    store(folder / "a.duckdb", rows.run(), "toy-64")
+    (folder / "theirs.csv").write_text("size,forward (ms)\nsmall,1.5\n")
+    (folder / "junk.bin").write_bytes(b"\1\2")
+    done = run("import", str(folder), db=folder / "out.duckdb")
+    assert (done.returncode, "1 of steps" in done.stdout, "1 results file," in done.stdout) == (1, True, True)
+    assert "theirs.csv: 1 table, 1 row, 1 figure." in done.stdout
+    assert "junk.bin: left out" in done.stdout
 
 
 @pytest.mark.soak
@@ -137,7 +148,7 @@ def test_a_refused_file_does_not_block_the_others(tmp_path: Path, fleet: Path) -
     assert "steps.tokens_per_s is of the type VARCHAR, not DOUBLE" in first
     assert "node1.duckdb: refused" in second
     assert "3 of steps" in third
-    assert "3 files" in last
+    assert "3 results files" in last
     assert "2 refused." in last
     assert len(content(db, "steps")) == 3
 
