@@ -513,7 +513,7 @@ def import_command(
 
 @app.command(name="export", epilog="Example: stepscope export backup.duckdb --db results.duckdb")
 def export_command(
-    out: Annotated[Path, typer.Argument(help="The name of the new file or, with --parquet, folder.", metavar="OUT")],
+    out: Annotated[Path, typer.Argument(help="The new file (.duckdb) or, with --parquet, folder.", metavar="OUT")],
     db: Db = None,
     parquet: Annotated[bool, typer.Option("--parquet", help="A folder with one small Parquet file a table.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="What was written, with its bytes, as JSON.")] = False,
@@ -525,6 +525,9 @@ def export_command(
     as HTML files.
     """
     path = check_results(db)
+    if not parquet and out.suffix != ".duckdb":
+        do = f"Name it {out.stem}.duckdb, or write Parquet files, which other programs read."
+        raise UsageError(f"OUT is {str(out)!r}.", expected="a name ending in .duckdb, or --parquet and a folder", do=do)
     check_room(out / "runs.parquet" if parquet else out)
     from runner.store.packing import copy_file, find_file, pack
 

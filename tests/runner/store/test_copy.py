@@ -84,6 +84,8 @@ def test_a_copy_that_cannot_be_made_is_one_error(tmp_path: Path) -> None:
     assert (done.returncode, "does not exist" in done.stdout) == (2, True), done.stdout
     assert os.listdir(tmp_path) == []
     made(db)
+    done = run("export", str(out.with_suffix(".csv")), db=db)
+    assert (done.returncode, "Expected a name ending in .duckdb" in done.stdout) == (2, True), done.stdout
     with pytest.raises(UsageError, match="there already"):
         copy_file(db, db)
     done = run("export", str(tmp_path / "none" / f"{new_id()}.duckdb"), db=db)
