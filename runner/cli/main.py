@@ -33,6 +33,7 @@ from runner.cli.options import (
     Db,
     HelpAll,
     LongCommand,
+    OneDb,
     ShowCommand,
     ab_options,
     sweep_options,
@@ -42,7 +43,7 @@ from runner.cli.options import (
 from runner.cli.terminal import Terminal, errors
 from runner.errors import INTERRUPTED, INTERRUPTED_CODE, NO_TORCH, DatabaseMissing, StepscopeError, UsageError
 from runner.formats import format_bytes
-from runner.places import check_results, check_room, check_source, default_path, explain_error
+from runner.places import check_results, check_room, check_source, default_path, explain_error, split
 
 #: The width of output to a pipe or a file, in characters, unless COLUMNS says another.
 PIPED_WIDTH = 160
@@ -133,6 +134,19 @@ def _check_places(given: Mapping[str, Any], config: Path | None) -> None:
         check_results(given["db"], adds=True)
     for spec in given["model"] or ():
         _check_configuration(spec)
+
+
+def _check_file(db: Path | None) -> Path:
+    """Returns the one results file that is named. Raises UsageError for a list and a folder of several, and what
+    `check_results` raises."""
+    named = check_results(db)
+    from runner.store.fleet import is_fleet
+    from runner.store.packing import find_file
+
+    if is_fleet(path := find_file(named)):
+        do = f"Join several first: python -m runner import {' '.join(map(str, split(named)))} --db all.duckdb"
+        raise UsageError(f"{named} is a {'folder' if named.is_dir() else 'list'}.", expected="one results file", do=do)
+    return path
 
 
 def _check_configuration(spec: str) -> None:
@@ -514,7 +528,7 @@ def import_command(
 @app.command(name="export", epilog="Example: stepscope export backup.duckdb --db results.duckdb")
 def export_command(
     out: Annotated[Path, typer.Argument(help="The new file (.duckdb) or, with --parquet, folder.", metavar="OUT")],
-    db: Db = None,
+    db: OneDb = None,
     parquet: Annotated[bool, typer.Option("--parquet", help="A folder with one small Parquet file a table.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="What was written, with its bytes, as JSON.")] = False,
 ) -> None:
@@ -524,20 +538,20 @@ def export_command(
     files, and --db and STEPSCOPE_DB take the folder for a results file to read. `python -m pages.export` writes pages
     as HTML files.
     """
-    path = check_results(db)
+    path = _check_file(db)
     if not parquet and out.suffix != ".duckdb":
         do = f"Name it {out.stem}.duckdb, or write Parquet files, which other programs read."
         raise UsageError(f"OUT is {str(out)!r}.", expected="a name ending in .duckdb, or --parquet and a folder", do=do)
     check_room(out / "runs.parquet" if parquet else out)
-    from runner.store.packing import copy_file, find_file, pack
+    from runner.store.packing import copy_file, pack
 
     if parquet:
-        sizes = pack(find_file(path), out)
+        sizes = pack(path, out)
         total, more = sum(sizes.values()), f" in {len(sizes)} files"
         lines = [f"{table}: {format_bytes(size)}" for table, size in sizes.items()]
         found: dict[str, Any] = {"bytes": total, "tables": sizes}
     else:
-        waiting = copy_file(find_file(path), out)
+        waiting = copy_file(path, out)
         total, more, lines = out.stat().st_size, f", {waiting} cells from the spool" if waiting else "", []
         found = {"bytes": total, "cells_from_spool": waiting}
     if as_json:
@@ -616,7 +630,7 @@ def model_check(
 @app.command(name="doctor", epilog="Example: stepscope doctor --repair --db results.duckdb")
 def doctor_command(
     device: Annotated[str, typer.Option(help="auto, cuda, cuda:1, mps or cpu.")] = "auto",
-    db: Db = None,
+    db: OneDb = None,
     check: Annotated[bool, typer.Option("--check", help="Verify the results file, as --db does.")] = False,
     repair: Annotated[bool, typer.Option("--repair", help="Repair what can be, and keep a copy of the file.")] = False,
     as_json: Annotated[
@@ -629,13 +643,12 @@ def doctor_command(
     duplicates, rows that belong to nothing, and what is left over in its spool. Exit codes: 0 nothing is wrong, or all
     was repaired; 1 something is wrong; 2 it is no results file.
     """
-    path = check_results(db) if db is not None or repair or check else None
+    path = _check_file(db) if db is not None or repair or check else None
     from runner.cli import doctor
     from runner.engines.local import LocalEngine
-    from runner.store.packing import find_file
 
     if path is not None:
-        raise typer.Exit(doctor.check_results(console, find_file(path), repair=repair, as_json=as_json))
+        raise typer.Exit(doctor.check_results(console, path, repair=repair, as_json=as_json))
     doctor.print_report(console, LocalEngine().describe(device), as_json=as_json)
 
 

@@ -20,11 +20,13 @@ DB_HELP = (
     "The results file; to read from, also a folder of them, A:B, or what `export --parquet` wrote. "
     "[default: STEPSCOPE_DB or data/results.duckdb]"
 )
+ONE_DB_HELP = "One results file, or what `export --parquet` wrote. [default: STEPSCOPE_DB or data/results.duckdb]"
 #: What `compare` takes for A and B.
 SPECS = "a run's id or its beginning, a label, or machine:…, commit:…, precision:…, backend:…, model:…, attention:…"
 #: What `show` knows without rows. `columns` is Markdown, and `all` the three tables.
 NAMES = ("presets", "experiments", "sizes", "columns", "all")
 Db = Annotated[Path | None, typer.Option("--db", help=escape(DB_HELP), show_default=False)]
+OneDb = Annotated[Path | None, typer.Option("--db", help=escape(ONE_DB_HELP), show_default=False)]
 
 #: Options whose help shows them by name only, by `--help-all` with what they mean: all of `sweep` and `ab` but these.
 FIRST = ("preset", "experiment", "model", "sizes", "contexts", "precisions", "backends", "label", "budget", "dry_run")

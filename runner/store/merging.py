@@ -136,7 +136,7 @@ PROCESS_BYTES, PROCESS_SECONDS, MAX_SECONDS, OUTPUT_BYTES, MAX_ROWS = 4 * 2**30,
 #: The memory of one connection.
 MEMORY = "SET memory_limit = '2GB'"
 _ROOT = Path(__file__).parents[2]
-_DO = "Nothing was added. Take another copy of the file, or ask whoever made it."
+_DO = "Nothing of it is stored. Take another copy of the file, or ask whoever made it."
 
 
 def extract(source: Path, folder: Path) -> list[str]:

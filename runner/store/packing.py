@@ -37,7 +37,7 @@ from pathlib import Path
 import duckdb
 from duckdb import DuckDBPyConnection
 
-from runner.errors import DatabaseForeign, DatabaseMissing, StoreError, UsageError
+from runner.errors import DatabaseForeign, DatabaseMissing, StepscopeError, StoreError, UsageError
 from runner.places import SHIPPED, check_place, default_path, explain_error, split, temporary_folder
 from runner.schema import TABLES, Table
 from runner.store.attached import attach, connect, foreign_error, format_reason, is_damage, is_refused, lock
@@ -163,8 +163,12 @@ def copy_file(path: Path, out: Path) -> int:
             to.folder.mkdir(parents=True)
             for file in files:
                 shutil.copy2(file, to.folder / file.name)
-            while ingest(copy, patience_s=PATIENCE_S):
-                pass
+            try:
+                while ingest(copy, patience_s=PATIENCE_S):
+                    pass
+            except StepscopeError as error:
+                got = error.got.replace(str(copy), str(path))
+                raise type(error)(got, expected=error.expected, do=error.do) from error
             copy.rename(out)
             sync_folder(out.parent)
     except OSError as error:

@@ -16,7 +16,7 @@ from tests.command import run
 from tests.runner.store.test_merge import content
 from tests.runner.store.test_processes import end, python, read_line
 from tests.synthetic import rows
-from tests.synthetic.stored import counts, made, write_cell
+from tests.synthetic.stored import change, counts, made, write_cell
 
 TABLES = ("runs", "steps", "timings", "samples")
 
@@ -90,6 +90,12 @@ def test_a_copy_that_cannot_be_made_is_one_error(tmp_path: Path) -> None:
         copy_file(db, db)
     done = run("export", str(tmp_path / "none" / f"{new_id()}.duckdb"), db=db)
     assert (done.returncode, "cannot be written: No such file" in done.stdout) == (2, True), done.stdout
+    for words in (("export", str(out)), ("doctor",)):
+        done = run(*words, db=Path(f"{db}:{db}"))
+        assert (done.returncode, "is a list. Expected one results file" in done.stdout) == (2, True), done.stdout
+    (other := tmp_path / "other.duckdb").write_bytes(db.read_bytes())
+    change(other, "ALTER TABLE steps ALTER COLUMN tokens_per_s TYPE VARCHAR")
+    assert f"{other} is not a results file" in run("export", str(out), db=other).stdout
     db.write_bytes(db.read_bytes()[:20_000])
     done = run("export", str(out), db=db)
     assert (done.returncode, "is not a results file" in done.stdout) == (2, True), done.stdout
