@@ -37,7 +37,7 @@ _MAY = {
     "experiments": "analysis errors formats results schema",
     "engines": "allowance errors experiments job measure places schema",
     "plan": "analysis errors experiments schema",
-    "store": "allowance analysis errors experiments places published results schema",
+    "store": "allowance analysis errors experiments formats places published results schema",
     "importers": "analysis errors formats places published results schema store",
     "answers": "analysis errors experiments formats plan results schema",
     "render": "answers formats plan schema",

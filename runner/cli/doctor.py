@@ -5,6 +5,7 @@ python -m runner doctor --repair --db results.duckdb
 """
 
 import importlib.util
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -15,7 +16,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from runner.analysis.costs import hardware
-from runner.cli.terminal import Terminal
+from runner.cli.terminal import Terminal, errors
+from runner.formats import format_count
 from runner.schema import TABLES
 from runner.store.checking import Checked, check_file, repair_file
 
@@ -109,6 +111,9 @@ def check_results(console: Terminal, db: Path, *, repair: bool, as_json: bool = 
     copy, repairs = None, repair and any(problem.repair for problem in found.problems)
     if repairs:
         copy, left = repair_file(db), check_file(db)
+    if not repair and any(problem.repair for problem in found.problems):
+        words = shlex.join(["python", "-m", "runner", "doctor", "--repair", "--db", str(db)])
+        (errors if as_json else console).say(f"Nothing was changed. To repair it, and keep a copy: {words}")
     if as_json:
         console.dump({"file": str(db), "copy": copy, **asdict(left)})
     elif repairs:
@@ -125,7 +130,8 @@ def _print_problems(console: Terminal, db: Path, found: Checked) -> None:
     for problem in found.problems:
         repair = problem.repair or "A repair leaves it as it is."
         grid.add_row(Text(problem.kind, "red"), f"{problem.sentence} {Text(repair)}")
-    console.say(f"{what}, nothing wrong." if not found.problems else f"{what}, {len(found.problems)} problems:")
+    count = format_count(len(found.problems), "problem")
+    console.say(f"{what}, {count}:" if found.problems else f"{what}, nothing wrong.")
     if found.problems:
         console.print(grid)
     for note in found.notes:

@@ -2,7 +2,7 @@
 and the repair of that, with a copy of the file kept.
 
     >>> check_file(Path("data/results.duckdb")).problems
-    (Problem(kind='orphan', sentence='3 of timings belong to no cell.', repair='They are removed.'),)
+    (Problem(kind='orphan', sentence='3 rows of timings without a cell.', repair='A repair removes them.'),)
 
     >>> repair_file(Path("data/results.duckdb"))
     PosixPath('data/results.duckdb.before-repair-20261122-203000')
@@ -27,6 +27,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner.errors import StoreError
+from runner.formats import format_count, format_list
 from runner.places import check_place
 from runner.schema import DONE, STORED, TABLES, Table
 from runner.store.attached import (
@@ -59,7 +60,7 @@ Columns = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong, and what a repair does about it; empty where it does nothing."""
+    """One thing that is wrong, and what a repair would do about it; empty where that is nothing."""
 
     kind: Kind
     sentence: str
@@ -84,7 +85,7 @@ def check_file(path: Path) -> Checked:
         if path.exists():
             surveyed = survey(path, deadline=time.monotonic() + READER_PATIENCE_S)
             damaged = {**surveyed.damaged, **find_damage(path, surveyed)}
-            kept = "What can be read is kept, the rest is lost."
+            kept = "A repair keeps what can be read, and loses the rest."
             problems += [Problem("damaged", f"{name} cannot be read: {why}.", kept) for name, why in damaged.items()]
             with connect(path) as con, attach(con, path, access="READ_ONLY", deadline=time.monotonic()):
                 readable = {name: columns for name, columns in surveyed.stored.items() if name not in damaged}
@@ -149,49 +150,64 @@ def _find_wrong_rows(con: DuckDBPyConnection, surveyed: Survey, readable: Column
             stored = f"({select_stored_rows(table, readable[table.name])})"
             wrong = find_problems(con, table, stored, published=surveyed.published)
             count, named = surveyed.left_out[table.name], "; ".join(wrong[:_MAX_NAMED])
-            said = f"{count:,} rows of {table.name} hold what their columns cannot: {named}."
-            yield Problem("impossible", said, "They are removed.")
-        for kind, rows, said, repair in _list_checks(table, readable):
+            said = f"{format_count(count, 'row')} of {table.name} with values that cannot be: {named}."
+            invalid = f"SELECT cell_id FROM {stored} WHERE ({valid(table, published=surveyed.published)}) IS NOT TRUE"
+            repair = "A repair removes them" + (_name_cells(con, readable, invalid) if table in OWNERS else "")
+            yield Problem("impossible", said, f"{repair}.")
+        for kind, rows, noun, said, repair in _list_checks(table, readable):
             if count := fetch_count(con, f"SELECT count(*) FROM ({rows})"):
-                yield Problem(kind, f"{count:,} {said}.", repair)
+                yield Problem(kind, f"{format_count(count, noun)} of {table.name} {said}.", repair)
 
 
-def _list_checks(table: Table, readable: Columns) -> Iterator[tuple[Kind, str, str, str]]:
-    """Yields kinds of wrong rows or cells of a table: a query of them, what is said of them, and the repair."""
-    name, ids, rows = table.name, ", ".join(table.unique), f"FROM file.main.{table.name} AS cell WHERE"
-    repeats = f"rows of {name} repeat the {ids} of an earlier one"
-    yield "duplicate", repeated(table), repeats, "The first of each is kept."
+def _name_cells(con: DuckDBPyConnection, readable: Columns, cells: str) -> str:
+    """Returns what goes with these cells: `, with 5 rows of timings and 20 rows of samples of the same cells`."""
+    counts = {
+        name: fetch_count(con, f"SELECT count(*) FROM file.main.{name} WHERE cell_id IN ({cells})")
+        for name, columns in readable.items()
+        if "cell_id" in columns and TABLES[name] not in OWNERS
+    }
+    named = [f"{format_count(count, 'row')} of {name}" for name, count in counts.items() if count]
+    return f", with {format_list(named)} of the same cells" if named else ""
+
+
+def _list_checks(table: Table, readable: Columns) -> Iterator[tuple[Kind, str, str, str, str]]:
+    """Yields kinds of wrong rows or cells of a table: a query, a noun, what is said of them, and the repair."""
+    ids, rows = ", ".join(table.unique), f"FROM file.main.{table.name} AS cell WHERE"
+    repeats = f"with the {ids} of an earlier one"
+    yield "duplicate", repeated(table), "row", repeats, "A repair keeps the first of each."
     alone = f"{rows} {without_cell(table, readable)}"
-    yield "orphan", alone, f"rows of {name} belong to no cell of the file", "They are removed."
-    repair = "Their run is added, with all that is unknown of it missing."
-    yield "orphan", f"{rows} {without_run(table, readable)}", f"rows of {name} belong to no run of the file", repair
+    yield "orphan", alone, "row", "whose cell is not in the file", "A repair removes them."
+    repair = "A repair adds their run, with all that is unknown of it missing."
+    yield "orphan", f"{rows} {without_run(table, readable)}", "row", "whose run is not in the file", repair
     if not table.key or not {"runs", "timings"} <= readable.keys():
         return
     # What no sweep leaves behind.
     rows += " run_id IN (SELECT run_id FROM file.main.runs WHERE coalesce(source, 'measured') = 'measured') AND"
     if table.timed:
         untimed = f"{rows} status = 'ok' AND cell_id NOT IN (SELECT cell_id FROM file.main.timings)"
-        yield "incomplete", untimed, f"cells of {name} ended ok and have no times", ""
+        yield "incomplete", untimed, "cell", "with status ok and no times", ""
     done = f"SELECT 1 {rows} status IN ({', '.join(map(quote, sorted(DONE)))})"
     again = f"{done} GROUP BY run_id, cell_key, round HAVING count(*) > 1"
-    yield "doubled", again, f"cells of {name} were measured more than once in one round of a run", ""
+    yield "doubled", again, "cell", "measured more than once in one round of a run", ""
 
 
 def _check_spool(path: Path, spool: Spool, unread: Mapping[str, str], usable: Mapping[Path, bool]) -> Iterator[Problem]:
     """Yields what is left over in the spool, which an ingest would set aside or has."""
     if broken := [file.name for file, is_usable in usable.items() if not is_usable]:
-        sentence = f"{len(broken)} files of {spool.folder.name} are no finished cells: {_name(broken)}."
-        yield Problem("spool", sentence, "They are set aside as *.bad.")
+        count = format_count(len(broken), "file")
+        sentence = f"{count} of {spool.folder.name} without a finished cell: {_name(broken)}."
+        yield Problem("spool", sentence, "A repair sets them aside as *.bad.")
     for name, why in unread.items():
         if name not in broken:
             inside = "" if name == spool.folder.name else f"{spool.folder.name}/"
             yield Problem("spool", f"{inside}{name} cannot be read: {why.removesuffix('.')}.")
     if aside := sorted(spool.folder.glob(f"*{SET_ASIDE}")):
         names = _name([file.name for file in aside])
-        yield Problem("spool", f"{len(aside)} files of {spool.folder.name} were set aside: {names}.")
+        yield Problem("spool", f"{format_count(len(aside), 'file')} of {spool.folder.name} set aside: {names}.")
     if leftovers := [*spool.leftovers(), *list_folders(path)]:
-        sentence = f"{len(leftovers)} files of killed programs are left over: {_name([f.name for f in leftovers])}."
-        yield Problem("spool", sentence, "They are removed.")
+        names = _name([file.name for file in leftovers])
+        sentence = f"{format_count(len(leftovers), 'file')} left over by killed programs: {names}."
+        yield Problem("spool", sentence, "A repair removes them.")
 
 
 def _name(names: Sequence[str]) -> str:
@@ -215,13 +231,15 @@ def _find_notes(spool: Spool, surveyed: Survey, waiting: Sequence[Path]) -> Iter
     missing = {name: table.names - surveyed.stored[name] for name, table in TABLES.items() if name in surveyed.stored}
     columns, tables = sum(map(len, missing.values())), sum(table.name not in surveyed.stored for table in STORED)
     if surveyed.stored and (columns or tables):
-        yield f"An older Stepscope made it: it gains {columns} columns and {tables} tables with the next sweep."
+        gains = f"{format_count(columns, 'column')} and {format_count(tables, 'table')}"
+        yield f"An older Stepscope made it: it gains {gains} with the next sweep."
     if unknown := list_unknown(surveyed.stored):
         yield f"A newer Stepscope wrote it ({_name(unknown)}): nothing is added to it here. Update Stepscope."
     if waiting:
         newer = sum(is_newer(load_document(file)) for file in waiting)
         later = f", {newer} of them for a newer Stepscope" if newer else ""
-        yield f"{len(waiting)} finished cells wait in {spool.folder.name}{later}; readers see them."
+        cells = "1 finished cell waits" if len(waiting) == 1 else f"{len(waiting):,} finished cells wait"
+        yield f"{cells} in {spool.folder.name}{later}; readers see them."
     if plans := len(spool.plans()):
         sweeps = "1 sweep is" if plans == 1 else f"{plans} sweeps are"
         yield f"{sweeps} running or interrupted; the same command goes on."

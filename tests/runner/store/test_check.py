@@ -54,7 +54,7 @@ def test_a_whole_file_has_nothing_wrong(file: Path) -> None:
     )
     change(file, "ALTER TABLE steps DROP COLUMN compile_cache", "DROP TABLE telemetry")
     done = run("doctor", db=file)
-    assert (done.returncode, "it gains 1 columns and 1 tables with the next sweep" in done.stdout) == (0, True)
+    assert (done.returncode, "it gains 1 column and 1 table with the next sweep" in done.stdout) == (0, True)
 
 
 FIRST = "(SELECT min(cell_id) FROM steps WHERE status = 'ok')"
@@ -63,18 +63,18 @@ FIRST = "(SELECT min(cell_id) FROM steps WHERE status = 'ok')"
 WRONG: dict[str, tuple[tuple[str, ...], list[tuple[str, str]], tuple[int, int, int, int]]] = {
     "duplicates": (
         ("INSERT INTO timings SELECT * FROM timings WHERE phase = 'step' LIMIT 2",),
-        [("duplicate", "2 rows of timings repeat the cell_id, phase")],
+        [("duplicate", "2 rows of timings with the cell_id, phase of an earlier")],
         (0, 0, 0, 0),
     ),
     "rows of no cell": (
         (f"INSERT INTO timings (run_id, cell_id, phase, n, clock) "
          f"SELECT run_id, '{STRANGER}', 'step', 3, 'host' FROM runs",),
-        [("orphan", "1 rows of timings belong to no cell")],
+        [("orphan", "1 row of timings whose cell is not in the file")],
         (0, 0, 0, 0),
     ),
     "a cell of no run": (
         (f"UPDATE steps SET run_id = '{STRANGER}' WHERE cell_id = {FIRST}",),
-        [("orphan", "1 rows of steps belong to no run")],
+        [("orphan", "1 row of steps whose run is not in the file")],
         (-1, 0, 0, 0),
     ),
     "values that cannot be": (
@@ -99,7 +99,8 @@ def test_problems_are_reported_and_repaired(file: Path, what: str) -> None:
     found = check_file(file).problems
     assert [problem.kind for problem in found] == [kind for kind, _ in problems], found
     assert all(words in one.sentence for one, (_, words) in zip(found, problems, strict=True)), found
-    assert run("doctor", db=file).returncode == 1
+    done = run("doctor", db=file)
+    assert (done.returncode, "doctor --repair --db" in done.stdout, "are removed" in done.stdout) == (1, True, False)
     assert file.read_bytes() == damaged, "checking must change nothing"
     done = run("doctor", "--repair", db=file)
     assert (done.returncode, "nothing wrong" in done.stdout) == (0, True), done.stdout
@@ -112,9 +113,9 @@ def test_problems_are_reported_and_repaired(file: Path, what: str) -> None:
 @pytest.mark.parametrize(
     ("statement", "kind", "words"),
     [
-        (f"DELETE FROM timings WHERE cell_id = {FIRST}", "incomplete", "1 cells of steps ended ok and have no times"),
+        (f"DELETE FROM timings WHERE cell_id = {FIRST}", "incomplete", "1 cell of steps with status ok and no times"),
         (f"UPDATE steps SET cell_key = (SELECT max(cell_key) FROM steps WHERE status = 'ok') WHERE cell_id = {FIRST}",
-         "doubled", "1 cells of steps were measured more than once in one round"),
+         "doubled", "1 cell of steps measured more than once in one round"),
     ],
 )  # fmt: skip
 def test_problems_that_cannot_be_repaired_are_reported_and_left(
@@ -161,14 +162,14 @@ def test_a_large_damaged_table_loses_only_rows_near_the_damage(file: Path) -> No
 
 
 LEFT: dict[str, Callable[[Spool], object]] = {
-    "are no finished cells": lambda spool: (spool.folder / "torn.json").write_text('{"steps": [{'),
-    "no finished cells: torn.json": lambda spool: (spool.folder / "torn.json").write_text(
+    "without a finished cell": lambda spool: (spool.folder / "torn.json").write_text('{"steps": [{'),
+    "a finished cell: torn.json": lambda spool: (spool.folder / "torn.json").write_text(
         spool.files()[0]
         .read_text()
         .replace(spool.files()[0].stem, STRANGER)
         .replace('"status":"ok"', '"status":"fine"')
     ),
-    "of killed programs are left over": lambda spool: _age(spool.folder / ".cell.json.1.tmp"),
+    "left over by killed programs": lambda spool: _age(spool.folder / ".cell.json.1.tmp"),
 }
 
 
@@ -182,7 +183,7 @@ def _age(path: Path) -> None:
 def test_files_left_over_in_the_spool_are_reported(file: Path, words: str, recwarn: pytest.WarningsRecorder) -> None:
     spool, of = Spool(file), rows.run()
     rows.spooled(file, of, rows.ok(of, rows.asked("toy-256", context=512)))
-    assert "1 finished cells wait" in check_file(file).notes[0]
+    assert "1 finished cell waits" in check_file(file).notes[0]
     LEFT[words](spool)
     (problem,) = check_file(file).problems
     assert (problem.kind, words in problem.sentence) == ("spool", True)
@@ -190,7 +191,7 @@ def test_files_left_over_in_the_spool_are_reported(file: Path, words: str, recwa
     assert spool.files() == spool.leftovers() == []
     assert counts(file)[0] == 2, "the waiting cell is in the file"
     aside = [problem.sentence for problem in check_file(file).problems]
-    assert [("set aside: torn.json.bad" in one) for one in aside] == ([True] if "no finished" in words else [])
+    assert [("set aside: torn.json.bad" in one) for one in aside] == ([True] if "a finished" in words else [])
 
 
 def test_a_newer_file_is_read_and_not_added_to(file: Path) -> None:
