@@ -15,7 +15,7 @@ TORCH = Field.of("runs", "torch", "note", label="torch")
 MACHINE = Field("machine", "Machine", role="note")
 SOURCE = Field.of("runs", "source", "note")
 ARGV = Field.of("runs", "argv", "note", label="Command")
-TAGS = Field("tags", "Tags", role="note")
+TAGS = Field("tags", "Tags", role="note", doc="Also “hidden”: its rows do not count.")
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
@@ -37,7 +37,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
 def _make_row(run: RunSummary) -> Row:
     commit = f"{run.git_commit[:9]}{' (changed)' if run.git_dirty else ''}" if run.git_commit else ""
     where = (run.torch or "", run.machine, run.source or "measured")
-    return Row(values=(run.name, run.ok, run.failed, run.skipped, commit, *where, ", ".join(run.tags), run.argv or ""))
+    tags = ", ".join(("hidden", *run.tags) if run.is_hidden else run.tags)
+    return Row(values=(run.name, run.ok, run.failed, run.skipped, commit, *where, tags, run.argv or ""))
 
 
 def _say(rows: Rows, view: View, machines: list[str]) -> str:

@@ -22,10 +22,10 @@ from runner.cli.terminal import Terminal
 from runner.errors import UsageError
 from runner.render.document import MARKDOWN, write
 from runner.render.text import print_answer
-from runner.results.rows import OF_CELL, Rows
+from runner.results.rows import OF_CELL, Rows, RunSummary
 from runner.schema import Phase, table_of
 from runner.store.read import read
-from runner.store.read.runs import load_notes
+from runner.store.read.runs import load_runs
 from runner.store.read.selection import Selection
 
 FORMATS = ("text", "markdown")
@@ -68,10 +68,11 @@ def compare(console: Terminal, options: CompareOptions, *, db: Path) -> int:
     phases = {name: words for words, name in PHASES.items()}
     if options.phase not in phases:
         raise UsageError(f"{options.phase!r} is not compared.", expected=", ".join(phases))
-    rows = _narrow(read(db, Selection(hidden=tuple(load_notes(db).hidden)), NEEDS), options.within)
+    hidden = [run for run in load_runs(db) if run.is_hidden]
+    rows = _narrow(read(db, Selection(hidden=tuple(run.run_id for run in hidden)), NEEDS), options.within)
     sides = list_sides(rows.by_run)
     ids = {one.run.run_id.hex: one.run.name for one in rows.by_run}
-    (by, a), (by_b, b) = (resolve(text, sides, ids) for text in (options.a, options.b))
+    (by, a), (by_b, b) = (resolve(text, sides, ids, hidden) for text in (options.a, options.b))
     if (by, a) == (by_b, b):
         raise UsageError(f"A and B are both {by}:{a}.", expected="two different things to compare")
     if by != by_b:
@@ -107,7 +108,9 @@ def percent(text: str) -> float:
     return float(match[1]) / 100
 
 
-def resolve(text: str, sides: Mapping[str, Sequence[str]], ids: Mapping[str, str]) -> tuple[str, str]:
+def resolve(
+    text: str, sides: Mapping[str, Sequence[str]], ids: Mapping[str, str], hidden: Sequence[RunSummary] = ()
+) -> tuple[str, str]:
     """Returns the side that a word of the command line means: by what, and its name. Raises UsageError for none and
     for several."""
     prefix, colon, rest = text.partition(":")
@@ -122,6 +125,10 @@ def resolve(text: str, sides: Mapping[str, Sequence[str]], ids: Mapping[str, str
             raise UsageError(f"{text!r} may be {shown}.", expected="the beginning of one alone")
         if names:
             return kind, names[0]
+    for run in hidden:
+        if value in (run.label, run.given, run.name) or (value and str(run.run_id).startswith(value)):
+            do = f"Show it again: python -m runner note {run.run_id} --hide --remove"
+            raise UsageError(f"The run {value!r} is hidden.", expected="a run whose rows count", do=do)
     there = [f"{kind} {', '.join(names[:8])}" for kind, names in sides.items() if names]
     raise UsageError(f"Nothing in the file is called {text!r}.", expected=SPECS, do=f"There are: {'; '.join(there)}.")
 

@@ -571,7 +571,7 @@ def note_command(
     tag: Annotated[str, typer.Option(help="Put this tag on the run.")] = "",
     baseline: Annotated[bool, typer.Option("--baseline", help="Compare the latest run with this one.")] = False,
     hide: Annotated[bool, typer.Option("--hide", help="Leave the run out of every page; nothing is deleted.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Take back what is named, or all notes of it.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Take back what is named, or else its text notes.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="What is said of it then, as JSON.")] = False,
     db: Db = None,
 ) -> None:

@@ -32,7 +32,8 @@ from runner.schema.memory import FrontierRow, SavedTensorRow
 
 @dataclass(frozen=True, kw_only=True)
 class RunSummary(RunRow):
-    """One run and how its cells ended. `given` is the name that somebody gave it later."""
+    """One run and how its cells ended. `given` is the name that somebody gave it later; rows of one that `is_hidden`
+    do not count."""
 
     machine: str
     ok: int
@@ -40,6 +41,7 @@ class RunSummary(RunRow):
     skipped: int
     given: str | None = None
     tags: tuple[str, ...] = ()
+    is_hidden: bool = False
 
     @property
     def name(self) -> str:

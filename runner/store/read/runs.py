@@ -94,8 +94,9 @@ def load_runs(path: Path, of: Selection | None = None) -> list[RunSummary]:
 
 
 def _with_name(run: RunSummary, notes: Notes) -> RunSummary:
-    """Returns the run with the name and the tags that somebody gave it."""
-    return replace(run, given=notes.names.get(run.run_id), tags=notes.tags.get(run.run_id, ()))
+    """Returns the run with the name and the tags that somebody gave it, and whether it is hidden."""
+    given, tags = notes.names.get(run.run_id), notes.tags.get(run.run_id, ())
+    return replace(run, given=given, tags=tags, is_hidden=run.run_id in notes.hidden)
 
 
 def find_run(path: Path, words: str) -> RunSummary:
@@ -122,7 +123,7 @@ def load_contents(path: Path) -> Contents:
     with open_reader(path, damaged="empty") as reader:
         (edition,) = reader.execute(_EDITION).fetchone() or ("",)
         runs = [_with_name(run, notes) for run in fetch(reader, _RUNS, kind=RunSummary)]
-        shown = [run for run in runs if run.run_id not in notes.hidden]
+        shown = [run for run in runs if not run.is_hidden]
         return Contents(
             runs=tuple(run for run in shown if run.source != "published" or run.cells),
             published=tuple(run for run in runs if run.source == "published" and not run.cells),

@@ -69,6 +69,9 @@ def test_a_hidden_run_does_not_count_until_it_is_shown_again(file: Path) -> None
     say(file, "after", "--hide")
     held = load_contents(file)
     assert [one.label for one in held.runs] == ["between", "before"]
+    assert "hidden" in run("show", "runs", db=file).stdout
+    refused = run("compare", "before", "after", db=file)
+    assert (refused.returncode, "The run 'after' is hidden" in refused.stdout) == (2, True), refused.stdout
     (cell,) = load_steps(file, Selection(hidden=tuple(held.notes.hidden)))
     assert cell.run_id == held.runs[0].run_id
     (chosen,) = load_steps(file, Selection(run=latest.run_id, hidden=tuple(held.notes.hidden)))
