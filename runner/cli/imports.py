@@ -25,7 +25,7 @@ def import_into(
     console: Terminal, file: Path, db: Path, *, label: str | None, mapping: Path | None, propose: bool, as_json: bool
 ) -> int:
     """Adds the file's rows and prints what became of them; with `propose` prints the draft and adds nothing. Returns
-    the exit code: 1 where something that was wanted is not stored."""
+    the exit code: 1 where a file, a table or a row that was wanted is not stored."""
     if propose:
         print(propose_mapping(file), end="")
         return 0

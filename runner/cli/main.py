@@ -509,7 +509,7 @@ def import_command(
 
     Nothing in the file is executed. Of a results file only the rows are added that are not there yet. Of a published
     table it says what was understood, what was assumed and what was refused; of a folder of them, one line each.
-    The exit code is 1 where something that was wanted is not stored.
+    The exit code is 1 where a file, a table or a row is not stored; a cell without a readable number is, as its text.
     """
     path = default_path() if propose else check_results(db, adds=True)
     for file in (*(files if len(files) == 1 else ()), *([mapping] if mapping else ())):

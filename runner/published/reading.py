@@ -55,6 +55,8 @@ PROVENANCE = "provenance.csv"
 OUT_OF_MEMORY = "Out of memory."
 #: Begins the remark of what was wanted and is not stored.
 REFUSED = "was refused"
+#: What is said of a figure's column of which no cell can be read.
+_NO_NUMBER = "kept as text, because no cell holds a number."
 _WIDE = (b"\xff\xfe", b"\xfe\xff")
 _NAMESPACE = uuid5(NAMESPACE_URL, "stepscope:published")
 _UNIT_OF_TITLE = re.compile(
@@ -216,14 +218,16 @@ def read_file(path: Path, *, mapping: TableMapping | None = None) -> ReadFile:
     if not tables:
         raise UsageError(
             f"{path} holds no table that can be imported: {' '.join([*lost, *remarks])}",
-            expected="headings such as “forward (ms)” or “peak memory (MiB)”, or a mapping",
-            do=f"Write a first draft of one with `python -m runner import {path.name} --propose`.",
+            expected="numbers below headings such as “forward (ms)” or “peak memory (MiB)”, or a mapping of headings",
+            do=f"Correct the cells, or draft a mapping with `python -m runner import {path.name} --propose`.",
         )
     return ReadFile(tables=tables, digest=digest, remarks=remarks, lost=lost)
 
 
 def _say_why_not(meanings: Mapping[str, Meaning], table: PublishedTable) -> str:
     """Returns why a table has no figure: no cell that can be read, or no heading that says what it measures."""
+    if empty := [f"“{heading[:40]}”" for heading, meaning in meanings.items() if meaning.assumed == _NO_NUMBER]:
+        return f"no cell below {', '.join(empty[:8])} holds a number"
     for figure in (figure for row in table.rows for figure in row.figures):
         why = (figure.remark or "").removesuffix(".")
         return f"no figure can be read, such as “{figure.text[:40]}” below “{figure.heading[:40]}”: {why}"
@@ -332,7 +336,7 @@ def _understand(heading: str, cells: Sequence[str]) -> Meaning:
         return Meaning(role="kept", assumed="kept as text: its cells are sizes in bytes, of no model.")
     if meaning.role == "figure" and meaning.quantity != "dtype" and cells:
         if not any(re.search(r"\d", cell) or is_oom(cell) for cell in cells):
-            return Meaning(role="kept", assumed="kept as text, because no cell holds a number.")
+            return Meaning(role="kept", assumed=_NO_NUMBER)
         if meaning.quantity == TIME and not meaning.unit and all(cell.endswith("%") for cell in cells):
             return replace(meaning, quantity="share", unit="%")
     return meaning

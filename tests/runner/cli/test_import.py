@@ -59,6 +59,8 @@ def test_show_says_that_rows_are_published(db: Path, theirs: Path) -> None:
 def test_a_file_that_is_not_a_table_is_one_error(tmp_path: Path) -> None:
     path, db = tmp_path / "words.md", tmp_path / "results.duckdb"
     path.write_text("Only words.\n")
+    (cells := tmp_path / "cells.csv").write_text("size,forward (ms)\nsmall,abc\nlarge,n/a\n")
+    assert "no cell below “forward (ms)” holds a number" in run("import", str(cells), db=db).stdout
     for words in (("import", str(path)), ("import", "--propose", str(path)), ("import", str(tmp_path / "none.csv"))):
         done = run(*words, db=db)
         assert (done.returncode, "Traceback" in done.stdout) == (2, False)
