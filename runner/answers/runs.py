@@ -47,7 +47,9 @@ def _say(rows: Rows, view: View, machines: list[str]) -> str:
     others = f" and {format_count(len(machines) - 1, 'other machine')}" if len(machines) > 1 else ""
     counts = {field: sum(view.column(field)) for field in ("ok", "failed")}
     text = f"**{counts['ok']:,}** cells were measured on **{name}**{others}: {', '.join(parts)}"
-    return f"{text}; {format_count(counts['failed'], 'cell')} failed."
+    hidden = sum(run.is_hidden for run in rows.runs)
+    last = f" {format_count(hidden, 'run')} hidden: such rows do not count elsewhere." if hidden else ""
+    return f"{text}; {format_count(counts['failed'], 'cell')} failed.{last}"
 
 
 QUESTION = Question(answer=answer, needs=("runs",))
