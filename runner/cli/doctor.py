@@ -125,7 +125,7 @@ def check_results(console: Terminal, db: Path, *, repair: bool, as_json: bool = 
 
 def _print_problems(console: Terminal, db: Path, found: Checked) -> None:
     rows = sum(found.rows.values())
-    what = f"{db}: {rows:,} rows in {sum(count > 0 for count in found.rows.values())} tables"
+    what = f"{db}: {format_count(rows, 'row')} in {format_count(sum(map(bool, found.rows.values())), 'table')}"
     grid = Grid(box=None, show_header=False, pad_edge=False)
     for problem in found.problems:
         repair = problem.repair or "A repair leaves it as it is."

@@ -42,7 +42,7 @@ from runner.cli.options import (
 )
 from runner.cli.terminal import Terminal, errors
 from runner.errors import INTERRUPTED, INTERRUPTED_CODE, NO_TORCH, DatabaseMissing, StepscopeError, UsageError
-from runner.formats import format_bytes
+from runner.formats import format_bytes, format_count
 from runner.places import check_results, check_room, check_source, default_path, explain_error, split
 
 #: The width of output to a pipe or a file, in characters, unless COLUMNS says another.
@@ -547,12 +547,13 @@ def export_command(
 
     if parquet:
         sizes = pack(path, out)
-        total, more = sum(sizes.values()), f" in {len(sizes)} files"
+        total, more = sum(sizes.values()), f" in {format_count(len(sizes), 'file')}"
         lines = [f"{table}: {format_bytes(size)}" for table, size in sizes.items()]
         found: dict[str, Any] = {"bytes": total, "tables": sizes}
     else:
         waiting = copy_file(path, out)
-        total, more, lines = out.stat().st_size, f", {waiting} cells from the spool" if waiting else "", []
+        total, lines = out.stat().st_size, []
+        more = f", {format_count(waiting, 'cell')} from the spool" if waiting else ""
         found = {"bytes": total, "cells_from_spool": waiting}
     if as_json:
         console.dump({"out": out, **found})

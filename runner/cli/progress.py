@@ -12,7 +12,7 @@ from rich.text import Text
 
 from runner.cli.terminal import Terminal, new_grid
 from runner.experiments import kind_of
-from runner.formats import cut_text, format_bytes, format_duration, format_quantity
+from runner.formats import cut_text, format_bytes, format_count, format_duration, format_quantity
 from runner.places import write_db
 from runner.plan.planning import QUESTIONS, USUAL
 from runner.schema import DONE, Row, TimingRow
@@ -48,7 +48,7 @@ class SweepLines:
         machine, done = prepared.machine, len(prepared.cells) - total
         earlier = f", {done} of them measured before (--fresh measures them again)" if done else ""
         where = f"{machine['device_name']} · torch {machine['torch']}"
-        count = "1 cell" if len(prepared.cells) == 1 else f"{len(prepared.cells)} cells"
+        count = format_count(len(prepared.cells), "cell")
         self._say(" · ".join([where, *([f"preset {prepared.preset}"] if prepared.preset else []), f"{count}{earlier}"]))
         if total:
             self._say(f"about {format_duration(left_s)} · rows go to {self.db}")
@@ -88,7 +88,7 @@ class SweepLines:
             self._say(f"The time went to: {spent.describe()}.")
         if out_of_budget:
             then = "a longer --budget reaches further" if self.fresh else "the same command goes on with them"
-            self._say(f"The budget ran out with {out_of_budget} cells to go; {then}.")
+            self._say(f"The budget ran out with {format_count(out_of_budget, 'cell')} to go; {then}.")
         elif set(statuses) - DONE:
             why = f"python -m runner show{write_db(self.db)}"
             self._say(f"The same command tries the failed cells again; `{why}` says why they failed.")
@@ -155,7 +155,7 @@ def print_plan(console: Terminal, prepared: Prepared, *, as_json: bool) -> None:
         said = f"up to {format_duration(seconds)} of further rounds, until intervals are within ±{width:.0%}"
         further = f", and {said if seconds else 'no further rounds'}"
     console.say(
-        f"{len(prepared.cells)} cells on {machine['device_name']}, {len(prepared.owed)} to measure, about "
-        f"{format_duration(prepared.seconds)}{further}; one step of each is {format_quantity(flops, 'FLOP')}. "
+        f"{format_count(len(prepared.cells), 'cell')} on {machine['device_name']}, {len(prepared.owed)} to measure, "
+        f"about {format_duration(prepared.seconds)}{further}; one step of each is {format_quantity(flops, 'FLOP')}. "
         "Nothing was measured."
     )

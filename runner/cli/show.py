@@ -22,6 +22,7 @@ from runner.cli.report import answer_for
 from runner.cli.terminal import Terminal, new_grid
 from runner.errors import UsageError
 from runner.experiments import KINDS
+from runner.formats import format_count
 from runner.places import write_db
 from runner.plan.planning import PRESETS
 from runner.plan.planning import QUESTIONS as EXPERIMENTS
@@ -128,7 +129,7 @@ def _print_rows(
     rows = sorted(rows, key=lambda one: (getattr(one[0], "order", ()), order[one[0].cell_id], one[0].cell_id))
     titles = [title(row).split(" · ") for row, _ in rows]
     shared = [word for word in titles[0] if all(word in words for words in titles)] if len(rows) > 1 else []
-    console.print(" · ".join([f"{len(rows):,} {name} rows", *shared]), style="bold")
+    console.print(" · ".join([format_count(len(rows), f"{name} row"), *shared]), style="bold")
     has_failed = any(row.status != "ok" for row, _ in rows)
     is_judged = name in AUDITED
     states, verdicts = (["status"] if has_failed else []), (["grade", "findings"] if is_judged else [])

@@ -27,7 +27,7 @@ from typing import Any
 from runner.analysis.kernels import kernel_class
 from runner.analysis.timeline.allocations import timeline_rows
 from runner.errors import UsageError
-from runner.formats import format_bytes
+from runner.formats import format_bytes, format_count
 from runner.importers.nsys import TOTAL, is_stats, load_processes, load_stats
 from runner.importers.profiler import is_trace, load_trace
 from runner.importers.published import import_tables
@@ -151,8 +151,8 @@ def describe_added(added: Mapping[str, int]) -> str:
         return "nothing new."
     tables = [name for name, table in TABLES.items() if table.unique == ("cell_id",) and name in added]
     cells = ", ".join(f"{added[name]:,} of {name}" for name in tables) or "none"
-    runs = f"{added.get('runs', 0):,} runs" if added.get("runs") != 1 else "1 run"
-    return f"{runs}, cells: {cells}; {sum(added.values()):,} rows in all."
+    runs, rows = format_count(added.get("runs", 0), "run"), format_count(sum(added.values()), "row")
+    return f"{runs}, cells: {cells}; {rows} in all."
 
 
 def _import_snapshot(path: Path, *, db: Path, label: str | None) -> ImportReport:

@@ -196,7 +196,7 @@ def is_damage(error: Exception) -> bool:
 
 def format_reason(error: Exception) -> str:
     """Returns the message of DuckDB or the system in one line without a full stop."""
-    return str(error).partition("\n")[0].rstrip(".!")
+    return str(error).partition("\n")[0].rstrip(".! ")
 
 
 def try_attach(con: DuckDBPyConnection, path: Path, *, access: str, alias: str = "file") -> bool:

@@ -39,6 +39,7 @@ from duckdb import DuckDBPyConnection
 
 from runner import errors
 from runner.errors import DatabaseBusy, DatabaseForeign, RowsDiffer, RowsRefused, StepscopeError, UsageError
+from runner.formats import format_count
 from runner.places import temporary_folder
 from runner.schema import TABLES, Table
 from runner.store.attached import foreign_error, format_reason
@@ -232,7 +233,7 @@ def _refuse_without_run(con: DuckDBPyConnection, source: Path, names: Sequence[s
         count, first = con.execute(f"SELECT count(*), min(run_id) {alone}").fetchone() or (0, None)
         if count:
             raise RowsRefused(
-                f"{source} has {count:,} rows of {name} without their run: first run_id {first}.",
+                f"{source} has {format_count(count, 'row')} of {name} without their run: first run_id {first}.",
                 expected="the row of the run beside them",
                 do=_DO,
             )

@@ -29,7 +29,7 @@ from runner.analysis.costs.steps import CONTEXT_BYTES, Device
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
 from runner.experiments import kind_of
-from runner.formats import format_bytes
+from runner.formats import format_bytes, format_count
 from runner.job import Job, Outcome
 from runner.schema import AttentionCell, FrontierCell, FrontierRow, RunRow, StepCell, new_id, utc_now
 from runner.schema.axes import SHAPE
@@ -208,7 +208,8 @@ def explore(flags: Mapping[str, Any], settings: Settings, *, say: Callable[[str]
         answered = len(questions) - len(owed)
         earlier = f", {answered} answered before (--fresh asks again)" if answered else ""
         limit = f"limit {format_bytes(questions[0].limit_bytes)}{'' if given else ', what is there now (--limit)'}"
-        say(f"{machine['device_name']} · torch {machine['torch']} · {limit} · {len(questions)} questions{earlier}")
+        count = format_count(len(questions), "question")
+        say(f"{machine['device_name']} · torch {machine['torch']} · {limit} · {count}{earlier}")
         if not owed:
             return []
         key = sweep_key(sorted(question.key for question in questions), machine)

@@ -155,9 +155,8 @@ class Sweep:
         if counts and not left:
             self._measure_ceilings("end")
         if waiting := ingest_all(self.settings.db):
-            self.watcher.waiting(
-                f"Another program holds {self.settings.db}: {waiting} files wait in {self.spool.folder}."
-            )
+            files = format_count(waiting, "file")
+            self.watcher.waiting(f"Another program holds {self.settings.db}; {files} waiting in {self.spool.folder}.")
         if not owed and not self.prepared.joined:
             self.spool.remove_plan(self.run_id)
         spent = replace(self.spent, all_s=time.monotonic() - self.began)

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TextIO
 
 from runner.engines.engine import Engine, PlaceLost, open_engine
 from runner.errors import UsageError
+from runner.formats import format_count
 from runner.places import remove_leftovers, unusable_error
 from runner.plan.planning import Request, Shard
 from runner.schema import Row, TimingRow
@@ -137,7 +138,7 @@ class _Shared:
     def begin(self, prepared: Sequence[Prepared]) -> None:
         total, longest = sum(len(one.owed) for one in prepared), max(one.seconds for one in prepared)
         if self.begun:
-            self.watcher.waiting(f"{total} cells are shared out anew.")
+            self.watcher.waiting(f"{format_count(total, 'cell')} shared out anew.")
             return
         self.begun = True
         hosts = Counter(f"{one.machine['device_name']} of {one.machine['host']}" for one in prepared)

@@ -30,7 +30,7 @@ def test_a_copy_has_all_rows_as_they_are_and_those_of_the_spool(tmp_path: Path) 
         arrived = con.execute("SELECT ingested_at FROM steps ORDER BY cell_id").fetchall()
     before = db.read_bytes()
     done = run("export", str(out), db=db)
-    assert (done.returncode, "1 cells from the spool" in done.stdout) == (0, True), done.stdout
+    assert (done.returncode, "1 cell from the spool" in done.stdout) == (0, True), done.stdout
     assert [content(out, table) for table in TABLES] == [content(db, table) for table in TABLES]
     assert check_file(out).problems == ()
     with duckdb.connect(str(out), read_only=True) as con:

@@ -102,7 +102,7 @@ BAD: dict[str, tuple[str, str]] = {
     "negative": ("UPDATE timings SET median_ms = -1 WHERE phase = 'step'", "1 of timings with median_ms '-1.0'"),
     "infinite": ("UPDATE samples SET host_ms = 'inf' WHERE step = 0 AND phase = 'loss'", "with host_ms 'inf'"),
     "almost nothing": ("UPDATE timings SET median_ms = 5e-324 WHERE phase = 'step'", "with median_ms '5e-324'"),
-    "no run": ("DELETE FROM runs", "1 rows of steps without their run: first run_id "),
+    "no run": ("DELETE FROM runs", "1 row of steps without their run: first run_id "),
     "a time": ("UPDATE runs SET started_at = 'infinity'", "1 of runs with started_at 'infinity'"),
     "a long text": ("UPDATE runs SET label = repeat('x', 2000000)", "1 of runs with label 'xxx"),
     "twice": ("INSERT INTO samples SELECT * FROM samples LIMIT 1", "2 of samples with the same cell_id"),
