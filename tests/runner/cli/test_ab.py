@@ -22,14 +22,14 @@ LAYERS = 2
 
 def build(want):
     model = nn.Sequential(*(nn.Linear(256, 256) for _ in range(LAYERS)))
-    return model, torch.randn(64, 256), lambda out: out.square().mean()
+    return model, torch.randn(want.batch, 256), lambda out: out.square().mean()
 """
-QUICK = shlex.split("--device cpu --modes train --precisions fp32 --batch 1 --max-steps 10 --budget 20s")
+QUICK = shlex.split("--device cpu --modes train --precisions fp32 --batch 64 --max-steps 10 --budget 20s")
 #: What is committed after the first version, by branch.
 VERSIONS = {
     "slow": MODEL.replace("LAYERS = 2", "LAYERS = 32"),
     "equal": MODEL,
-    "late": MODEL.replace("return model, torch.randn(64, 256)", "return model, torch.randn(64, 250)"),
+    "late": MODEL.replace("want.batch, 256", "want.batch, 250"),
     "broken": MODEL.replace("def build(want):", "def build(want):\n    raise ValueError('no weights')"),
 }
 
@@ -167,7 +167,7 @@ def test_cells_of_one_side_are_named_and_those_of_both_compared(
     """The other version raises at 32 tokens once it is measured. What both have is printed, and every row is kept."""
     folder = tmp_path / "here"
     folder.mkdir()
-    model = MODEL.replace("torch.randn(64, 256)", "torch.randn(want.context, 256)")
+    model = MODEL.replace("want.batch, 256", "want.batch, want.context, 256")
     late = "lambda out: out.square().mean() if out.is_meta or want.context < 32 else out[99, 0]"
     (folder / "old.py").write_text(model)
     (folder / "new.py").write_text(model.replace("lambda out: out.square().mean()", late))
