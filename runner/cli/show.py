@@ -54,7 +54,7 @@ def print_question(console: Terminal, name: str, words: Sequence[str], *, db: Pa
         console.dump(answer_json(answer))
     else:
         print_left_out(console, db)
-        print_answer(console, answer, where="" if is_reference(db) else write_db(db))
+        print_answer(console, answer, ending="" if is_reference(db) else write_db(db))
 
 
 def parse_choices(words: Sequence[str]) -> dict[str, str]:

@@ -22,8 +22,8 @@ MAX_LINES = 60
 LEAST_NAME = 20
 
 
-def print_answer(console: Console, answer: Answer, *, command: bool = True, where: str = "") -> None:
-    """Prints it, with the commands that measure its rows again unless without `command`; `where` ends each of them."""
+def print_answer(console: Console, answer: Answer, *, command: bool = True, ending: str = "") -> None:
+    """Prints it, with the commands that measure its rows again unless without `command`; `ending` ends each of them."""
     if answer.sentence:
         parts = split_bold(f"{answer.sentence} {answer.more}".strip())
         console.print(Text.assemble(*((part, "bold" if place % 2 else "") for place, part in enumerate(parts))))
@@ -37,15 +37,15 @@ def print_answer(console: Console, answer: Answer, *, command: bool = True, wher
     for missing in answer.missing:
         console.print(Text(f"Missing: {missing.words}.", "yellow"))
         for line in sweep_commands(missing.cells, fresh=False) if command else ():
-            console.print(Text(f"$ {line}{where}", "dim"), soft_wrap=True)
+            console.print(Text(f"$ {line}{ending}", "dim"), soft_wrap=True)
     if not answer.views and not any(missing.cells for missing in answer.missing) and command:
-        more = f"A sweep measures more, and goes on where it stopped: python -m runner sweep{where}"
+        more = f"A sweep measures more, and goes on where it stopped: python -m runner sweep{ending}"
         console.print(Text(more, "dim"))
     chosen = [f"--{one.name} {'|'.join(one.options)}" for one in answer.choices if len(one.options) > 1]
     if chosen:
         console.print(Text("Choose: " + "  ".join(chosen), "dim"))
     for line in sweep_commands(answer.cells.values()) if command else ():
-        console.print(Text(f"$ {line}{where}", "dim"), soft_wrap=True)
+        console.print(Text(f"$ {line}{ending}", "dim"), soft_wrap=True)
 
 
 def _make_view(console: Console, view: View, doubts: Sequence[Doubt]) -> list[Text | Table | Group]:
