@@ -538,11 +538,11 @@ def export_command(
     files, and --db and STEPSCOPE_DB take the folder for a results file to read. `python -m pages.export` writes pages
     as HTML files.
     """
-    path = _check_file(db)
     if not parquet and out.suffix != ".duckdb":
         do = f"Name it {out.stem}.duckdb, or write Parquet files, which other programs read."
         raise UsageError(f"OUT is {str(out)!r}.", expected="a name ending in .duckdb, or --parquet and a folder", do=do)
     check_room(out / "runs.parquet" if parquet else out)
+    path = _check_file(db)
     from runner.store.packing import copy_file, pack
 
     if parquet:

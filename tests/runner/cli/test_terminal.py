@@ -90,7 +90,7 @@ def run_here(*words: str, file: Path, code: int = 0) -> str:
 def test_lists_and_the_tables_of_every_run(file: Path) -> None:
     assert "[red]bold[/]" in run_here("show", "runs", file=file)
     found = [run_here("show", run_id, file=file) for run_id in run_ids(file)]
-    rows_of = ("profiles rows", "accumulation rows", "attention rows")
+    rows_of = ("profiles row", "accumulation row", "attention row")
     for words in ("[red]bold[/]", "oom", "ceiling", "largest seq_len", *rows_of):
         assert any(words in text for text in found), words
 

@@ -207,7 +207,7 @@ def test_a_full_disk_is_not_called_a_foreign_file(tmp_path: Path, stored: Path) 
 HEAVY = ("duckdb", "torch", "pandas", "numpy")
 _LIGHT = (
     "show --db /dev/zero", "compare a b --db /dev/zero", "note a b --db /dev/zero", "app --db /dev/zero",
-    "doctor --db /dev/zero", "report --out /dev/full", "export /dev/full/copy", "import /dev/zero",
+    "doctor --db /dev/zero", "report --out /dev/full", "export /dev/full/copy.duckdb", "import /dev/zero",
     "import table.md --db /dev/zero", "model check hf:/dev/zero", "--help", "",
 )  # fmt: skip
 _PLANS = (
