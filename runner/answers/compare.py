@@ -232,7 +232,8 @@ def _say(views: Sequence[View], base: str, other: str) -> str:
     if not times and not peaks:
         return f"No cell of **{base}** and **{other}** has a result on both sides."
     parts = [f"{counts[word]} {word}" for word in ("faster", "slower", "same", "undecided") if counts[word]]
-    parts[-1:] = [f"{parts[-1]}{_say_reach(times)}"] if counts["undecided"] else parts[-1:]
+    if counts["undecided"]:
+        parts[-1] += _say_reach(times)
     text = f"Of {format_count(len(times), 'equal cell')} **{other}** is: **{', '.join(parts)}**" if times else ""
     moved = [(view, row) for view, row in times if view.get(row, "outcome") in ("faster", "slower")]
     if moved:

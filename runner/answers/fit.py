@@ -136,9 +136,10 @@ def say_errors(errors: Errors) -> str:
     if errors.peak is None or errors.most is None:
         return "No measured peak in this file says how far the formula is off."
     how = "counts on fake tensors are" if errors is COUNTED else "the formula is"
+    low = f"; too low on {errors.low_cells}, because the allocator rounds up" if errors.low_cells else ""
     return (
         f"On {errors.cells} measured peaks{errors.of} {how} off by {100 * errors.peak:.2g}% in the median, on 95% of "
-        f"them by at most {100 * errors.most:.2g}%; too low on {errors.low_cells}, because the allocator rounds up."
+        f"them by at most {100 * errors.most:.2g}%{low}."
     )
 
 

@@ -74,7 +74,7 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if "" in args:
-            before = args[args.index("") - 1]
+            before = args[max(args.index("") - 1, 0)]
             got = f"{before} got ''." if before.startswith("-") else "An argument is empty."
             raise UsageError(got, expected="a value", do="See whether a shell variable is unset, or leave it out.")
         if args and (new := OLD_NAMES.get(args[0])):
