@@ -41,7 +41,7 @@ from runner.schema.sizes import title
 from runner.store.database import check_writable
 from runner.store.read import read
 from runner.store.read.selection import Selection
-from runner.sweep.loop import Sweep
+from runner.sweep.loop import Place, Sweep
 from runner.sweep.prepare import prepare
 from runner.sweep.request import FLAGS, Settings
 from runner.sweep.start import lock_machine
@@ -125,7 +125,7 @@ def _compare(
                 if sides.by == "model" and len(prepared.own) < 2:
                     progress.say(f"{sides.a} and {sides.b} have the same source: there is nothing to measure.")
                     return 0
-                sweep = Sweep(prepared, settings, engine=engine, watcher=watcher)
+                sweep = Sweep(prepared, settings, places=[Place(engine, prepared.machine)], watcher=watcher)
                 sweep.run()
                 rounds += int(request.rounds)
                 request, settings = replace(request, rounds=MORE_ROUNDS), replace(settings, joins=sweep.run_id)

@@ -109,7 +109,7 @@ _CEILINGS = "Measure at its start and end what this machine can do at most. [def
 SHAPE = "d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=N]"
 _MODEL = "One of your own, repeatable; see `stepscope model --help`."
 _SHARD = "Only this share of the plan, such as 2/8: the same command on 8 machines measures every cell once."
-_ON = "With --engine ray: accelerator types or custom resources, such as H200,A100. [default: every GPU]"
+_ON = "GPUs to measure on at once: cuda:0,cuda:1 of this machine; with --engine ray, types such as H200. [ray: all]"
 
 
 def _annotate(column: Any, choices: Sequence[str]) -> Any:

@@ -3,7 +3,7 @@
 with closing(SweepLines(console, db=path)) as watcher: sweep(request, settings, watcher=watcher)
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from runner.places import write_db
 from runner.plan.planning import QUESTIONS, USUAL
 from runner.schema import DONE, Row, TimingRow
 from runner.schema.sizes import title
-from runner.sweep.loop import Spent
+from runner.sweep.loop import SweepEnd
 from runner.sweep.prepare import Expected, Prepared
 from runner.sweep.rounds import FurtherRounds, goal_on
 
@@ -77,15 +77,16 @@ class SweepLines:
         self._say(Text.assemble(start, status, result, (left, "dim")))
         self.bar.update(self.task, advance=1)
 
-    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int, spent: Spent) -> None:
+    def ended(self, how: SweepEnd) -> None:
         self.bar.stop()
+        statuses, out_of_budget = how.statuses, how.out_of_budget
         if not statuses and not out_of_budget:
             self._say("Nothing to measure: every cell is done. --fresh measures them again.")
             return
         counts = ", ".join(f"{number} {status}" for status, number in sorted(statuses.items())) or "nothing"
         self._say(f"Measured: {counts}. Look at them: python -m runner app{write_db(self.db)}")
         if statuses:
-            self._say(f"The time went to: {spent.describe()}.")
+            self._say(f"The time went to: {how.spent.describe()}.")
         if out_of_budget:
             then = "a longer --budget reaches further" if self.fresh else "the same command goes on with them"
             self._say(f"The budget ran out with {format_count(out_of_budget, 'cell')} to go; {then}.")

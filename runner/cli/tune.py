@@ -36,7 +36,7 @@ from runner.store.database import check_writable
 from runner.store.read import read
 from runner.store.read.selection import Selection
 from runner.sweep.frontier import DeviceMemory, default_limit, parse_size
-from runner.sweep.loop import Spent
+from runner.sweep.loop import SweepEnd
 from runner.sweep.prepare import Prepared, describe_models, prepare
 from runner.sweep.race import SETTINGS, Race, Way, list_ways
 from runner.sweep.request import Settings
@@ -218,7 +218,7 @@ class RaceLines(SweepLines):
 
         return sorted(self.trials, key=score, reverse=True)
 
-    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int, spent: Spent) -> None:
+    def ended(self, how: SweepEnd) -> None:
         """Prints nothing: a race is many short sweeps."""
 
 

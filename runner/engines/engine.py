@@ -3,7 +3,8 @@
     with open_engine("ray", on=("H200",)) as places:
         machine = places[0].describe("auto")
 
-A place runs one cell at a time. The engine `local` has one, this machine; `ray` has one a GPU of a cluster.
+A place runs one cell at a time. The engine `local` has this machine, or each of its GPUs that is named; `ray`
+each GPU of a cluster.
 
 Every worker finds the same environment. Two settings of OpenMP are made before torch is imported, unless the
 environment has its own. One core is left to the runner, its sampler and the system (`OMP_NUM_THREADS`), because a step

@@ -14,6 +14,7 @@ counter that a board does not have is None. Limits: a container may hide the pro
 import contextlib
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import threading
@@ -31,7 +32,7 @@ from typing import Any
 from uuid import UUID
 
 from runner.allowance import gpu_handle, read_counter, read_text
-from runner.engines.engine import COMPILER, ENVIRONMENT, PRELOADED
+from runner.engines.engine import COMPILER, ENVIRONMENT, PRELOADED, PlaceLost
 from runner.errors import NO_TORCH, BadModel, StepscopeError, UsageError
 from runner.job import CeilingJob, Ceilings, FitJob, Job, Measurement, Outcome, OwnModelJob
 from runner.places import mark, unusable_error
@@ -148,15 +149,16 @@ AnyJob = Job | CeilingJob | OwnModelJob | FitJob | str
 
 
 class LocalEngine:
-    """Fresh processes on this machine, one at a time. With `compiles` and an NVIDIA GPU, the fork server imports the
-    compiler, too. With `goes_on`, the process of the next cell starts while that of the last one frees its memory, and
-    waits for its job; `end` ends it."""
+    """Fresh processes on this machine, one at a time, on `device` where it is given, whatever the job names. With
+    `compiles` and an NVIDIA GPU, the fork server imports the compiler, too. With `goes_on`, the process of the next
+    cell starts while that of the last one frees its memory, and waits for its job; `end` ends it."""
 
-    def __init__(self, *, compiles: bool = False, goes_on: bool = False) -> None:
+    def __init__(self, *, device: str | None = None, compiles: bool = False, goes_on: bool = False) -> None:
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
-        self.goes_on = goes_on
+        self.device, self.goes_on, self.has_ended = device, goes_on, False
         self.next: Worker | None = None
+        self.current: Worker | None = None
         self.context: ForkServerContext | SpawnContext
         if sys.platform == "linux":
             self.context = multiprocessing.get_context("forkserver")
@@ -169,6 +171,7 @@ class LocalEngine:
         """Returns the machine's columns of `runs`. Raises UsageError for a device that is missing, or torch."""
         if find_spec("torch") is None:
             raise UsageError(**NO_TORCH)
+        device = self.device or device
         message, _, text = self._run(device, timeout_s=300.0)
         if "forked subprocess" in text:  # something that the fork server imports has used CUDA, and no child may then
             self.context = multiprocessing.get_context("spawn")
@@ -211,7 +214,8 @@ class LocalEngine:
     def measure(self, job: Job, *, timeout_s: float, beat: Callable[[str], None] = lambda phase: None) -> Outcome:
         """Measures one cell. Calls `beat` with the phase whenever it changes and every BEAT_SECONDS."""
         killed_before = _count_oom_kills()
-        telemetry = Telemetry(run_id=job.run_id, cell_id=job.cell_id, handle=gpu_handle(job.device))
+        gpu = gpu_handle(self.device or job.device)
+        telemetry = Telemetry(run_id=job.run_id, cell_id=job.cell_id, handle=gpu)
 
         def sample_and_beat(phase: str) -> None:
             telemetry.sample()
@@ -235,7 +239,14 @@ class LocalEngine:
         return Outcome(status="crashed", failed_phase=phase, message=f"{message[1]}{f': {text}' if text else '.'}")
 
     def end(self) -> None:
-        """Ends the process that waits for the next cell. The fork server ends with this process."""
+        """Ends the process that waits for the next cell, and what runs in another thread, which gets PlaceLost. The
+        fork server ends with this process."""
+        self.has_ended = True
+        if self.current:
+            self.current.kill()
+        self._end_waiting()
+
+    def _end_waiting(self) -> None:
         waiting, self.next = self.next, None
         if waiting:
             waiting.end()
@@ -260,19 +271,25 @@ class LocalEngine:
     ) -> tuple[_Message | None, str, str]:
         """Returns the worker's last message (None if it ran out of time), its phase, and the last line it printed."""
         if self.next and not self.next.process.is_alive():
-            self.end()
+            self._end_waiting()
+        if self.device and isinstance(job, Job | CeilingJob | OwnModelJob):
+            job = replace(job, device=self.device)
         waiting, self.next = self.next, None
-        worker = waiting or self._start()
+        self.current = worker = waiting or self._start()
         try:
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its answer shows whether it has died
-                worker.pipe.send(job)
-            message, phase = _listen(worker, ends=time.monotonic() + timeout_s, beat=beat)
-            worker.take_output()
+            if not self.has_ended:
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its answer shows whether it has died
+                    worker.pipe.send(job)
+                message, phase = _listen(worker, ends=time.monotonic() + timeout_s, beat=beat)
+                worker.take_output()
+            if self.has_ended:
+                raise PlaceLost("The sweep was ended.")
             if self.goes_on and isinstance(job, Job):
                 worker.kill()
                 with contextlib.suppress(StepscopeError, OSError):  # the next job will say so; this result is kept
                     self.next = self._start(device=job.device)
         finally:
+            self.current = None
             worker.end()
         printed = [line.strip() for line in worker.printed.decode(errors="replace").split("\n")]
         return message, phase, next(filter(None, reversed(printed)), "")[:500]
@@ -298,16 +315,19 @@ class LocalEngine:
 
 @contextlib.contextmanager
 def open_places(on: Sequence[str], *, compiles: bool) -> Iterator[Sequence[LocalEngine]]:
-    """Yields this machine as the one place. Raises UsageError where types of device are named."""
-    if on:
+    """Yields the GPUs of this machine that are named, such as cuda:0, as places; without any the machine is one. Raises
+    UsageError for what is no GPU, or named twice."""
+    if not all(re.fullmatch(r"cuda:\d+", name) for name in on) or len({*on}) < len(on):
         raise UsageError(
-            f"--on got {', '.join(on)}.", expected="none: this machine is the only place", do="Name --engine ray."
+            f"--on got {','.join(on)}.",
+            expected="GPUs of this machine, each once, such as cuda:0,cuda:1; types of GPU go with --engine ray",
         )
-    engine = LocalEngine(compiles=compiles, goes_on=True)
+    engines = [LocalEngine(device=name, compiles=compiles, goes_on=True) for name in on or (None,)]
     try:
-        yield [engine]
+        yield engines
     finally:
-        engine.end()
+        for engine in engines:
+            engine.end()
 
 
 @contextlib.contextmanager

@@ -83,7 +83,7 @@ def _spot(node: Mapping[str, Any], resources: Mapping[str, float]) -> Spot:
     return Spot(node=node["NodeID"], name=node["NodeManagerHostname"], resources=resources)
 
 
-class Place:
+class Actor:
     """The actor: it runs in a process of Ray's on a node, and holds the engine of that machine."""
 
     def __init__(self, environment: Mapping[str, str], *, compiles: bool) -> None:
@@ -218,7 +218,7 @@ def _start(spot: Spot, *, compiles: bool) -> Any:
     given = {name: value for name in ADJUSTABLE if (value := os.environ.get(name))}
     if "GPU" not in spot.resources:
         given["CUDA_VISIBLE_DEVICES"] = ""  # a process that holds no GPU would see them all
-    actor = ray.remote(Place).options(
+    actor = ray.remote(Actor).options(
         num_cpus=0,
         num_gpus=spot.resources.get("GPU", 0),
         resources={name: count for name, count in spot.resources.items() if name != "GPU"},

@@ -120,28 +120,33 @@ def parse_shard(text: str) -> Shard:
 
 
 def take_shard(cells: Sequence[Cell], shard: Shard, *, device: str) -> list[Cell]:
-    """Returns the cells of one share, in the order given. Raises UsageError where there are fewer groups than shares,
+    """Returns the cells of one share, in the order given. Raises UsageError where there are fewer sizes than shares,
     and none is left for this one."""
+    shares = share_out(cells, shard.of, device=device)
+    mine = [cell for cell in cells if shares[size_of(cell)] == shard.number - 1]
+    if not mine:
+        raise UsageError(
+            f"--shard {shard}: nothing is left for this share, because the plan has cells of {len(shares)} sizes.",
+            expected=f"at most {len(shares)} shares",
+            do="Cells of one size stay together, so that they are compared on one machine.",
+        )
+    return mine
+
+
+def share_out(cells: Iterable[Cell], count: int, *, device: str) -> Mapping[tuple[object, ...], int]:
+    """Returns the share of each size, from 0, the same on every machine and whatever is measured. The longest comes
+    first, each to whoever has least to do: no share exceeds the least by more than one size."""
     groups: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:
         groups.setdefault(size_of(cell), []).append(cell)
     on = _ON[device]
     # `fsum` gives the same sum in any order, and equal sums must be equal on every machine.
     seconds = {size: fsum(kind_of(cell).predict(cell, on).seconds for cell in found) for size, found in groups.items()}
-    loads, mine = [0.0] * shard.of, set[tuple[object, ...]]()
-    # The longest first, each to whoever has least to do: no share exceeds the least by more than one group.
+    loads, shares = [0.0] * count, dict[tuple[object, ...], int]()
     for size in sorted(groups, key=lambda size: (-seconds[size], repr(size))):
-        least = loads.index(min(loads))
-        loads[least] += seconds[size]
-        if least == shard.number - 1:
-            mine.add(size)
-    if not mine:
-        raise UsageError(
-            f"--shard {shard}: nothing is left for this share, because the plan has cells of {len(groups)} sizes.",
-            expected=f"at most {len(groups)} shares",
-            do="Cells of one size stay together, so that they are compared on one machine.",
-        )
-    return [cell for cell in cells if size_of(cell) in mine]
+        shares[size] = loads.index(min(loads))
+        loads[shares[size]] += seconds[size]
+    return shares
 
 
 def size_of(cell: Cell) -> tuple[object, ...]:

@@ -1,7 +1,9 @@
 """The loop of a sweep: next cell, fresh process, spool, file. Goes on where it was interrupted.
 
-    code = run_sweep(prepared, settings, engine=engine, watcher=watcher)
+    code = Sweep(prepared, settings, places=[Place(engine, prepared.machine)], watcher=watcher).run()
 
+Equal GPUs measure one plan at once, each the sizes that are its share, so that what is compared is measured, in all its
+rounds, in one place. The rows of a place are a run of their own. What a place leaves that is lost, the others take.
 A cell is done when its key, device name, torch version and commit agree with a row that ended `ok`, `oom` or `skipped`;
 done cells are not measured again unless `fresh`. The same sweep started again continues its run. Once every cell is
 measured, further rounds of some may follow (`runner.sweep.rounds`). A finished cell is on disk before the next one
@@ -10,18 +12,21 @@ starts; moving it into the file is tried once, without waiting for readers.
 """
 
 import contextlib
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 from uuid import UUID
 
-from runner.engines.engine import Engine
+from runner.engines.engine import Engine, PlaceLost
 from runner.errors import StoreError
 from runner.formats import format_count, format_share
 from runner.job import CeilingJob, Job, Outcome
+from runner.plan.planning import share_out, size_of
 from runner.schema import DONE, Moment, PlanRow, Row, TimingRow, new_id, table_of, utc_now
 from runner.schema.sizes import title
 from runner.store import history
@@ -107,6 +112,25 @@ def ingest_all(db: Path) -> int:
 HEARTBEAT_SECONDS = 4.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class SweepEnd:
+    """What a sweep ended with. The exit code is 0 if every cell is done, 1 if some failed, an own part was wrong, or
+    time ran out before the further rounds."""
+
+    statuses: Mapping[str, int]
+    out_of_budget: int
+    spent: Spent
+    code: int
+
+    def __add__(self, other: "SweepEnd") -> "SweepEnd":
+        return SweepEnd(
+            statuses=Counter(self.statuses) + Counter(other.statuses),
+            out_of_budget=self.out_of_budget + other.out_of_budget,
+            spent=self.spent + other.spent,
+            code=max(self.code, other.code),
+        )
+
+
 class Watcher(Protocol):
     """Shows a sweep's progress."""
 
@@ -115,25 +139,37 @@ class Watcher(Protocol):
     def added(self, count: int) -> None: ...
     def doing(self, item: Expected, phase: str, *, left_s: float) -> None: ...
     def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None: ...
-    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int, spent: Spent) -> None: ...
+    def ended(self, how: SweepEnd) -> None: ...
 
 
-def run_sweep(prepared: Prepared, settings: Settings, *, engine: Engine, watcher: Watcher) -> int:
-    """Measures the owed cells of a prepared sweep in one place and returns the exit code: 0 if every cell is done, 1 if
-    some failed, an own part was wrong, or time ran out before the further rounds."""
-    return Sweep(prepared, settings, engine=engine, watcher=watcher).run()
+@dataclass
+class Place:
+    """Where cells are measured: an engine, its machine, and the run of its rows."""
+
+    engine: Engine
+    machine: Mapping[str, Any]
+    run_id: UUID = field(init=False)
+    key: str = field(init=False)
+    is_new: bool = field(init=False)
 
 
 class Sweep:
-    """A running sweep. Its state is the plan, which live pages show."""
+    """A running sweep in equal places. Its state is the plan, which live pages show as that of the first place."""
 
-    def __init__(self, prepared: Prepared, settings: Settings, *, engine: Engine, watcher: Watcher) -> None:
-        self.prepared, self.settings, self.engine, self.watcher = prepared, settings, engine, watcher
+    def __init__(self, prepared: Prepared, settings: Settings, *, places: Sequence[Place], watcher: Watcher) -> None:
+        self.prepared, self.settings, self.places, self.watcher = prepared, settings, list(places), watcher
         self.spool = Spool(settings.db)
-        known = prepared.joined or (None if settings.fresh else history.find_run(settings.db, prepared.key))
-        self.run_id, self.is_new = known or new_id(), known is None
+        for number, place in enumerate(places):
+            place.key = prepared.key_on(place.machine, number)
+            known = prepared.joined or (None if settings.fresh else history.find_run(settings.db, place.key))
+            place.run_id, place.is_new = known or new_id(), known is None
+        self.run_id = places[0].run_id
         self.device = settings.torch_device(prepared.machine)
         self.device_name = prepared.machine["device_name"] or ""
+        #: Held while the state changes, and while the watcher is told of it.
+        self.lock, self.has_ended = threading.RLock(), False
+        self.owners: dict[tuple[object, ...], Place] = {}
+        self._share_out()
         self.further = FurtherRounds(prepared)
         self.cells: list[Expected] = []
         self.plan: list[PlanRow] = []
@@ -143,8 +179,14 @@ class Sweep:
         self.began = self.beat_at = time.monotonic()
 
     def run(self) -> int:
+        """Measures the owed cells, tells how that ended, and returns the exit code."""
+        self.watcher.ended(how := self.measure())
+        return how.code
+
+    def measure(self) -> SweepEnd:
+        """Measures the owed cells. Raises PlaceLost when no place is left."""
         owed, counts = deque(self.prepared.owed), Counter[str]()
-        left_s = self.prepared.seconds + self.further.seconds_left()
+        left_s = self._share(self.prepared.seconds + self.further.seconds_left())
         self.watcher.began(self.prepared, total=len(owed), left_s=left_s)
         for name, reason in self.prepared.left_out.items():
             self.watcher.waiting(f"Left out: {name}. {reason}")
@@ -153,30 +195,98 @@ class Sweep:
         while not left and (left := self._next_round()):
             self._measure_all(left, counts)
         if counts and not left:
-            self._measure_ceilings("end")
+            self._everywhere(lambda place: self._measure_ceilings(place, "end"))
         if waiting := ingest_all(self.settings.db):
             files = format_count(waiting, "file")
             self.watcher.waiting(f"Another program holds {self.settings.db}; {files} waiting in {self.spool.folder}.")
         if not owed and not self.prepared.joined:
             self.spool.remove_plan(self.run_id)
-        spent = replace(self.spent, all_s=time.monotonic() - self.began)
+        spent = replace(self.spent, all_s=(time.monotonic() - self.began) * len(self.places))
         known = map(self.prepared.done.get, (item.id for item in self.prepared.cells))
         if wrong := sum(one is not None and one.status == "wrong" for one in known):
             words = format_count(wrong, "cell")
             self.watcher.waiting(f"Wrong when measured before: {words}; `python -m runner show` says how.")
-        self.watcher.ended(statuses=counts, out_of_budget=len(left), spent=spent)
-        return 1 if owed or set(counts) - DONE or counts["wrong"] or wrong or self.prepared.left_out else 0
+        failed = owed or set(counts) - DONE or counts["wrong"] or wrong or self.prepared.left_out
+        return SweepEnd(statuses=counts, out_of_budget=len(left), spent=spent, code=1 if failed else 0)
+
+    def end(self) -> None:
+        """Ends what is measured, for good."""
+        self.has_ended = True
+        for place in [*self.places]:
+            place.engine.end()
 
     def _measure_all(self, left: deque[Expected], counts: Counter[str]) -> None:
-        """Measures the cells one after the other, as far as the budget reaches; what is left stays in `left`."""
-        if left and self.is_new:
-            prepared, self.is_new = self.prepared, False
-            run = new_run(self.run_id, self.settings, prepared.machine, sweep_key=prepared.key, preset=prepared.preset)
-            make_folder(self.settings.db)
-            self._store({"runs": [run]}, name=f"run-{self.run_id}")
-            self._measure_ceilings("start")
-        while left and not self._is_out_of_budget():
-            counts[self._measure(left.popleft(), left).status] += 1
+        """Measures the cells in all places, as far as the budget reaches; what is left stays in `left`. Where a place
+        is lost, those that were done begin again."""
+
+        def measure(place: Place) -> None:
+            while item := self._take(place, left):
+                try:
+                    if place.is_new:
+                        self._begin(place)
+                    status = self._measure(item, place, left).status
+                except PlaceLost:
+                    with self.lock:
+                        left.appendleft(item)
+                    raise
+                with self.lock:
+                    counts[status] += 1
+
+        while left and not self.has_ended and not self._is_out_of_budget():
+            self._everywhere(measure)
+
+    def _everywhere(self, work: Callable[[Place], None]) -> None:
+        """Calls `work` for all places at once, and goes on without those that are lost. An interrupt, and an error of
+        one, end all."""
+
+        def try_in(place: Place) -> None:
+            try:
+                work(place)
+            except PlaceLost as lost:
+                with self.lock:
+                    self.places.remove(place)
+                    self._share_out(lost=place)
+                    if not self.has_ended:
+                        self.watcher.waiting(str(lost))
+
+        if len(self.places) == 1:
+            try_in(self.places[0])
+        else:
+            with ThreadPoolExecutor(len(self.places)) as pool:
+                try:
+                    for one in as_completed([pool.submit(try_in, place) for place in self.places]):
+                        one.result()
+                except BaseException:
+                    self.end()
+                    raise
+        if not self.places:
+            raise PlaceLost("All places are lost.", do="Finished cells are kept; the same command goes on.")
+
+    def _take(self, place: Place, left: deque[Expected]) -> Expected | None:
+        """Takes the next cell of a place's share."""
+        with self.lock:
+            mine = (item for item in left if self.owners.get(size_of(item.cell), place) is place)
+            item = None if self.has_ended or self._is_out_of_budget() else next(mine, None)
+            if item:
+                left.remove(item)
+            return item
+
+    def _share_out(self, lost: Place | None = None) -> None:
+        """Gives each size to a place, or those of a lost place to the others; one that has all needs none."""
+        cells = [item.cell for item in self.prepared.cells if self.owners.get(size_of(item.cell)) is lost]
+        if len(self.places) > 1:
+            shares = share_out(cells, len(self.places), device=self.prepared.machine["device"])
+            self.owners |= {size: self.places[share] for size, share in shares.items()}
+        else:
+            self.owners = {}
+
+    def _begin(self, place: Place) -> None:
+        """Stores the run of a place, and what its machine can do at most."""
+        place.is_new = False
+        run = new_run(place.run_id, self.settings, place.machine, sweep_key=place.key, preset=self.prepared.preset)
+        make_folder(self.settings.db)
+        self._store({"runs": [run]}, name=f"run-{place.run_id}")
+        self._measure_ceilings(place, "start")
 
     def _next_round(self) -> deque[Expected]:
         """Returns the cells to measure once more, and adds them to the plan if there is time for them."""
@@ -205,24 +315,26 @@ class Sweep:
             self.plan.append(row)
             self.cells.append(item)
 
-    def _measure(self, item: Expected, rest: Collection[Expected]) -> Row:
-        """Measures one cell and stores its row and its details."""
+    def _measure(self, item: Expected, place: Place, rest: Collection[Expected]) -> Row:
+        """Measures one cell in a place and stores its row and its details."""
         position, cell = self.positions[item.id], item.cell
         started, began, cell_id = utc_now(), time.monotonic(), new_id()
 
         def beat(phase: str) -> None:
-            cell_left_s = max(0.0, self._seconds_left([item]) - (time.monotonic() - began))
-            left_s = cell_left_s + self._seconds_left(rest) + self._seconds_after()
-            self.watcher.doing(item, phase, left_s=left_s)
-            if phase == "start" or time.monotonic() - self.beat_at > HEARTBEAT_SECONDS:
-                self._update_plan(position, state="running", seconds=cell_left_s)
+            with self.lock:
+                own_s = self.prepared.forecast.left(item.measured, item.predicted.seconds)
+                cell_left_s = max(0.0, own_s - (time.monotonic() - began))
+                left_s = cell_left_s + self._seconds_left(rest) + self._seconds_after()
+                self.watcher.doing(item, phase, left_s=left_s)
+                if phase == "start" or time.monotonic() - self.beat_at > HEARTBEAT_SECONDS:
+                    self._update_plan(position, state="running", seconds=cell_left_s)
 
-        outcome = self._run_cell(item, cell_id, beat=beat)
+        outcome = self._run_cell(item, place, cell_id, beat=beat)
         seconds, table = time.monotonic() - began, table_of(cell)
         predicted = {"predicted_peak_bytes": item.predicted.peak_bytes}
         row: Row = table.row(
             **asdict(cell),
-            run_id=self.run_id,
+            run_id=place.run_id,
             cell_id=cell_id,
             cell_key=cell.key,
             round=item.round,
@@ -235,32 +347,34 @@ class Sweep:
             **outcome.measurement.values,
         )
         details = outcome.measurement.details
-        self._store({table.name: [row], **details}, name=str(cell_id))
         timings = [timing for timing in details.get("timings", ()) if isinstance(timing, TimingRow)]
-        self.prepared.forecast.learn(item.measured, predicted=item.predicted.seconds, measured=seconds)
-        self.spent += Spent.of(row)
         step = next((timing for timing in timings if timing.phase == "step"), None)
         times = [getattr(step, name) for name in history.TIMES] if step else []
         again = seconds - (getattr(row, "compile_cold_seconds", None) or 0.0)
-        self.further.record(item, MeasuredRound.of(row.status, again, *times))
-        self._update_plan(position, state="done", status=outcome.status, seconds=seconds)
-        self.watcher.finished(row, timings, left_s=self._seconds_left(rest) + self._seconds_after())
+        with self.lock:
+            self._store({table.name: [row], **details}, name=str(cell_id))
+            self.prepared.forecast.learn(item.measured, predicted=item.predicted.seconds, measured=seconds)
+            self.spent += Spent.of(row)
+            self.further.record(item, MeasuredRound.of(row.status, again, *times))
+            self._update_plan(position, state="done", status=outcome.status, seconds=seconds)
+            self.watcher.finished(row, timings, left_s=self._seconds_left(rest) + self._seconds_after())
         return row
 
-    def _measure_ceilings(self, moment: Moment) -> None:
+    def _measure_ceilings(self, place: Place, moment: Moment) -> None:
         """Measures what the machine can do at most. Ceilings that cannot be measured are reported, and the sweep goes
         on; an interrupted sweep has only those of its start."""
         if not self.settings.ceilings:
             return
-        job = CeilingJob(run_id=self.run_id, moment=moment, device=self.device, device_name=self.device_name)
-        ceilings = self.engine.ceilings(job)
-        if ceilings.missing:
-            reasons = "; ".join(f"{name} ({reason})" for name, reason in ceilings.missing.items())
-            self.watcher.waiting(f"What this machine can do at most was not measured for {reasons}.")
-        if ceilings.rows:
-            self._store({"ceilings": ceilings.rows}, name=f"ceilings-{self.run_id}-{moment}")
+        job = CeilingJob(run_id=place.run_id, moment=moment, device=self.device, device_name=self.device_name)
+        ceilings = place.engine.ceilings(job)
+        with self.lock:
+            if ceilings.missing:
+                reasons = "; ".join(f"{name} ({reason})" for name, reason in ceilings.missing.items())
+                self.watcher.waiting(f"What this machine can do at most was not measured for {reasons}.")
+            if ceilings.rows:
+                self._store({"ceilings": ceilings.rows}, name=f"ceilings-{place.run_id}-{moment}")
 
-    def _run_cell(self, item: Expected, cell_id: UUID, *, beat: Callable[[str], None]) -> Outcome:
+    def _run_cell(self, item: Expected, place: Place, cell_id: UUID, *, beat: Callable[[str], None]) -> Outcome:
         """Runs the cell in a fresh process, or skips it if it is predicted not to fit and the user wants that."""
         memory = self.prepared.machine["device_memory_bytes"]
         if self.settings.skip_predicted_oom and memory and (item.predicted.peak_bytes or 0) > memory:
@@ -269,16 +383,17 @@ class Sweep:
         job = Job(
             experiment=item.experiment,
             cell=item.measured,
-            run_id=self.run_id,
+            run_id=place.run_id,
             cell_id=cell_id,
             device=self.device,
             device_name=self.device_name,
             flops=self.prepared.counted(item.cell),
         )
-        return self.engine.measure(job, timeout_s=self.settings.timeout_s, beat=beat)
+        return place.engine.measure(job, timeout_s=self.settings.timeout_s, beat=beat)
 
     def _store(self, rows: Mapping[str, Sequence[object]], *, name: str) -> None:
-        store(self.settings.db, rows, name=name)
+        with self.lock:
+            store(self.settings.db, rows, name=name)
 
     def _update_plan(self, position: int, **changes: Any) -> None:
         """Writes the plan with changes to one cell, a heartbeat and the current forecast. The seconds of what comes
@@ -300,11 +415,15 @@ class Sweep:
 
     def _seconds_left(self, items: Collection[Expected]) -> float:
         """Returns how long these cells will take (s), by what the sweep has learned."""
-        return sum(self.prepared.forecast.left(item.measured, item.predicted.seconds) for item in items)
+        return self._share(sum(self.prepared.forecast.left(item.measured, item.predicted.seconds) for item in items))
 
     def _seconds_after(self) -> float:
         """Returns how long what follows the cells of the plan will take (s): further rounds and the ceilings."""
-        return self.further.seconds_left() + self.prepared.ceiling_seconds
+        return self._share(self.further.seconds_left()) + self.prepared.ceiling_seconds
+
+    def _share(self, seconds: float) -> float:
+        """Returns how long such work takes in all places (s)."""
+        return seconds / max(len(self.places), 1)
 
     def _is_out_of_budget(self) -> bool:
         return self.settings.budget_s is not None and time.monotonic() - self.began >= self.settings.budget_s

@@ -161,13 +161,13 @@ class Prepared:
         own = self.own.get(getattr(cell, "model_key", None) or "")
         return own.flops.get((cell.batch, cell.context)) if own and isinstance(cell, PassCell) else None
 
-    @property
-    def key(self) -> str:
-        """The key by which the same sweep on the same machine is found again; a sweep of a preset does not go on with
-        the run of given cells. One that adds rounds by itself goes on with one that measured every cell once."""
+    def key_on(self, machine: Mapping[str, Any], place: int) -> str:
+        """Returns the key by which the same sweep is found again on the same machine, in one of its places, from 0; a
+        sweep of a preset does not go on with the run of given cells. One that adds rounds by itself goes on with one
+        that measured every cell once."""
         counted = [item for item in self.cells if not (self.is_auto and item.round)]
-        ids: list[object] = [*sorted(item.id for item in counted)]
-        return sweep_key(ids if self.preset else [*ids, "given"], self.machine)
+        ids: list[object] = [*sorted(item.id for item in counted), *([] if self.preset else ["given"])]
+        return sweep_key([*ids, place] if place else ids, machine)
 
     @cached_property
     def owed(self) -> tuple[Expected, ...]:

@@ -26,7 +26,7 @@ from runner.store.history import CellRound
 from runner.store.read import load_ceilings
 from runner.store.read.selection import Selection
 from runner.store.read.timed import load_steps
-from runner.sweep.loop import Sweep, Watcher
+from runner.sweep.loop import Place, Sweep, Watcher
 from runner.sweep.prepare import Expected, Prepared
 from runner.sweep.race import SETTINGS, Race, way_of
 from runner.sweep.request import Settings
@@ -165,7 +165,7 @@ class Tuner:
         self.begun |= {one.id for one in items}
         settings = replace(self.settings, budget_s=left_s, ceilings=self.settings.ceilings and self.run_id is None)
         prepared = replace(self.prepared, cells=tuple(items), joined=self.run_id)
-        sweep = Sweep(prepared, settings, engine=self.engine, watcher=self.watcher)
+        sweep = Sweep(prepared, settings, places=[Place(self.engine, prepared.machine)], watcher=self.watcher)
         sweep.run()
         if self.run_id is None:
             self.run_id = sweep.run_id

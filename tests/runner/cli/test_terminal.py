@@ -19,7 +19,7 @@ from runner.cli.progress import SweepLines
 from runner.cli.terminal import Terminal
 from runner.formats import visible
 from runner.schema import TABLES, new_id, utc_now
-from runner.sweep.loop import Spent
+from runner.sweep.loop import Spent, SweepEnd
 from runner.sweep.prepare import Prepared
 from tests.command import ROOT, tiny
 from tests.synthetic import memory_rows, roofline_rows, rows, traces
@@ -136,7 +136,8 @@ def test_doctor_and_the_lines_of_a_sweep() -> None:
 )
 def test_the_end_of_a_budget_says_what_goes_on(fresh: bool, then: str) -> None:
     console = Terminal(file=StringIO(), width=200)
-    SweepLines(console, db=Path("x"), fresh=fresh).ended(statuses={"ok": 2}, out_of_budget=3, spent=Spent())
+    end = SweepEnd(statuses={"ok": 2}, out_of_budget=3, spent=Spent(), code=0)
+    SweepLines(console, db=Path("x"), fresh=fresh).ended(end)
     assert f"The budget ran out with 3 cells to go; {then}." in printed(console)
 
 

@@ -1,6 +1,5 @@
 """How long a sweep will take: computed by hand, equal on every page and in the terminal, and learned from rows."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from runner.engines.local import LocalEngine
 from runner.schema import MemoryCell, Row, TimingRow
 from runner.store.read.runs import load_progress
-from runner.sweep.loop import Spent
+from runner.sweep.loop import SweepEnd
 from runner.sweep.prepare import CEILING_SECONDS, FAMILIAR_S, Expected, Forecast, Prepared, prepare
 from runner.sweep.start import sweep
 from tests.command import TINY, parsed, rows, tiny
@@ -64,7 +63,7 @@ class Listener:
         found = load_progress(self.db)
         self.left.append((left_s, found[0].seconds_left if found else None))
 
-    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int, spent: Spent) -> None: ...
+    def ended(self, how: SweepEnd) -> None: ...
 
 
 @pytest.mark.soak
