@@ -216,10 +216,13 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, as_json: bool | 
     from runner.sweep.start import sweep
 
     if dry_run:
-        from runner.engines.local import LocalEngine
+        from runner.engines.engine import open_engine
         from runner.sweep.prepare import prepare
 
-        print_plan(console, prepare(request, settings, LocalEngine(), report=progress.say), as_json=bool(as_json))
+        # No cluster is asked: the plan is that of this machine.
+        name, on = ("local", ()) if settings.engine == "ray" else (settings.engine, settings.on)
+        with open_engine(name, on=on) as (engine, *_):
+            print_plan(console, prepare(request, settings, engine, report=progress.say), as_json=bool(as_json))
         return
     with closing(SweepLines(progress, db=settings.db, fresh=settings.fresh)) as watcher:
         code = sweep(request, settings, watcher=watcher)
