@@ -145,6 +145,9 @@ def test_one_broken_number_gives_one_finding(case: Case) -> None:
     elif code == "launch_bound":
         assert findings[0].evidence == {"device_ms": 11.2, "loop_ms": 36.0}
         assert "needs 11.2 ms for what takes 36.0 ms in a loop: the host sets this time" in findings[0].sentence
+        assert "at once" not in findings[0].sentence
+        (beside_another,) = judge(replace(row, **changed), context(**{**known, "run": replace(H200, places=2)}))
+        assert "2 GPUs of this host were measured at once" in beside_another.sentence
     assert [finding.code for finding in findings] == [code]
     assert grade(findings) == expected_grade
     assert findings[0].sentence.endswith(".")
