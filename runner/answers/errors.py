@@ -3,7 +3,7 @@
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.words import cell_of, lacks, name_pass
 from runner.formats import format_list
-from runner.results.rows import Precise, Rows
+from runner.results.rows import Rows
 
 PASS = Field("pass", "Pass")
 PRECISION = Field.of("numerics", "precision")
@@ -19,12 +19,17 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     if not passes:
         return Answer(missing=lacks("the errors of no precision were measured"))
     what = choose(asked, "error-of", "Error of", list(_ERRORS))
+    lines: dict[tuple[str, str], Row] = {}
+    for row in (one.row for one in passes):
+        if (error := getattr(row, _ERRORS[what.chosen])) is not None:
+            place, lost = name_pass(row), (row.zero_gradient_share, row.unscaled_zero_gradient_share)
+            lines.setdefault((place, row.precision), Row.of(row, place, row.precision, error, *lost))
     matrix = View(
         name="errors-by-size",
         title=f"Relative error of the {what.chosen}",
         about=f"{passes[-1].machine.split(' · ')[0]} · one forward and backward pass, same weights and tokens",
         fields=(PASS, PRECISION, ERROR, LOST, UNSCALED),
-        rows=tuple(_make_rows(passes, what.chosen)),
+        rows=tuple(lines.values()),
         draw=Draw("matrix", "error", down=("pass",), across="precision", log="y"),
         note="Beside fp64, or fp32 where fp64 is too much. The largest model last.",
     )
@@ -46,16 +51,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     sentence, more = _say(matrix, place)
     cells = {one.row.cell_id: cell_of(one.row) for one in passes}
     return Answer(sentence=sentence, more=more, views=(matrix, by_part), choices=(what,), cells=cells)
-
-
-def _make_rows(passes: list[Precise], what: str) -> list[Row]:
-    lines: dict[tuple[str, str], Row] = {}
-    for one in passes:
-        row, place = one.row, name_pass(one.row)
-        lost = (row.zero_gradient_share, row.unscaled_zero_gradient_share)
-        if (error := getattr(row, _ERRORS[what])) is not None:
-            lines.setdefault((place, row.precision), Row.of(row, place, row.precision, error, *lost))
-    return list(lines.values())
 
 
 def _say(matrix: View, place: str) -> tuple[str, str]:

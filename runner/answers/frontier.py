@@ -38,7 +38,9 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     mine = [one for one in mine if format_bytes(one.limit_bytes) == limit.chosen]
     shown: dict[tuple[str, str], FrontierRow] = {}
     for one in mine:
-        shown.setdefault((_where(one), _way(one)), one)
+        batch = f"batch {one.batch}" if name == "seq_len" else ""
+        way = join_parts(one.implementation, one.precision, batch, "" if one.causal else "not causal")
+        shown.setdefault((_where(one), way), one)
     view = View(
         name="frontier",
         title=f"Largest {grows.chosen} that fits ({unit})",
@@ -65,11 +67,6 @@ def _where(cell: FrontierCell) -> str:
     numbers: dict[str, Any] = {name: getattr(cell, name) for name in SHAPE}
     other = f"batch {cell.batch}" if cell.limited == "context" else f"context {format_value(cell.context)}"
     return join_parts(shape_name(**numbers), cell.mode, other)
-
-
-def _way(cell: FrontierCell) -> str:
-    batch = f"batch {cell.batch}" if cell.limited == "seq_len" else ""
-    return join_parts(cell.implementation, cell.precision, batch, "" if cell.causal else "not causal")
 
 
 def _say(view: View, unit: str, limit: str) -> str:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.words import cell_of, lacks, name_pass
 from runner.formats import format_share
-from runner.results.cells import NormalizationResult
 from runner.results.rows import Precise, Rows
 
 IN = Field.of("normalisation", "computed_in")
@@ -40,12 +39,13 @@ def answer(rows: Rows, asked: Asked) -> Answer:
                 line.computed_in,
                 line.scale,
                 line.error,
-                line.overflowed_share,
+                lost,
                 line.underflowed_share,
-                _say_end(line),
+                "" if line.error is not None else f"{format_share(lost)} overflow" if lost else "not finite",
             )
             for line in one.normalization
             if line.statistic == statistic.chosen
+            for lost in (line.overflowed_share,)
         ),
         draw=Draw("lines", "error", across="scale", series="computed_in", log="xy"),
         note="Against fp64, the worst block. bf16 has the exponents of fp32, so it is coarse at every size.",
@@ -56,12 +56,6 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         choices=(place, statistic),
         cells={one.row.cell_id: cell_of(one.row)},
     )
-
-
-def _say_end(line: NormalizationResult) -> str:
-    if line.error is not None:
-        return ""
-    return f"{format_share(line.overflowed_share)} overflow" if line.overflowed_share else "not finite"
 
 
 def _say(view: View, statistic: str) -> str:

@@ -78,10 +78,13 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     ]
     views = [matrix, *([_draw_roof(matrix, roof, words)] if roof else [])]
     bounds = _draw_bounds(traced, roof, sizes) if traced else None
+    more = [_say_bounds(bounds)] if bounds else []
+    if moved := [f"{name} by {share:+.0%}".replace("-", "−") for name, share in roofline.changes(latest)]:
+        more.append(f"The machine changed its speed during the sweep: {format_list(moved)}.")
     missing = Missing(words="the limits of this machine, which a sweep measures at its start and its end")
     return Answer(
         sentence=_say(matrix, roof, precision),
-        more=" ".join(part for part in (_say_bounds(bounds) if bounds else "", _say_moved(latest)) if part),
+        more=" ".join(more),
         views=(*views, *([bounds] if bounds else []), _draw_ceilings(latest, name)),
         choices=(*choices, clock),
         cells=cells_of(shown, traced),
@@ -208,15 +211,6 @@ def _say_bounds(view: View) -> str:
         limit = row.values[2] if row.values[2].startswith("waits") else f"is {row.values[2]}"
         parts.append(f"{key[0]}{at_tokens(key[1])} {limit} for {format_share(view.get(row, 'share'))} of its time")
     return f"{'; '.join(parts)}."
-
-
-def _say_moved(ceilings: Sequence[CeilingRow]) -> str:
-    """Says which ceilings changed between the start and the end of the sweep that measured them."""
-    moved = roofline.changes(ceilings)
-    if not moved:
-        return ""
-    named = format_list([f"{name} by {share:+.0%}".replace("-", "−") for name, share in moved])
-    return f"The machine changed its speed during the sweep: {named}."
 
 
 QUESTION = Question(answer=answer, needs=("steps", "traced", "ceilings", "runs"))

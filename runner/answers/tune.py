@@ -99,9 +99,10 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     ranking = _draw_ranking(timed, float(price.chosen), about(shown, "batch", *PLAIN))
     buys = _draw_choices(timed[0], trained, about(timed[:1]))
     front = _draw_front(ranking)
+    equal = [ranking.get(row, "way") for row in ranking.rows[1:] if ranking.get(row, "beside") == EQUAL]
     return Answer(
         sentence=_say(timed, ranking, by.chosen),
-        more=_say_equals(ranking),
+        more=f"{len(equal)} of the others cannot be told apart from it, first {equal[0]}." if equal else "",
         views=(ranking, buys, front) if len(front.rows) > 1 else (ranking, buys),
         choices=(*choices, by, price, memory),
         cells=cells_of(timed, (one for one in trained if any(one.cell_id in row.cells for row in buys.rows))),
@@ -251,13 +252,6 @@ def _say(timed: Sequence[StepResult], ranking: View, by: str) -> str:
         text += f", **{format_number(ranking.get(first, 'cost'))} for 10⁹ tokens**"
     text += f", **{format_number(rate)} tokens/s**"
     return f"{text}, {format_share(mfu)} MFU." if mfu else f"{text}."
-
-
-def _say_equals(ranking: View) -> str:
-    equal = [row for row in ranking.rows[1:] if ranking.get(row, "beside") == EQUAL]
-    if not equal:
-        return ""
-    return f"{len(equal)} of the others cannot be told apart from it, first {ranking.get(equal[0], 'way')}."
 
 
 QUESTION = Question(answer=answer, needs=("every_step",))

@@ -293,34 +293,6 @@ def unsaved_attention_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
     return attention
 
 
-def unsaved_feed_forward_bytes(cell: ModelCell) -> int:
-    """Returns the same for SwiGLU: the stream after attention, its normalized copy, and three inner activations."""
-    return 2 * residual_stream_bytes(cell) + 3 * cell.batch * cell.context * cell.shape.d_ff * product_bytes(cell)
-
-
-def tensors_retained_at(cell: ModelCell, *, needing: tuple[str, str], device: Device) -> list[PredictedTensor]:
-    """Returns the tensors of a block that still exist when backward reaches the operation that needs the given one,
-    named by module and name. Backward goes from the last to the first, so these are all saved no later."""
-    kept = block_tensors(cell, device=device)
-    last = next(index for index, item in enumerate(kept) if (item.module, item.tensor) == needing)
-    return kept[: last + 1]
-
-
-def swiglu_backward_bytes(cell: ModelCell) -> int:
-    """Returns the bytes of the temporary tensors in the backward pass of SwiGLU's product: the gradients of three inner
-    activations, and that of the residual stream."""
-    return residual_stream_bytes(cell) + 3 * cell.batch * cell.context * cell.shape.d_ff * product_bytes(cell)
-
-
-def softmax_backward_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
-    """Returns the same for an unfused softmax: the gradients of its output and input, of the values, and of the
-    residual stream. CUDA also writes the product of the output and its gradient to memory
-    (softmax_backward_cuda_out)."""
-    squares = 3 if device == "cuda" else 2
-    vectors = residual_stream_bytes(cell) + cell.batch * cell.context * cell.shape.d_model * product_bytes(cell)
-    return squares * scores_bytes(cell, number_bytes=softmax_bytes(cell, device=device)) + vectors
-
-
 #: The tensors of N V numbers in cross-entropy's backward pass: log-softmax, its gradient, the logits' gradient.
 LOSS_TENSORS = 3
 #: The moments at which a step's memory can peak. `last block` and `first block` are moments of the backward pass, which
@@ -371,7 +343,8 @@ def forward_moments(cell: ModelCell, device: Device, held: PeakBytes) -> list[Pe
     )  # weights not yet multiplied
     before = [copies - saved.head_copy - count * narrow if copies else 0 for count in to_come]
     attention = unsaved_attention_bytes(cell, device=device)
-    feed_forward = unsaved_feed_forward_bytes(cell)
+    # The stream after attention, its normalized copy, and three inner activations.
+    feed_forward = 2 * stream + 3 * cell.batch * cell.context * cell.shape.d_ff * narrow
     # The head reads the stream and its norm, under autocast in half precision; checkpointed streams are kept as well.
     cast = cell.batch * cell.context * cell.shape.d_model * narrow if copies else 0
     head = 2 * stream + cast if inference else head_input_bytes(cell)
@@ -436,10 +409,14 @@ def _loss_moment(cell: ModelCell, device: Device, beside: PeakBytes) -> PeakByte
 def _block_moments(cell: ModelCell, device: Device, beside: PeakBytes) -> list[PeakBytes]:
     """Returns the moments of a block's backward pass: SwiGLU's, when the gradient of one matrix exists, and an unfused
     softmax's, when those of four matrices and of a norm exist. `beside` has the parts outside of that block."""
-    d, width = cell.shape.d_model, weight_bytes(cell)
+    d, inner, width = cell.shape.d_model, cell.shape.d_ff, weight_bytes(cell)
+    # Of one number of a token, as wide as it goes into a product.
+    narrow, stream = cell.batch * cell.context * product_bytes(cell), residual_stream_bytes(cell)
 
     def moment(needing: tuple[str, str], *, gradients: int, temporaries: int) -> PeakBytes:
-        kept = tensors_retained_at(cell, needing=needing, device=device)
+        # Backward goes from the last tensor to the first, so those saved no later than the needed one still exist.
+        kept = block_tensors(cell, device=device)
+        kept = kept[: 1 + next(place for place, item in enumerate(kept) if (item.module, item.tensor) == needing)]
         copies = sum(item.size for item in kept if item.is_weight_copy)
         return replace(
             beside,
@@ -449,12 +426,15 @@ def _block_moments(cell: ModelCell, device: Device, beside: PeakBytes) -> list[P
             temporaries=logits_bytes(cell) + temporaries,
         )
 
-    found = [
-        moment(("feed_forward", "up"), gradients=d * cell.shape.d_ff * width, temporaries=swiglu_backward_bytes(cell))
-    ]
+    # The gradients of three inner activations, and that of the residual stream.
+    temporaries = stream + 3 * inner * narrow
+    found = [moment(("feed_forward", "up"), gradients=d * inner * width, temporaries=temporaries)]
     if is_unfused(cell):
-        done = (3 * d * cell.shape.d_ff + d * d + d) * width
-        temporaries = softmax_backward_bytes(cell, device=device)
+        # Those of softmax's output and input, of the values and of the residual stream. CUDA also writes the product of
+        # the output and its gradient to memory (softmax_backward_cuda_out).
+        square = scores_bytes(cell, number_bytes=softmax_bytes(cell, device=device))
+        temporaries = (3 if device == "cuda" else 2) * square + stream + d * narrow
+        done = (3 * d * inner + d * d + d) * width
         found.append(moment(("attention", "probabilities"), gradients=done, temporaries=temporaries))
     return found
 
