@@ -5,7 +5,7 @@
 Rows are read once for each state of the file and kind, answers made once for each choice; all sessions share them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ import streamlit as st
 from runner.answers import QUESTIONS, find_doubts
 from runner.answers import ask as ask_question
 from runner.answers.answer import Answer
+from runner.results.rows import Rows
 from runner.store.read import read
 from runner.store.read.runs import Contents
 from runner.store.read.selection import Selection
@@ -46,11 +47,14 @@ class Frame:
         asked = tuple(sorted((name, str(value)) for name, value in chosen.items()))
         return _answer(name, str(self.path), self.state, self.selection, asked, _frame=self)
 
+    def read(self, name: str, needs: Iterable[str]) -> Rows:
+        """Returns the rows of a question: those of the selection, or of the whole file."""
+        of = replace(self.selection, machine=None, run=None) if QUESTIONS[name].of_file else self.selection
+        return read(self.path, of, needs, load=lambda loader, path, broad: self.load(loader, broad))
+
     def audit(self, answer: Answer) -> Answer:
         """Returns the answer with its doubts. The audit of a file takes a second, once a state of it."""
-        of = replace(self.selection, machine=None, run=None) if QUESTIONS[answer.question].of_file else self.selection
-        audited = read(self.path, of, ("audited",), load=lambda loader, path, broad: self.load(loader, broad)).audited
-        return replace(answer, doubts=find_doubts(answer, audited))
+        return replace(answer, doubts=find_doubts(answer, self.read(answer.question, ("audited",)).audited))
 
     @property
     def device(self) -> str:
@@ -75,7 +79,4 @@ def _run_query(name: str, path: str, state: str, arguments: tuple[Any, ...], *, 
 def _answer(
     name: str, path: str, state: str, selection: Selection, asked: tuple[tuple[str, str], ...], *, _frame: Frame
 ) -> Answer:
-    question = QUESTIONS[name]
-    of = replace(selection, machine=None, run=None) if question.of_file else selection
-    rows = read(_frame.path, of, question.needs, load=lambda loader, path, broad: _frame.load(loader, broad))
-    return ask_question(name, rows, dict(asked))
+    return ask_question(name, _frame.read(name, QUESTIONS[name].needs), dict(asked))

@@ -66,12 +66,8 @@ _turns = asyncio.BoundedSemaphore(AT_ONCE)
 _waiting: set[Request] = set()
 
 
-async def _serve_index(request: Request) -> Response:
-    return _refuse_parameters(request) or await _serve(lambda _: JSONResponse(_describe()), request)
-
-
-async def _serve_questions(request: Request) -> Response:
-    return _refuse_parameters(request) or await _serve(lambda _: JSONResponse(list(QUESTIONS)), request)
+async def _serve_document(make: Callable[[], Any], request: Request) -> Response:
+    return _refuse_parameters(request) or await _serve(lambda _: JSONResponse(make()), request)
 
 
 async def _serve_health(request: Request) -> Response:
@@ -294,10 +290,10 @@ def _is_present(path: Path) -> bool:
 
 
 ROUTES = (
-    Route(f"{BASE}/api/v1", _serve_index),
+    Route(f"{BASE}/api/v1", partial(_serve_document, _describe)),
     Route(ADDRESS, _serve_state),
     Route(f"{BASE}/api/v1/rows.{{format}}", partial(_serve, _encode_request)),
-    Route(f"{BASE}/api/v1/answers", _serve_questions),
+    Route(f"{BASE}/api/v1/answers", partial(_serve_document, lambda: list(QUESTIONS))),
     Route(f"{BASE}/api/v1/answers/{{name}}", partial(_serve, _answer)),
     Route(f"{BASE}/healthz", _serve_health),
     Route(f"{BASE}/api", _serve_nothing),

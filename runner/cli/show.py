@@ -174,11 +174,13 @@ def print_names(console: Terminal, what: str, *, as_json: bool) -> None:
         print(columns_markdown(), end="")
         return
     experiments = {**EXPERIMENTS, "frontier": FRONTIER_QUESTION}
+    plain: dict[str, Any] = {"context": 1, "mode": "inference", "precision": "fp32"}
     tables: dict[str, list[dict[str, Any]]] = {
         "presets": [{"preset": one.name, "what it measures": one.doc} for one in PRESETS.values()],
         "experiments": [{"experiment": name, "question": words} for name, words in experiments.items()],
         "sizes": [
-            {"size": one.name, **one.numbers, "parameters": _count_parameters(one.numbers)} for one in SIZES.values()
+            {"size": one.name, **one.numbers, "parameters": steps.parameter_count(StepCell(**{**plain, **one.numbers}))}
+            for one in SIZES.values()
         ],
         "columns": [
             {"table": table.name, "column": one.name, "type": one.sql_type, "unit": one.unit, "meaning": one.doc}
@@ -193,10 +195,6 @@ def print_names(console: Terminal, what: str, *, as_json: bool) -> None:
     for rows in chosen.values():
         texts = [[f"{one:,}" if isinstance(one, int) else str(one) for one in row.values()] for row in rows]
         console.print(new_grid(*rows[0], rows=texts))
-
-
-def _count_parameters(shape: Any) -> int:
-    return steps.parameter_count(StepCell(**shape, context=1, mode="inference", precision="fp32"))
 
 
 def columns_markdown() -> str:

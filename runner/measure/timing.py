@@ -34,7 +34,7 @@ import gc
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 from uuid import UUID
@@ -352,18 +352,14 @@ def time_loop(
     usage = {"step_joules": (after - before) / 1000 / count} if before and after else {}
     width = len(steps.phases) + 1
     assert len(marks) == count * width + 1, f"{len(marks)} marks for {count} steps of {width - 1} phases"
-    samples = tuple(_samples(marks, device, width=width, ends=ends))
-    return replace(steps, samples=samples, warmup=SETTLING, usage=usage)
+    last = width - 1 if ends == "last phase" else width  # the mark that ends a step
+    samples = (
+        _make_sample(marks[at : at + width], device, step_ms=device.milliseconds(marks[at], marks[at + last]))
+        for at in range(0, count * width, width)
+    )
+    return replace(steps, samples=tuple(samples), warmup=SETTLING, usage=usage)
 
 
 def loop_length(step_ms: float) -> int:
     """Returns the number of steps of a loop, for steps that are expected to take `step_ms`."""
     return min(max(math.ceil(SECONDS * 1e3 / step_ms), MIN_STEPS), MAX_STEPS)
-
-
-def _samples(marks: Sequence[ClockMark], device: Device, *, width: int, ends: StepEnd) -> Iterator[Sample]:
-    """Yields the steps, each of `width` marks; the last mark is the beginning of a step that did not run."""
-    for first in range(0, len(marks) - 1, width):
-        inside = marks[first : first + width]
-        end = inside[-1] if ends == "last phase" else marks[first + width]
-        yield _make_sample(inside, device, step_ms=device.milliseconds(inside[0], end))

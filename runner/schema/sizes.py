@@ -186,15 +186,12 @@ def title(cell: Cell) -> str:
     known = {*MODEL, *lead, *_LIMITS}
     labels = {column.name: column.label.lower() for column in columns_of(asked)}
     parts += [
-        _format_field(labels[item.name], value)
+        label if value is True else f"not {label}" if value is False else f"{label} {part_title(value)}"
         for item in fields(asked)
+        for label in (labels[item.name],)
         if item.name not in known
         and item.default is not MISSING
         and (value := getattr(cell, item.name)) not in (None, item.default)
         and not is_unread(item.name, value)
     ]
     return " · ".join(part for part in parts if part)
-
-
-def _format_field(label: str, value: object) -> str:
-    return label if value is True else f"not {label}" if value is False else f"{label} {part_title(value)}"

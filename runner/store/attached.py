@@ -20,7 +20,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner.allowance import count_cpus
-from runner.errors import DatabaseBusy, DatabaseForeign, StoreError
+from runner.errors import DatabaseBusy, DatabaseForeign, DatabaseMissing, StoreError
 from runner.places import check_place
 from runner.schema import STORED, TABLES
 from runner.store.spool import RETRY_S, Spool
@@ -155,6 +155,10 @@ def newer_error(path: Path, unknown: Sequence[str]) -> DatabaseForeign:
         expected="a file that this version or an older one wrote",
         do="Update Stepscope here. Until then the file can be read, and nothing is added to it.",
     )
+
+
+def missing_error(path: Path) -> DatabaseMissing:
+    return DatabaseMissing(f"{path} does not exist.", do="Measure something: python -m runner sweep.")
 
 
 def busy_error(path: Path) -> DatabaseBusy:

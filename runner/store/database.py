@@ -25,7 +25,7 @@ from typing import Literal
 import duckdb
 from duckdb import DuckDBPyConnection
 
-from runner.errors import DatabaseBusy, DatabaseMissing, StoreError
+from runner.errors import DatabaseBusy, StoreError
 from runner.places import check_place, check_results
 from runner.schema import STORED, TABLES
 from runner.store.attached import (
@@ -38,6 +38,7 @@ from runner.store.attached import (
     list_unknown,
     load_columns,
     lock,
+    missing_error,
     newer_error,
     unusable_error,
 )
@@ -216,7 +217,7 @@ def open_reader(
     spool = Spool(path := Path(db_path).absolute())
     check_place(path)
     if not spool.files() and not spool.plans() and not path.exists():  # in this order: rows go from spool to file
-        raise _missing_error(path)
+        raise missing_error(path)
     # Nothing can leave the spool while its lock is shared, so no row is missed between the file and the spool.
     with (
         take_turn(),
@@ -227,7 +228,7 @@ def open_reader(
             taken.shown = None
             mark(taken.con, state=fingerprint(path), origin=fingerprint(path))
             if not make_views(taken.con, [Member(path=path)], taken.views):
-                raise _missing_error(path)
+                raise missing_error(path)
             yield taken.con
             return
         deadline = time.monotonic() + READER_PATIENCE_S
@@ -248,10 +249,6 @@ def open_reader(
                 if is_damage(error) or is_refused(error):
                     raise unusable_error(path, error) from error
                 raise
-
-
-def _missing_error(path: Path) -> DatabaseMissing:
-    return DatabaseMissing(f"{path} does not exist.", do="Measure something: python -m runner sweep.")
 
 
 @contextlib.contextmanager

@@ -31,7 +31,15 @@ from duckdb import DuckDBPyConnection
 
 from runner.errors import DatabaseMissing, StoreError, UsageError
 from runner.places import check_place, explain_error, is_list, split
-from runner.store.attached import busy_error, connect, foreign_error, format_reason, is_damage, try_attach
+from runner.store.attached import (
+    busy_error,
+    connect,
+    foreign_error,
+    format_reason,
+    is_damage,
+    missing_error,
+    try_attach,
+)
 from runner.store.contract import Survey, survey
 from runner.store.shared import mark, spilling
 from runner.store.spool import Spool
@@ -141,7 +149,7 @@ def _survey(file: Path, patience_s: float) -> Survey | StoreError:
             return replace(survey(file, deadline=time.monotonic() + patience_s), broken=unread)
         if Spool(file).files() or Spool(file).plans() or unread:
             return Survey(broken=unread)
-        raise DatabaseMissing(f"{file} does not exist.", do="Measure something: python -m runner sweep.")
+        raise missing_error(file)
     except StoreError as error:
         return error
 

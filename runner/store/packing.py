@@ -46,7 +46,7 @@ from runner.store.database import PATIENCE_S, fingerprint, ingest, open_reader, 
 from runner.store.fleet import join
 from runner.store.merging import MEMORY, extract
 from runner.store.spool import Spool, sync_folder
-from runner.store.sql import EVERY_CELL, fetch_count, quote, select_known
+from runner.store.sql import EVERY_CELL, fetch_count, quote, select_stored_rows
 
 ENDING = ".parquet"
 #: One thread writes groups of rows in one order. The second version of the format halves columns of times.
@@ -131,7 +131,7 @@ def _insert(con: DuckDBPyConnection, table: Table, file: Path) -> None:
             raise foreign_error(file, reason)
     if missing := set(table.unique) - types.keys():
         raise foreign_error(file, f"{table.name} has no {', '.join(sorted(missing))}")
-    rows = f"({select_known(table, frozenset(types), source=source)})"
+    rows = f"({select_stored_rows(table, frozenset(types), source=source)})"
     check(con, table, rows, where=file, published=_PUBLISHED)
     check_unique(con, table, rows, where=file)
     names = ", ".join(column.name for column in table.columns)

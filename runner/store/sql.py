@@ -26,15 +26,11 @@ def default_value(column: Column) -> str:
     return f"{value}::{column.sql_type}"
 
 
-def select_stored_rows(table: Table, columns: frozenset[str], *, alias: str = "file") -> str:
-    """Returns a query of an attached file's rows with all columns of the schema."""
-    return select_known(table, columns, source=f"{alias}.main.{table.name}")
-
-
-def select_known(table: Table, columns: frozenset[str], *, source: str) -> str:
-    """Returns a query of `source`, which has these columns, with all columns of the schema."""
+def select_stored_rows(table: Table, columns: frozenset[str], *, source: str = "") -> str:
+    """Returns a query of `source`, by default the attached file's table, which has these columns, with all columns of
+    the schema."""
     values = (c.name if c.name in columns else f"{default_value(c)} AS {c.name}" for c in table.columns)
-    return f"SELECT {', '.join(values)} FROM {source}"
+    return f"SELECT {', '.join(values)} FROM {source or f'file.main.{table.name}'}"
 
 
 def fetch_count(con: DuckDBPyConnection, query: str, parameters: Mapping[str, Any] | None = None) -> int:

@@ -272,7 +272,7 @@ def _parts(table: Table, member: Member) -> list[str]:
     """Returns queries of a member's rows: those of its file and those of its spool."""
     parts, names, known = [], ", ".join(column.name for column in table.columns), member.survey
     if table.name in known.stored and (known.rows.get(table.name) or member.alias == "file"):
-        rows = select_stored_rows(table, known.stored[table.name], alias=member.alias)
+        rows = select_stored_rows(table, known.stored[table.name], source=f"{member.alias}.main.{table.name}")
         only = f" WHERE {valid(table, published=known.published)}" if table.name in known.left_out else ""
         parts.append(f"SELECT * FROM ({rows}){only}" if only else rows)
     if table in (member.waiting or ()):

@@ -213,10 +213,9 @@ def read(path: Path, of: Selection, needs: Iterable[str], *, load: Load | None =
     """Returns the rows of these kinds. The file is read for the broad selection, which `load` may remember, and
     narrowed here, so that changing a filter costs no query. Raises StoreError."""
     load, broad = load or load_once(), of.broad()
-    kinds = {name: tuple(one for one in load(LOADERS[name], path, broad) if _passes(of, one)) for name in needs}
+    kinds: dict[str, tuple[Any, ...]] = {}
+    for name in needs:
+        loaded = load(LOADERS[name], path, broad)
+        cells = ((one, one if isinstance(one, Cell) else getattr(one, "cell", None)) for one in loaded)
+        kinds[name] = tuple(one for one, cell in cells if cell is None or of.holds(cell))
     return Rows(**kinds)
-
-
-def _passes(of: Selection, one: Any) -> bool:
-    cell = one if isinstance(one, Cell) else getattr(one, "cell", None)
-    return cell is None or of.holds(cell)

@@ -225,7 +225,8 @@ def test_a_request_that_waits_too_long_is_told_to_retry(monkeypatch: pytest.Monk
         monkeypatch.setattr(routes, "_turns", asyncio.BoundedSemaphore(1))
         monkeypatch.setattr(routes, "PATIENCE_S", 0.01)
         await routes._turns.acquire()
-        return await routes._serve_index(Request({"type": "http", "headers": [], "query_string": b"", "method": "GET"}))
+        request = Request({"type": "http", "headers": [], "query_string": b"", "method": "GET"})
+        return await routes._serve_document(list, request)
 
     with ThreadPoolExecutor(1) as thread:  # the browser's event loop may be running in this thread
         answer = thread.submit(asyncio.run, asked()).result()
