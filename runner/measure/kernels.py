@@ -167,7 +167,11 @@ class Trace:
         """Yields what took the device's time: its kernels, or on a CPU the operators themselves."""
         for event in self.kernels:
             device_ns = event.end_ns - event.start_ns
-            yield DeviceWork(event.name, event.start_ns, event.end_ns, device_ns, self._launcher(event))
+            # A kernel linked to no operator, such as one of Triton's, belongs to the call into CUDA with its
+            # correlation id, which is nested on its thread like any other.
+            launch = self._launches.get(event.correlation)
+            caller = self._operators.get(event.linked, launch) if event.linked else launch
+            yield DeviceWork(event.name, event.start_ns, event.end_ns, device_ns, caller)
         for position, event in enumerate(self.host):
             if event.kind != "range" and not self.kernels:
                 yield DeviceWork(event.name, event.start_ns, event.end_ns, self.own_ns[position], position)
@@ -213,13 +217,6 @@ class Trace:
     @cached_property
     def _launches(self) -> dict[int, int]:
         return {event.correlation: position for position, event in enumerate(self.host) if event.is_launch}
-
-    def _launcher(self, kernel: ProfilerEvent) -> int | None:
-        """Returns the operator that a kernel is linked to. A kernel linked to none, such as one of Triton's, belongs to
-        the call into CUDA with its correlation id, which is nested on its thread like any other."""
-        if kernel.linked and kernel.linked in self._operators:
-            return self._operators[kernel.linked]
-        return self._launches.get(kernel.correlation)
 
 
 #: The phase, range and kernel of a row.

@@ -17,7 +17,7 @@ from runner.measure.precision import dtype_name
 from runner.measure.step import count_passes, reason_of
 from runner.models.given import Loaded, load
 from runner.models.source import find_line
-from runner.models.workload import Built, Wanted, Workload, first_tensor, list_tensors, wrong_batch
+from runner.models.workload import Built, Wanted, first_tensor, list_tensors, wrong_batch
 from runner.schema.axes import SHAPE
 from runner.schema.own import OwnModel, OwnSpec, parse_spec
 
@@ -67,6 +67,7 @@ def _describe_at(loaded: Loaded, spec: OwnSpec, *, batch: int, context: int, dev
         workload = built.workload
     _require_batch(built, loaded, spec, batch=batch, context=context)
     context = context if "context" in built.reads else 0
+    kinds = [type(workload.model.get_submodule(path)).__name__ for path in workload.blocks[:1]]
     return OwnModel(
         spec=spec.text,
         key=loaded.key,
@@ -76,7 +77,7 @@ def _describe_at(loaded: Loaded, spec: OwnSpec, *, batch: int, context: int, dev
         trained=sum(parameter.numel() for parameter in workload.model.parameters() if parameter.requires_grad),
         inputs=", ".join(map(describe_tensor, workload.inputs)),
         output=output,
-        blocks=_describe_blocks(workload),
+        blocks=f"{len(workload.blocks)} × {kinds[0]}, the first is {workload.blocks[0]}" if kinds else "",
         flops={} if counted is None else {(batch, context): counted},
         missing=missing,
     )
@@ -106,13 +107,6 @@ def _require_batch(built: Built, loaded: Loaded, spec: OwnSpec, *, batch: int, c
 def describe_tensor(tensor: Tensor) -> str:
     """Returns dtype and shape, such as `int64 4×128`."""
     return f"{dtype_name(tensor)} {'×'.join(map(str, tensor.shape)) or 'number'}"
-
-
-def _describe_blocks(workload: Workload) -> str:
-    if not workload.blocks:
-        return ""
-    kind = type(workload.model.get_submodule(workload.blocks[0])).__name__
-    return f"{len(workload.blocks)} × {kind}, the first is {workload.blocks[0]}"
 
 
 def _run_twice(described: OwnModel, loaded: Loaded, spec: OwnSpec, job: OwnModelJob) -> OwnModel:

@@ -266,14 +266,6 @@ def retained_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
     return checkpointed_stream_bytes(cell) + saved.outside + saved.head_copy + saved.inputs - rotary_bytes(cell)
 
 
-def forward_temporary_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
-    """Returns the most bytes that the last block holds beyond what it has saved in the end. For `naive` that is the
-    masked scores while softmax reads them, when SwiGLU's activations do not exist yet. `unsaved_attention_bytes` is for
-    a block that saves nothing."""
-    scores = scores_bytes(cell, number_bytes=softmax_bytes(cell, device=device)) if is_unfused(cell) else 0
-    return max(scores - saved_bytes(cell, device=device).feed_forward, 0)
-
-
 def head_input_bytes(cell: ModelCell) -> int:
     """Returns the bytes that the head's product reads and nothing keeps: under autocast, the final norm's output before
     the cast."""
@@ -332,7 +324,9 @@ def forward_moments(cell: ModelCell, device: Device, held: PeakBytes) -> list[Pe
     logits, inference = logits_bytes(cell), cell.mode == "inference"
     copies = saved.layers * saved.weight_copies + saved.head_copy
     if not inference and not cell.checkpoint_blocks:
-        temporaries = max(logits + head_input_bytes(cell), forward_temporary_bytes(cell, device=device))
+        # `naive` holds masked scores while softmax reads them, when SwiGLU's activations do not exist yet.
+        scores = scores_bytes(cell, number_bytes=softmax_bytes(cell, device=device)) if is_unfused(cell) else 0
+        temporaries = max(logits + head_input_bytes(cell), scores - saved.feed_forward)
         kept = retained_activation_bytes(cell, device=device)
         return [replace(held, activations=kept, autocast_copies=copies, temporaries=temporaries)]
     stream = residual_stream_bytes(cell)

@@ -145,11 +145,11 @@ def load_columns(path: Path, cell_id: UUID) -> Columns:
     )
 
 
-def load_parts_at(path: Path, cell_id: UUID, at_us: int, which: Which = "all") -> list[MemoryPart]:
+def load_parts_at(path: Path, cell_id: UUID, at_us: int) -> list[MemoryPart]:
     """Returns the bytes alive at a moment by category, the largest first."""
     query = f"""
         SELECT category, sum(allocated_bytes)::BIGINT AS held_bytes, count(*) AS allocations
-        FROM allocations WHERE {_ALIVE}{_WHICH[which]} GROUP BY category ORDER BY held_bytes DESC, category"""
+        FROM allocations WHERE {_ALIVE} GROUP BY category ORDER BY held_bytes DESC, category"""
     with open_reader(path) as reader:
         return fetch(reader, query, [cell_id, at_us, at_us], kind=MemoryPart)
 

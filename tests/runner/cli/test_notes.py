@@ -101,7 +101,6 @@ def test_notes_merge_as_rows_do(file: Path, tmp_path: Path) -> None:
         (("nosuch", "text"), "no run or cell is called so"),
         (("before", "x" * (MAX_NOTE + 1)), f"Expected at most {MAX_NOTE:,}"),
         (("before", "--name", "x" * 61), "Expected at most 60"),
-        (("0", "text"), "no run or cell is called so"),
     ],
 )
 def test_a_refused_note_changes_nothing(file: Path, words: tuple[str, ...], refused: str) -> None:

@@ -17,10 +17,7 @@ from runner.schema import SUMS, ProfileCell
 from runner.schema.sizes import SIZES
 from tests.command import rows, run_apart, tiny
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.timeout(900),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
 #: The preset with the fewest grids, whatever the device, so that a sweep contains only what a test asks for.
 LAPTOP = ("--preset", "laptop", "--rounds", "1")
 WORDS = (

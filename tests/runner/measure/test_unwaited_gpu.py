@@ -13,10 +13,7 @@ from runner.measure.device import Device
 from runner.measure.device_time import trace_phases
 from tests.command import rows, run_apart
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.timeout(900),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
 LAPTOP = ("--preset", "laptop", "--device", "cuda")
 SMALL = (
     *LAPTOP, "--experiment", "benchmark", "--sizes", "small", "--contexts", "512", "--batch", "4", "--modes",
