@@ -18,7 +18,7 @@ from pages.plot.colors import PALETTE
 from runner.answers import QUESTIONS, ask
 from runner.formats import format_number
 from runner.store.packing import find_file
-from tests.browser import ROOT, Site, fits_sideways, opened, said, settled
+from tests.browser import ROOT, Site, fits_sideways, opened, said, served, settled
 from tests.runner.answers.shipped import FOLDER, shipped
 from tests.synthetic import rows
 
@@ -127,8 +127,6 @@ def test_a_page_shows_the_numbers_of_its_answer(browser: Browser, site: Site) ->
 @pytest.mark.soak
 def test_pages_of_the_shipped_rows_have_at_most_three_screens(browser: Browser, tmp_path: Path) -> None:
     """Every question and part, on a usual screen; the document has the title of its page."""
-    from tests.browser import served
-
     unnamed = {"STEPSCOPE_DB": None, "STEPSCOPE_REFERENCE": None}
     with served(tmp_path / "none.duckdb", env=unnamed) as address:
         for path, page in zip(ADDRESSES, PAGES, strict=True):
@@ -175,8 +173,6 @@ def test_keys_lead_to_what_is_behind_a_mark(browser: Browser, address: str) -> N
 @pytest.mark.soak
 def test_another_run_is_shown_at_once(browser: Browser, tmp_path: Path) -> None:
     """A choice draws its part of the page again with the rows of the run, not with those from before."""
-    from tests.browser import served
-
     file, cell = tmp_path / "results.duckdb", rows.asked("toy-64", context=64)
     for label, slower in (("first", 2.0), ("second", 1.0)):
         rows.store(file, of := rows.run(label=label), [rows.ok(of, cell, slower=slower)])

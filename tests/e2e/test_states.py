@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -22,6 +21,7 @@ from runner.store.spool import Spool
 from tests.browser import Site, opened, served, settled
 from tests.command import TINY, start
 from tests.synthetic import rows
+from tests.synthetic.stored import change
 
 LIVE_CONTEXTS = (64, 128, 256, 512, 1024)
 BARS = "document.querySelectorAll('.st-key-card-step-by-phase .bars .point').length"
@@ -48,9 +48,7 @@ def _remove_file(file: Path) -> Iterator[None]:
 def _empty(file: Path) -> None:
     """Writes a results file with all its tables and without rows."""
     rows.store(file, of := rows.run(), [rows.ok(of, rows.asked())])
-    with duckdb.connect(file) as con:
-        for table in TABLES.values():
-            con.execute(f"DELETE FROM {table.name}" if table.stored else "SELECT 1")
+    change(file, *(f"DELETE FROM {table.name}" for table in TABLES.values() if table.stored))
 
 
 def _says(page: Page, title: str, *words: str) -> None:

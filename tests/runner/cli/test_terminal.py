@@ -24,6 +24,7 @@ from runner.sweep.prepare import Prepared
 from tests.command import ROOT, tiny
 from tests.synthetic import memory_rows, roofline_rows, rows, traces
 from tests.synthetic.everything import store as store_everything
+from tests.synthetic.stored import read
 
 #: Clears the screen, sets the window's title, deletes a line, reverses the text direction, starts another line, sets
 #: colors, and contains a picture.
@@ -67,8 +68,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_ids(file: Path) -> list[str]:
-    with duckdb.connect(str(file), read_only=True) as reader:
-        return [str(run_id) for (run_id,) in reader.execute("SELECT run_id FROM runs ORDER BY run_id").fetchall()]
+    return [str(run_id) for (run_id,) in read(file, "SELECT run_id FROM runs ORDER BY run_id")]
 
 
 def harmless(text: str) -> str:

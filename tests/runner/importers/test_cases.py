@@ -13,8 +13,8 @@ from runner.importers.files import import_file
 from runner.importers.published import describe_table
 from runner.published.reading import load_mapping, read_file
 from runner.results.published import PublishedRow
-from runner.store.database import open_reader
 from runner.store.read.findings import load_timeline_findings
+from tests.synthetic.stored import read
 
 CASES = Path(__file__).parents[2] / "cases"
 GIB = 2**30
@@ -140,8 +140,7 @@ def test_published_tables(name: str, mapped: bool) -> None:
 def test_snapshots(name: str, tmp_path: Path) -> None:
     db = tmp_path / "own.duckdb"
     (line,) = import_file(CASES / f"snapshots/{name}.pickle", db=db).lines
-    with open_reader(db) as reader:
-        ((cell_id,),) = reader.execute("SELECT cell_id FROM timelines").fetchall()
+    ((cell_id,),) = read(db, "SELECT cell_id FROM timelines")
     found = load_timeline_findings(db, cell_id)
     assert {one.code: one.severity for one in found} == dict.fromkeys(SNAPSHOTS[name], "doubt")
     for one in found:
@@ -183,10 +182,9 @@ def test_recordings_of_nsight_systems(name: str, tmp_path: Path) -> None:
     db = tmp_path / "own.duckdb"
     steps, kernels, total = RECORDINGS[name]
     import_file(CASES / "nsys" / name, db=db)
-    with open_reader(db) as reader:
-        ((stored, count, kernel_ms),) = reader.execute("SELECT steps, kernels, kernel_ms FROM traces").fetchall()
-        ran = reader.execute("SELECT phase, calls, round(device_ms, 6) FROM kernels").fetchall()
-        (machine,) = reader.execute("SELECT device_name, device_memory_bytes FROM runs").fetchall()
+    ((stored, count, kernel_ms),) = read(db, "SELECT steps, kernels, kernel_ms FROM traces")
+    ran = read(db, "SELECT phase, calls, round(device_ms, 6) FROM kernels")
+    (machine,) = read(db, "SELECT device_name, device_memory_bytes FROM runs")
     assert (stored, set(ran), kernel_ms) == (steps, kernels, pytest.approx(total))
     if name.endswith(".sqlite"):
         assert machine == ("Example Accelerator 48GB", 51539607552)

@@ -3,19 +3,18 @@
 import shutil
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from runner.errors import UsageError
 from runner.importers.files import import_file
 from runner.published.reading import load_mapping, read_file
-from runner.store.database import open_reader
 from runner.store.merging import merge
 from runner.store.read.published import load_published
 from runner.store.read.runs import load_contents, load_runs
 from tests.runner.published.test_reading import write
 from tests.synthetic import rows
 from tests.synthetic.nsys_statistics import KERN_SUM
+from tests.synthetic.stored import change, read
 
 FOLDER = Path(__file__).parents[3] / "data/reference"
 
@@ -44,9 +43,8 @@ def reference(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def count(db: Path) -> dict[str, int]:
-    with open_reader(db) as reader:
-        names = ("runs", "published_tables", "published_rows", "published_figures")
-        return {name: reader.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0] for name in names}
+    names = ("runs", "published_tables", "published_rows", "published_figures")
+    return {name: read(db, f"SELECT count(*) FROM {name}")[0][0] for name in names}
 
 
 def test_tables_are_stored_as_they_were_read(folder: Path, reference: Path) -> None:
@@ -138,11 +136,13 @@ def test_the_import_of_a_folder_names_the_files_it_leaves_out(tmp_path: Path) ->
 def test_tables_changed_by_another_program_are_read_as_far_as_possible(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     import_file(FOLDER / "004_nsys_forward.csv", db=db)
-    with duckdb.connect(str(db)) as con:
-        con.execute("""UPDATE published_tables SET remarks = '{"a": 1}', meanings = repeat('[', 99)""")
-        con.execute("UPDATE published_rows SET stated = 'nan', remarks = '3'")
-        con.execute("""UPDATE published_figures SET variant = '{"precision": [1]}'""")
-        con.execute("UPDATE published_figures SET quantity = 'banana' WHERE text = '57.5'")
+    change(
+        db,
+        """UPDATE published_tables SET remarks = '{"a": 1}', meanings = repeat('[', 99)""",
+        "UPDATE published_rows SET stated = 'nan', remarks = '3'",
+        """UPDATE published_figures SET variant = '{"precision": [1]}'""",
+        "UPDATE published_figures SET quantity = 'banana' WHERE text = '57.5'",
+    )
     (table,) = load_published(db)
     assert (table.remarks, table.meanings) == ((), {})
     assert [row.stated for row in table.rows] == [{}, {}, {}]

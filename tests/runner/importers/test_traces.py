@@ -10,9 +10,9 @@ import pytest
 from runner.answers import ask
 from runner.errors import UsageError
 from runner.importers.files import import_file
-from runner.store.database import open_reader
 from runner.store.read import read as read_rows
 from runner.store.read.selection import Selection
+from tests.synthetic.stored import read
 
 CASES = Path(__file__).parents[2] / "cases" / "traces"
 
@@ -54,11 +54,6 @@ def write(path: Path, events: list[dict[str, Any]]) -> Path:
     text = json.dumps({"schemaVersion": 1, "deviceProperties": [{"id": 0}], "traceEvents": events, "traceName": "t"})
     path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
     return path
-
-
-def read(db: Path, query: str) -> list[tuple[Any, ...]]:
-    with open_reader(db) as reader:
-        return reader.execute(query).fetchall()
 
 
 @pytest.mark.parametrize("name", ["eager", "compiled", "cuda-graph", "transformers"])

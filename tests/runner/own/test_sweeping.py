@@ -5,14 +5,13 @@ import re
 import time
 from pathlib import Path
 
-import duckdb
 import pytest
 from typer.testing import CliRunner, Result
 
 from runner.cli.main import app
-from tests.command import rows as read
 from tests.command import run
 from tests.runner.own.build import MLP, NANO, own_file
+from tests.synthetic.stored import read
 
 
 def check(spec: str, *options: str) -> Result:
@@ -139,14 +138,10 @@ def test_a_sweep_skips_models_that_cannot_be_built_and_keeps_rows_of_those_that_
     done = run("sweep", "--experiment", "benchmark", *models, *LIMITS, db=db)
     assert done.returncode == 1, done.stdout
     assert "raised ValueError: no weights" in done.stdout
-    with duckdb.connect(db, read_only=True) as con:
-        rows = dict(con.execute("SELECT regexp_extract(model, '([a-z]+)\\.py:', 1), status FROM steps").fetchall())
-        messages = dict(con.execute("SELECT regexp_extract(model, '([a-z]+)\\.py:', 1), message FROM steps").fetchall())
-        children = con.execute("SELECT count(*) FROM steps WHERE model LIKE '%good%'").fetchone()
-    assert rows == {"good": "ok", "growing": "error", "frozen": "error"}
-    assert "the same work in every step" in messages["growing"]
-    assert "depends on no parameter" in messages["frozen"]
-    assert children == (1,)
+    found = read(db, "SELECT regexp_extract(model, '([a-z]+)\\.py:', 1) AS file, status, message FROM steps ORDER BY 1")
+    assert [row[:2] for row in found] == [("frozen", "error"), ("good", "ok"), ("growing", "error")]
+    assert "the same work in every step" in found[2][2]
+    assert "depends on no parameter" in found[0][2]
 
 
 @pytest.mark.soak
@@ -180,19 +175,16 @@ def test_every_experiment_measures_an_own_model_only_once(tmp_path: Path) -> Non
     first = run(*words, *asked, db=db)
     assert first.returncode == 0, first.stdout
     tables = ("steps", "memory", "profiles", "numerics")
-    with duckdb.connect(db, read_only=True) as con:
-        counts = [con.execute(f"SELECT count(*), count(model_key), count(d_model) FROM {t}").fetchone() for t in tables]
-        (key,) = con.execute("SELECT DISTINCT model_key FROM steps").fetchone() or ("",)
-    assert all(rows == own and rows > 0 and widths == 0 for rows, own, widths in counts)  # type: ignore[misc]
+    counts = [read(db, f"SELECT count(*), count(model_key), count(d_model) FROM {table}")[0] for table in tables]
+    ((key,), *_) = read(db, "SELECT DISTINCT model_key FROM steps")
+    assert all(rows == own and rows > 0 and widths == 0 for rows, own, widths in counts)
     again = run(*words, *asked, db=db)
     assert "Nothing to measure: every cell is done." in again.stdout
     own_file(tmp_path, body + "\n# changed\n", name="net.py")
     changed = run(*words, "--experiment", "benchmark", db=db)
     assert changed.returncode == 0
-    with duckdb.connect(db, read_only=True) as con:
-        keys = [found for (found,) in con.execute("SELECT DISTINCT model_key FROM steps").fetchall()]
-        ok = f"status = 'ok' AND model_key = '{key}'"
-        (cell,) = con.execute(f"SELECT cell_id FROM steps WHERE {ok} LIMIT 1").fetchone() or ("",)
+    keys = [found for (found,) in read(db, "SELECT DISTINCT model_key FROM steps")]
+    ((cell,),) = read(db, f"SELECT cell_id FROM steps WHERE status = 'ok' AND model_key = '{key}' LIMIT 1")
     assert len(keys) == 2
     assert key in keys
     asked_first = run("sweep", "--again", str(cell), db=db)
@@ -201,7 +193,7 @@ def test_every_experiment_measures_an_own_model_only_once(tmp_path: Path) -> Non
     replayed = run("sweep", "--again", str(cell), "--yes", db=db)
     assert replayed.returncode == 2
     assert "another version" in replayed.stdout
-    runs = [row["run_id"] for row in read(db, "SELECT run_id FROM runs ORDER BY started_at")]
+    runs = [run_id for (run_id,) in read(db, "SELECT run_id FROM runs ORDER BY started_at")]
     compared = run("compare", f"run:{runs[0]}", f"run:{runs[-1]}", db=db)
     assert re.search(rf"source of \S+/{tmp_path.name}/net.py:build", " ".join(compared.stdout.split()))
     assert all(key[:4] in compared.stdout for key in keys)

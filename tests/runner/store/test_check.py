@@ -11,13 +11,13 @@ import pytest
 from runner.errors import DatabaseForeign
 from runner.schema import new_id
 from runner.store.checking import check_file, repair_file
-from runner.store.database import ingest, open_reader
+from runner.store.database import ingest
 from runner.store.spool import LEFTOVER_AGE_S, Spool
 from tests.command import TINY, run
 from tests.runner.store.test_damage import damage
 from tests.some import some
 from tests.synthetic import rows
-from tests.synthetic.stored import change
+from tests.synthetic.stored import change, read
 
 COUNTS = """SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM steps), (SELECT count(*) FROM timings),
             (SELECT count(*) FROM samples)"""
@@ -38,9 +38,7 @@ def file(whole: Path, tmp_path: Path) -> Path:
 
 
 def counts(file: Path) -> tuple[int, ...]:
-    with open_reader(file) as con:
-        found: tuple[int, ...] = con.execute(COUNTS).fetchall()[0]
-    return found
+    return read(file, COUNTS)[0]
 
 
 def test_a_whole_file_has_nothing_wrong(file: Path) -> None:

@@ -19,7 +19,7 @@ from tests.command import TINY, run
 from tests.runner.store.test_damage import damage
 from tests.runner.store.test_merge import content
 from tests.synthetic import rows
-from tests.synthetic.stored import change
+from tests.synthetic.stored import change, read
 
 TABLES = ("runs", "steps", "timings", "samples")
 SIZES = ("toy-64", "toy-128", "toy-256")
@@ -51,18 +51,13 @@ def merged(folder: Path, tmp_path: Path) -> Path:
 
 
 def hosts(path: Path) -> Counter[str]:
-    with open_reader(path) as con:
-        found = con.execute("SELECT host FROM steps JOIN runs USING (run_id)").fetchall()
-    return Counter(host for (host,) in found)
+    return Counter(host for (host,) in read(path, "SELECT host FROM steps JOIN runs USING (run_id)"))
 
 
 def test_several_files_are_read_within_the_memory_of_one(folder: Path) -> None:
     """Without a limit the comparison with the reference rows took 430 MB of a server."""
-    limits = []
-    for path in (folder, folder / "node0.duckdb"):
-        with open_reader(path) as con:
-            limits.append(con.execute("SELECT current_setting('memory_limit')").fetchone())
-    assert limits[0] == limits[1]
+    limit = "SELECT current_setting('memory_limit')"
+    assert read(folder, limit) == read(folder / "node0.duckdb", limit)
 
 
 def test_the_files_that_a_path_names(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,8 +102,7 @@ def test_a_fleet_grows_with_its_files(folder: Path) -> None:
     Spool(folder / "node9.duckdb").write_plan(rows.plan(of, ["a", "b"], done=1), of.run_id)
     assert plan_fingerprint(folder) != plans
     assert fingerprint(folder) == states[-1]
-    with open_reader(folder) as con:
-        assert con.execute("SELECT count(*) FROM plan").fetchone() == (2,)
+    assert read(folder, "SELECT count(*) FROM plan") == [(2,)]
 
 
 @pytest.mark.soak

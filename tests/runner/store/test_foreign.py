@@ -16,7 +16,7 @@ from runner.store.spool import Spool
 from tests.command import run
 from tests.some import some
 from tests.synthetic import rows
-from tests.synthetic.stored import change
+from tests.synthetic.stored import change, read
 
 
 @pytest.fixture(scope="module")
@@ -136,8 +136,7 @@ def test_bad_rows_of_a_file_are_left_out_and_counted(file: Path) -> None:
     rows.store(file, of := rows.run(), [rows.ok(of, rows.asked(context=64)), rows.ok(of, rows.asked(context=256))])
 
     def contexts() -> list[tuple[Any, ...]]:
-        with open_reader(file) as con:
-            return con.execute("SELECT context FROM steps ORDER BY ALL").fetchall()
+        return read(file, "SELECT context FROM steps ORDER BY ALL")
 
     change(file, "UPDATE steps SET status = 'banana' WHERE context = 64")
     assert (contexts(), look_through(file).left_out) == ([(128,), (256,)], {"steps": 1})
@@ -165,5 +164,4 @@ def test_a_broken_foreign_spool_is_refused(file: Path, tmp_path: Path, kind: str
     (folder / "0.json").write_text(SPOOLS[kind])
     with pytest.raises(StepscopeError, match=r"0\.json"):
         merge(file, into=tmp_path / "here.duckdb")
-    with open_reader(file) as con:
-        assert con.execute("SELECT count(*) FROM runs").fetchall() == [(1,)]
+    assert read(file, "SELECT count(*) FROM runs") == [(1,)]

@@ -4,17 +4,15 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from runner.errors import UsageError
 from runner.schema import RunRow
-from runner.store.database import open_reader
 from runner.store.merging import merge
 from runner.store.spool import Spool
 from tests.command import run
 from tests.synthetic import rows
-from tests.synthetic.stored import change
+from tests.synthetic.stored import change, read
 
 HERE, THERE = {"host": "here"}, {"host": "there", "device_name": "Example GPU"}
 
@@ -25,9 +23,8 @@ def store(path: Path, of: RunRow, *sizes: str) -> Path:
 
 def content(path: Path, table: str) -> list[tuple[Any, ...]]:
     """Returns all rows as they are, without the time at which they reached the file."""
-    with open_reader(path) as con:
-        names = [name for name, *_ in con.execute(f"DESCRIBE {table}").fetchall() if name != "ingested_at"]
-        return con.execute(f"SELECT {', '.join(names)} FROM {table} ORDER BY ALL").fetchall()
+    names = [name for name, *_ in read(path, f"DESCRIBE {table}") if name != "ingested_at"]
+    return read(path, f"SELECT {', '.join(names)} FROM {table} ORDER BY ALL")
 
 
 @pytest.mark.soak
@@ -170,12 +167,10 @@ def test_the_same_ids_with_other_values_are_refused_and_named(tmp_path: Path) ->
     other = store(tmp_path / "there.duckdb", of, "toy-64", "toy-128")
     merge(other, into=db)
     store(other, of, "toy-256")
-    with duckdb.connect(str(other)) as con:
-        con.execute("UPDATE timings SET median_ms = median_ms * 2")
-        changed, first = con.execute(
-            "SELECT count(*), min('cell_id ' || cell_id) FROM timings WHERE cell_id IN (SELECT cell_id FROM steps "
-            "ORDER BY cell_id LIMIT 2)"
-        ).fetchone() or (0, "")
+    change(other, "UPDATE timings SET median_ms = median_ms * 2")
+    query = """SELECT count(*), min('cell_id ' || cell_id) FROM timings
+        WHERE cell_id IN (SELECT cell_id FROM steps ORDER BY cell_id LIMIT 2)"""
+    ((changed, first),) = read(other, query)
     before = {table: content(db, table) for table in ("runs", "steps", "timings", "samples")}
     for command in ("merge", "import"):
         done = run(command, str(other), db=db)

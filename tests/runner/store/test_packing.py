@@ -8,10 +8,10 @@ import pytest
 from runner.errors import DatabaseForeign, DatabaseMissing, RowsRefused, UsageError
 from runner.schema import TABLES
 from runner.store.checking import check_file
-from runner.store.database import open_reader
 from runner.store.packing import is_packed, pack, unpack
 from tests.command import run
 from tests.synthetic import rows
+from tests.synthetic.stored import read
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +23,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def read(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    with open_reader(path) as con:
-        return {
-            name: con.execute(f"FROM {name} ORDER BY {', '.join(table.unique)}").fetchall()
-            for name, table in TABLES.items()
-            if table.stored
-        }
+def read_all(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    names = {name: ", ".join(table.unique) for name, table in TABLES.items() if table.stored}
+    return {name: read(path, f"FROM {name} ORDER BY {unique}") for name, unique in names.items()}
 
 
 def rewrite(parquet: Path, query: str) -> None:
@@ -46,7 +42,7 @@ def test_packing_and_unpacking_keeps_all_rows(file: Path, tmp_path: Path) -> Non
     assert sizes.keys() == names
     assert {path.name for path in (tmp_path / "packed").iterdir()} == {f"{name}.parquet" for name in names}
     unpack(tmp_path / "packed", tmp_path / "back.duckdb")
-    before, after = read(file), read(tmp_path / "back.duckdb")
+    before, after = read_all(file), read_all(tmp_path / "back.duckdb")
     assert len(after["steps"]) == len(before["steps"]) == 30
     waiting = TABLES["steps"].names  # a row in the spool has no time at which it reached the file
     assert "ingested_at" in waiting
@@ -119,7 +115,5 @@ def test_rows_packed_before_an_axis_existed_get_its_default(file: Path, tmp_path
     pack(file, tmp_path / "packed")
     rewrite(tmp_path / "packed/steps.parquet", "SELECT * EXCLUDE (optimizer, bound) FROM old")
     unpack(tmp_path / "packed", tmp_path / "back.duckdb")
-    with open_reader(tmp_path / "back.duckdb") as con:
-        found = con.execute("SELECT DISTINCT optimizer, bound FROM steps").fetchall()
     default = TABLES["steps"].column("optimizer").absent
-    assert found == [(default, None)]
+    assert read(tmp_path / "back.duckdb", "SELECT DISTINCT optimizer, bound FROM steps") == [(default, None)]

@@ -18,11 +18,12 @@ import pytest
 
 from runner.errors import StoreError
 from runner.places import write_text
-from runner.store.database import ingest, look_through, open_reader
+from runner.store.database import ingest, look_through
 from runner.store.spool import Spool
 from tests.command import ROOT, run
 from tests.some import some
 from tests.synthetic import rows
+from tests.synthetic.stored import read
 
 #: Longer than any command takes on a busy machine, torch imported too; a pipe would be waited for without end.
 QUICK_S = 100.0
@@ -130,8 +131,7 @@ def test_an_odd_entry_of_the_spool_is_named_and_set_aside(
 ) -> None:
     rows.spooled(stored, of := rows.run(), rows.ok(of, rows.asked(context=32)))
     make(entry := Spool(stored).folder / "0.json")
-    with open_reader(stored) as reader:
-        assert reader.execute("SELECT count(*) FROM steps").fetchone() == (2,)
+    assert read(stored, "SELECT count(*) FROM steps") == [(2,)]
     assert list(look_through(stored).broken) == ["0.json"]
     assert "0.json" in run("show", db=stored).stdout
     assert run("doctor", db=stored).returncode == 1
@@ -194,8 +194,7 @@ def test_a_full_disk_is_not_called_a_foreign_file(tmp_path: Path, stored: Path) 
     assert "not a results file" not in done.stderr
     assert "StoreError" in done.stderr
     ingest(stored)
-    with open_reader(stored) as reader:
-        assert reader.execute("SELECT count(*) FROM steps").fetchone() == (40,), "nothing was lost"
+    assert read(stored, "SELECT count(*) FROM steps") == [(40,)], "nothing was lost"
     code = "from runner.store.packing import copy_file; copy_file(*map(Path, sys.argv[1:]))"
     done = limited(size // 2, code, stored, tmp_path / "copy.duckdb")
     assert "not a results file" not in done.stderr

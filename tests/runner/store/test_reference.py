@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from runner.store.checking import check_file
-from runner.store.database import open_reader
 from runner.store.fleet import list_files
 from runner.store.packing import (
     choose_file,
@@ -24,6 +23,7 @@ from runner.store.read.runs import load_contents
 from tests.command import run
 from tests.synthetic import rows
 from tests.synthetic.reference import DEVICE, pack_reference
+from tests.synthetic.stored import read
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = ROOT / "data/reference/h200"
@@ -150,8 +150,6 @@ def test_the_shipped_rows(tmp_path: Path) -> None:
     unpack(SHIPPED, tmp_path / "h200.duckdb")
     found = check_file(tmp_path / "h200.duckdb")
     assert (found.problems, found.notes) == ((), ())
-    with open_reader(tmp_path / "h200.duckdb") as con:
-        runs = con.execute("SELECT DISTINCT source, device, device_name FROM runs").fetchall()
-        (steps,) = con.execute("SELECT count(*) FROM steps WHERE status = 'ok'").fetchone() or (0,)
+    runs = read(tmp_path / "h200.duckdb", "SELECT DISTINCT source, device, device_name FROM runs")
     assert runs == [("measured", "cuda", "NVIDIA H200")]
-    assert steps > 0
+    assert read(tmp_path / "h200.duckdb", "SELECT cell_id FROM steps WHERE status = 'ok'")

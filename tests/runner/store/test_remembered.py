@@ -22,6 +22,7 @@ from runner.store.read.timed import NoiseKind, load_noise
 from runner.store.shared import remember
 from tests.synthetic import rows
 from tests.synthetic.sides import timed
+from tests.synthetic.stored import change
 
 
 def count_cells(path: Path) -> int:
@@ -121,7 +122,6 @@ def test_only_runs_with_new_rows_are_computed_again(
 def test_rows_changed_in_place_are_computed_again(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store_repeated(db, rows.run(), 1.0, 1.1, 1.2)
     before = find_noise(db)
-    with duckdb.connect(db) as con:
-        con.execute("UPDATE timings SET median_ms = 3 * median_ms WHERE cell_id = (SELECT max(cell_id) FROM timings)")
+    change(db, "UPDATE timings SET median_ms = 3 * median_ms WHERE cell_id = (SELECT max(cell_id) FROM timings)")
     after = find_noise(db)
     assert before != after == find_noise_anew(db, monkeypatch)

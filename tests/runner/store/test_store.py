@@ -139,14 +139,16 @@ def test_a_first_file_is_readable_by_duckdb_1_2(db: Path) -> None:
 
 
 def test_an_older_file_reads_with_an_axis_at_its_default_else_nulls_and_gains_the_columns(db: Path) -> None:
-    with duckdb.connect(str(db)) as con:
-        con.execute("CREATE TABLE runs (run_id UUID PRIMARY KEY, sweep_key VARCHAR NOT NULL)")
-        sizes = ", ".join(f"{name} BIGINT" for name in ("d_model", "d_ff", "layers", "heads", "context"))
-        words = ", ".join(f"{name} VARCHAR" for name in ("cell_key", "status", "mode", "precision"))
-        con.execute(f"CREATE TABLE steps (run_id UUID NOT NULL, cell_id UUID PRIMARY KEY, {sizes}, {words})")
-        con.execute("CREATE TABLE of_somebody_else (x INTEGER)")
-        con.execute("INSERT INTO runs VALUES (?, 'old')", [new_id()])
-        con.execute("INSERT INTO steps VALUES (?, ?, 8, 8, 1, 1, 4, 'k', 'ok', 'train', 'fp32')", [new_id(), new_id()])
+    sizes = ", ".join(f"{name} BIGINT" for name in ("d_model", "d_ff", "layers", "heads", "context"))
+    words = ", ".join(f"{name} VARCHAR" for name in ("cell_key", "status", "mode", "precision"))
+    change(
+        db,
+        "CREATE TABLE runs (run_id UUID PRIMARY KEY, sweep_key VARCHAR NOT NULL)",
+        f"CREATE TABLE steps (run_id UUID NOT NULL, cell_id UUID PRIMARY KEY, {sizes}, {words})",
+        "CREATE TABLE of_somebody_else (x INTEGER)",
+        f"INSERT INTO runs VALUES ('{new_id()}', 'old')",
+        f"INSERT INTO steps VALUES ('{new_id()}', '{new_id()}', 8, 8, 1, 1, 4, 'k', 'ok', 'train', 'fp32')",
+    )
     axes = "SELECT backend, warmup_steps, max_seconds, compile_cache FROM steps WHERE d_model = 8"
     assert read(db, axes) == [("eager", 5, 10.0, "shared")], "without a choice the default was measured"
     assert read(db, "SELECT status, d_model, message FROM steps") == [("ok", 8, None)]

@@ -11,7 +11,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from runner.engines.engine import count_cores
@@ -20,6 +19,7 @@ from runner.plan.planning import plan
 from runner.schema import PHASES
 from runner.store.spool import Spool
 from tests.command import TINY, awaited, ended, family, gone, parsed, rows, run, run_apart, start
+from tests.synthetic.stored import change
 
 #: 3 modes in 2 rounds.
 WORDS = (
@@ -123,8 +123,7 @@ def test_a_second_sweep_measures_nothing_unless_fresh(swept: Path) -> None:
 
 
 def test_cells_of_another_commit_are_done_if_that_is_said(swept: Path) -> None:
-    with duckdb.connect(swept) as connection:
-        connection.execute("UPDATE runs SET git_commit = '0123456789'")
+    change(swept, "UPDATE runs SET git_commit = '0123456789'")
     words = (*WORDS, "--modes", "train", "--rounds", "1")
     assert "1 cell" in run("sweep", *words, "--dry-run", db=swept).stdout
     done = run("sweep", *words, "--any-commit", db=swept)
@@ -273,8 +272,7 @@ def test_skipped_and_out_of_memory_cells_are_done(db: Path) -> None:
 
 def test_a_file_of_another_program_is_left_unchanged(tmp_path: Path) -> None:
     db = tmp_path / "mine.duckdb"
-    with duckdb.connect(db) as connection:
-        connection.execute("CREATE TABLE steps_of_a_stair AS SELECT 17 AS height")
+    change(db, "CREATE TABLE steps_of_a_stair AS SELECT 17 AS height")
     before = db.read_bytes()
     done = run("sweep", *TINY, db=db)
     assert done.returncode == 2
