@@ -57,7 +57,7 @@ def attention(of: RunRow, *, seq_len: int, status: str = "ok", values: Mapping[s
     if status == "ok":
         own |= {"peak_allocated_bytes": peak_bytes(cell), "saved_bytes": peak_bytes(cell) // 3,
                 "output_error": 1e-7, "gradient_error": 2e-7, "tolerance": 5e-6}  # fmt: skip
-    row = AttentionRow(**_key(cell), **ids, cell_key=cell.key, **{**own, **(values or {})})
+    row = AttentionRow(**key_of(cell), **ids, cell_key=cell.key, **{**own, **(values or {})})
     found: Tables = {"runs": [of], "attention": [row]}
     return {**found, **_times(ids, forward_ms(cell))} if status == "ok" else found
 
@@ -89,7 +89,7 @@ def frontier(of: RunRow, *, largest: int, limit_bytes: int = GIB, **asked: Any) 
     far."""
     rest = {"limited": "seq_len", "implementation": "naive", "precision": "fp32", "d_head": 64, "batch": 8, **asked}
     cell = FrontierCell(limit_bytes=limit_bytes, **rest)
-    row = FrontierRow(**_key(cell), run_id=of.run_id, cell_id=new_id(), cell_key=cell.key, status="ok",
+    row = FrontierRow(**key_of(cell), run_id=of.run_id, cell_id=new_id(), cell_key=cell.key, status="ok",
                       predicted=largest + 64, largest=largest, smallest_failing=largest + 64, trials=3)  # fmt: skip
     return {"runs": [of], "frontier": [row]}
 
@@ -105,7 +105,7 @@ def memory(of: RunRow, parts: Mapping[str, int], *, values: Mapping[str, Any] | 
         "predicted_peak_bytes": sum(parts.values()), **held,
         "residual_stream_bytes": cell.batch * cell.context * cell.shape.d_model * 4, **(values or {}),
     }  # fmt: skip
-    row = MemoryRow(**_key(cell), **ids, cell_key=cell.key, **own)
+    row = MemoryRow(**key_of(cell), **ids, cell_key=cell.key, **own)
     peaks = [PhasePeakRow(**ids, phase="backward", peak_allocated_bytes=own["peak_allocated_bytes"])]
     return {"runs": [of], "memory": [row], "phase_peaks": peaks}
 
@@ -122,7 +122,7 @@ def saved(tables: Tables, kept: Iterable[tuple[str, str, int]]) -> Tables:
     return {**tables, "saved_tensors": found}
 
 
-def _key(cell: Any) -> dict[str, Any]:
+def key_of(cell: Any) -> dict[str, Any]:
     return {name: getattr(cell, name) for name in type(cell).names()}
 
 
