@@ -2,18 +2,37 @@
 
 import itertools
 import math
+import random
 import statistics
 from collections.abc import Sequence
+from uuid import UUID
 
 from runner.analysis.noise import pool_changes
 from runner.analysis.statistics import summarize
 from runner.results.times import RoundId, RoundTime, Spread
 
+RUN = UUID(int=1)
 
-def summarize_round(samples: Sequence[float]) -> RoundTime:
+
+def summarize_round(samples: Sequence[float], id: RoundId | None = None) -> RoundTime:
     """Returns the time of one process from its samples in ms."""
     summary = summarize(samples)
-    return RoundTime(median_ms=summary.median, low_ms=summary.low, high_ms=summary.high, n=summary.n)
+    return RoundTime(median_ms=summary.median, low_ms=summary.low, high_ms=summary.high, n=summary.n, id=id)
+
+
+def rounds_of(logs: Sequence[float], *, first: int = 0, run: UUID = RUN) -> list[RoundTime]:
+    """Returns one time a round, each of 20 samples that do not differ."""
+    return [RoundTime(median_ms=math.exp(x), n=20, id=(run, first + number)) for number, x in enumerate(logs)]
+
+
+def measure_rounds(
+    generator: random.Random, drift: Sequence[float], std: float, spread: float, *, of_samples: float, known: bool
+) -> list[RoundTime]:
+    """Returns the rounds of a cell of 1 ms, with 12 samples each; whether it is `known` which rounds they are."""
+    own = std * (math.sqrt(spread / generator.gammavariate(spread / 2, 2)) if math.isfinite(spread) else 1)
+    medians = [math.exp(x + generator.gauss(0, own)) for x in drift]
+    found = ([ms * math.exp(generator.gauss(0, of_samples)) for _ in range(12)] for ms in medians)
+    return [summarize_round(samples, (RUN, number) if known else None) for number, samples in enumerate(found)]
 
 
 def estimate_within_rounds(cells: Sequence[Sequence[RoundTime]]) -> Spread | None:

@@ -13,7 +13,7 @@ from runner.analysis.pair import compute_ratio, describe_effort_difference, desc
 from runner.analysis.statistics import Ratio
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
 from runner.answers.shared import about, cells_of, clock_choice, describe_machine, narrow, sizes_of
-from runner.answers.tune import WORDS, name_setting, name_way
+from runner.answers.tune import MFU, WORDS, name_setting, name_way
 from runner.answers.words import CLOCKS, LEVEL, SIZE, STATUS, ended, explain_level, lacks, plain_cells, say_ratio
 from runner.formats import format_count, format_number, format_share
 from runner.results.cells import StepResult
@@ -23,7 +23,6 @@ from runner.schema.axes import PLAIN
 from runner.schema.sizes import title
 
 RATE = Field("tokens_per_s", "Tokens per second", unit="tokens/s", role="value")
-MFU = Field("mfu", "MFU", unit="%", role="note", doc="Share of the device's peak in the precision of its sums.")
 WAY = Field("way", "Fastest way", role="note")
 TRIED = Field("tried", "Ways measured", role="note")
 MS = Field("ms", "Time of a step", unit="ms", role="value")

@@ -12,18 +12,12 @@ import pytest
 from runner.analysis import statistics
 from runner.analysis.noise import estimate_noise
 from runner.analysis.statistics import Ratio, estimate, ratio
-from runner.results.times import Noise, RoundId, RoundTime, Spread
-from tests.rounds import estimate_within_rounds, summarize_round
+from runner.results.times import Noise, RoundTime, Spread
+from tests.rounds import RUN, estimate_within_rounds, measure_rounds, rounds_of
 from tests.some import some
 
-RUN = UUID(int=1)
 #: The noise of a machine that drifts by 10% from round to round and by 1% from process to process.
 NOISE = Noise(std=0.1, dof=4, cells=4, within_rounds=Spread(std=0.01, dof=4))
-
-
-def rounds_of(logs: list[float], *, first: int = 0, run: UUID = RUN) -> list[RoundTime]:
-    """Returns one time a round, each of 20 samples that do not differ."""
-    return [RoundTime(median_ms=math.exp(x), n=20, id=(run, first + number)) for number, x in enumerate(logs)]
 
 
 def test_what_makes_a_round_slower_counts_for_neither_side() -> None:
@@ -116,7 +110,7 @@ def test_intervals_have_their_coverage_where_the_machine_drifts(
 def compare_equal(generator: random.Random, rounds: int, spread: float) -> list[Ratio]:
     """Returns the ratios of four pairs of equal cells of one sweep."""
     drift = [generator.gauss(0, 0.1) for _ in range(rounds)]
-    cells = [measure(generator, drift, 0.02, spread) for _ in range(8)]
+    cells = [measure_rounds(generator, drift, 0.02, spread, of_samples=0.01, known=True) for _ in range(8)]
     times = [estimate(cell, find_noise(cells)) for cell in cells]
     return [ratio(a, b) for a, b in zip(times[::2], times[1::2], strict=True)]
 
@@ -127,7 +121,7 @@ def test_five_percent_are_found_on_a_machine_that_drifts_by_ten() -> None:
     for seed in range(200):
         generator = random.Random(seed)
         drift = [generator.gauss(0, 0.1) for _ in range(5)]
-        cells = [measure(generator, drift, 0.01, math.inf) for _ in range(4)]
+        cells = [measure_rounds(generator, drift, 0.01, math.inf, of_samples=0.01, known=True) for _ in range(4)]
         slower = [RoundTime(median_ms=one.median_ms * 1.05, n=one.n, id=one.id) for one in cells[0]]
         noise = find_noise(cells)
         paired += ratio(estimate(slower, noise), estimate(cells[1], noise)).outcome == "faster"
@@ -142,15 +136,3 @@ def find_noise(cells: list[list[RoundTime]]) -> Noise:
     noise = estimate_noise([(len(cell), variance(cell)) for cell in logs])
     assert noise is not None
     return Noise(std=noise.std, dof=noise.dof, cells=noise.cells, within_rounds=estimate_within_rounds(cells))
-
-
-def measure(generator: random.Random, drift: list[float], std: float, spread: float) -> list[RoundTime]:
-    """Returns the rounds of a cell of 1 ms, with 12 samples each."""
-    own = std * (math.sqrt(spread / generator.gammavariate(spread / 2, 2)) if math.isfinite(spread) else 1)
-    medians = [math.exp(x + generator.gauss(0, own)) for x in drift]
-    found = [summarize_round([ms * math.exp(generator.gauss(0, 0.01)) for _ in range(12)]) for ms in medians]
-    ids: list[RoundId] = [(RUN, number) for number in range(len(drift))]
-    return [
-        RoundTime(median_ms=one.median_ms, low_ms=one.low_ms, high_ms=one.high_ms, n=one.n, id=id)
-        for one, id in zip(found, ids, strict=True)
-    ]

@@ -21,7 +21,7 @@ from runner.analysis.statistics import (
 )
 from runner.errors import UsageError
 from runner.results.times import Noise, RoundTime, find_shift
-from tests.rounds import summarize_round
+from tests.rounds import measure_rounds, summarize_round
 from tests.some import some
 
 
@@ -213,7 +213,9 @@ def test_intervals_have_their_coverage_with_two_levels_of_variation(rounds: int,
     generator = random.Random(rounds)
     covered = wrong = pairs = cells = 0
     for _ in range(300):
-        measured = [_measure(generator, rounds, spread) for _ in range(8)]
+        measured = [
+            measure_rounds(generator, [0.0] * rounds, 0.05, spread, of_samples=0.02, known=False) for _ in range(8)
+        ]
         noise = estimate_noise([(rounds, variance(math.log(found.median_ms) for found in cell)) for cell in measured])
         times = [estimate(cell, noise) for cell in measured]
         covered += sum((time.low_ms or 0) <= 1 <= (time.high_ms or 0) for time in times)
@@ -223,13 +225,6 @@ def test_intervals_have_their_coverage_with_two_levels_of_variation(rounds: int,
             pairs += 1
     assert 0.935 <= covered / cells <= 0.985
     assert wrong / pairs <= 0.015
-
-
-def _measure(generator: random.Random, rounds: int, spread: float) -> list[RoundTime]:
-    """Returns the rounds of a cell of 1 ms, with 12 samples each."""
-    std = 0.05 * (math.sqrt(spread / generator.gammavariate(spread / 2, 2)) if math.isfinite(spread) else 1)
-    medians = [math.exp(generator.gauss(0, std)) for _ in range(rounds)]
-    return [summarize_round([ms * math.exp(generator.gauss(0, 0.02)) for _ in range(12)]) for ms in medians]
 
 
 def test_special_functions_are_those_of_the_tables() -> None:

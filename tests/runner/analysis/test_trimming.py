@@ -3,21 +3,19 @@
 import math
 import random
 from statistics import fmean
-from uuid import UUID
 
 import pytest
 
 from runner.analysis.statistics import count_trimmed, estimate, ratio, standard_error, trimmed_mean, winsorize
-from runner.results.times import Estimate, Noise, RoundTime, Spread
+from runner.results.times import Estimate, Noise, Spread
+from tests.rounds import rounds_of
 
 #: What lets times of the same rounds be compared round by round; of six rounds and more its figures do not count.
 NOISE = Noise(std=0.1, dof=2, cells=5, within_rounds=Spread(std=0.1, dof=2))
 
 
 def estimate_logs(logs: list[float], noise: Noise | None = NOISE) -> Estimate:
-    """Returns the time of as many rounds of one run, each of 20 samples that do not differ."""
-    run = UUID(int=1)
-    return estimate([RoundTime(median_ms=math.exp(x), n=20, id=(run, i)) for i, x in enumerate(logs)], noise)
+    return estimate(rounds_of(logs), noise)
 
 
 def test_a_fifth_is_left_out_at_each_end_from_eight_rounds_on() -> None:
