@@ -128,7 +128,7 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "got", "expected"),
+    ("text", "got", "expected"),
     [
         ("--preset big", "--preset got 'big'", "one of laptop, standard, cs336-2025, cs336-2026"),
         ("--experiment speed", "--experiment got 'speed'", "one of benchmark, mixed-precision"),
@@ -155,18 +155,6 @@ def test_durations(text: str, seconds: float) -> None:
         ("--budget=-5m", "--budget got '-5m'", "above zero"),
         ("--budget inf", "--budget got 'inf'", "above zero"),
         ("--budget m", "--budget got 'm'", "90s, 15m or 2h"),
-    ],
-)
-def test_a_wrong_value_is_explained(words: str, got: str, expected: str) -> None:
-    with pytest.raises(UsageError) as error:
-        parsed(*shlex.split(words))
-    assert got in str(error.value)
-    assert expected in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "got", "expected"),
-    [
         ("colour = 1", "The config names colour.", "names among preset, experiment, sizes"),
         ("config = 'x.toml'", "The config names config.", "names among"),
         ("contexts = [", "cannot be read", "a TOML file"),
@@ -190,9 +178,11 @@ def test_a_wrong_value_is_explained(words: str, got: str, expected: str) -> None
         ("db = 5", "db = 5", "type str"),
     ],
 )
-def test_a_wrong_config_is_explained(tmp_path: Path, text: str, got: str, expected: str) -> None:
+def test_a_wrong_value_is_explained_on_the_command_line_and_in_a_config(
+    tmp_path: Path, text: str, got: str, expected: str
+) -> None:
     with pytest.raises(UsageError) as error:
-        parsed(*config(tmp_path, text))
+        parsed(*(shlex.split(text) if text.startswith("--") else config(tmp_path, text)))
     assert got in str(error.value)
     assert expected in str(error.value)
 

@@ -93,8 +93,7 @@ def test_assumptions_are_reported() -> None:
 
 @pytest.mark.parametrize("text", ["", "nan", "NaN", "N/A", "-", "—", "None", "inf"])
 def test_a_missing_value_is_neither_a_number_nor_refused(text: str) -> None:
-    read = parse_cell(text, dimension="time", unit="ms")
-    assert read == CellValue()
+    assert parse_cell(text, dimension="time", unit="ms") == CellValue()
 
 
 @pytest.mark.parametrize(
