@@ -154,12 +154,7 @@ def test_implementations_said_to_be_missing_really_fail() -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize(
     ("attention", "checkpoint_blocks", "precision"),
-    [
-        pytest.param("naive", 2, "fp32", marks=pytest.mark.soak),
-        pytest.param("sdpa-flash", 0, "fp32", marks=pytest.mark.soak),
-        pytest.param("naive", 0, "bf16", marks=pytest.mark.soak),
-        ("sdpa-flash", 1, "bf16"),
-    ],
+    [("naive", 2, "fp32"), ("sdpa-flash", 0, "fp32"), ("naive", 0, "bf16"), ("sdpa-flash", 1, "bf16")],
 )
 def test_the_whole_model_compiles_without_a_graph_break(attention: str, checkpoint_blocks: int, precision: str) -> None:
     """Every parameter's gradient is compared too: PyTorch 2.11 returns zeros for some own backwards."""
