@@ -136,27 +136,26 @@ def _estimate(rounds: Sequence[RoundTime], noise: Noise | None) -> Estimate:
         raise UsageError("There are no rounds to sum up.", expected="at least one")
     logs, count = [math.log(one.median_ms) for one in rounds], len(rounds)
     ms = rounds[0].median_ms if count == 1 else math.exp(trimmed_mean(logs))
+    plain = Estimate(ms=ms, rounds=count, medians={one.id: one.median_ms for one in rounds if one.id})
     known = noise if count < OWN_ROUNDS else None
     dof = count - 1 + (known.dof if known else 0.0)
     if dof == 0 or sum(one.n or 0 for one in rounds) < MIN_SAMPLES:
-        return Estimate(ms=ms, rounds=count)
+        return plain
     within = math.sqrt(statistics.fmean([_variance_within(one) for one in rounds]))
     std, least = _pool_std(logs, known), max(within, MIN_STD)
     found = Spread(std=std / math.sqrt(count), dof=dof) if known else standard_error(winsorize(logs))
     error = replace(found, std=max(found.std, least / math.sqrt(count)))
     if student_quantile(SHOWN, error.dof) * error.std >= math.log(MAX_RESOLVABLE):
-        return Estimate(ms=ms, rounds=count)
+        return plain
     reach, shift = _reach(error), statistics.fmean([one.shift for one in rounds])
-    return Estimate(
-        ms=ms,
-        rounds=count,
+    return replace(
+        plain,
         low_ms=ms / reach,
         high_ms=ms * reach * math.exp(shift),
         std=max(std, least),
         dof=dof,
         error=error,
         noise=noise,
-        medians={one.id: one.median_ms for one in rounds if one.id},
         within=within,
         shift=shift,
     )

@@ -254,7 +254,7 @@ def _say_reach(times: Sequence[tuple[View, Row]]) -> str:
     if not ends:
         return ""
     among = "" if len(ends) == len(open_ones) else f"{len(ends)} of them "
-    return f" ({among}{100 * (max(ends) - 1):.2g}% apart at most)"
+    return f" ({among}{float(f'{100 * (max(ends) - 1):.2g}'):g}% apart at most)"
 
 
 def _describe_environments(

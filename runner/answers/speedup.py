@@ -154,6 +154,9 @@ class Compared:
         if len(known) == 1:
             outcome = matrix.get(known[0], "outcome")
             return f"{self.other} is {ends} as fast as {self.base}, {outcome} ({self.clock})."
+        if not decided:
+            apart = f"no pair of {len(known)} is told apart ({self.clock})."
+            return f"{self.other} is {ends} as fast as {self.base}, but {apart}"
         faster, slower = (sum(matrix.get(row, "outcome") == name for row in known) for name in ("faster", "slower"))
         counts = f"faster in {faster} of {len(known)} pairs, slower in {slower}"
         return f"{self.other} is {ends} as fast as {self.base}: {counts} ({self.clock})."

@@ -31,7 +31,7 @@ from runner.cli.terminal import Terminal
 from runner.engines.engine import open_engine
 from runner.errors import INTERRUPTED_CODE, BadModel, UsageError
 from runner.places import temporary_folder
-from runner.plan.planning import Request
+from runner.plan.planning import QUESTIONS, Request
 from runner.results.cells import StepResult
 from runner.results.rows import OF_CELL, Rows, RunSteps
 from runner.schema import table_of
@@ -57,6 +57,10 @@ def ab(
     the value of an option that was given and the one that it is compared `against`. Returns 0 without a regression, 1
     with one, and raises UsageError where a version cannot be built or measured; what was measured is kept."""
     given.check()
+    if "frontier" in request.experiments:
+        raise UsageError("--experiment got 'frontier'.", expected=f"some of {', '.join(QUESTIONS)}")
+    if request.experiments == tuple(QUESTIONS):  # none was named
+        request = replace(request, experiments=("benchmark",))
     specs = request.axes.get("model", ())
     settings = replace(settings, db=settings.db.absolute(), fresh=True, ceilings=False)
     command = shlex.join(["python", "-m", "runner", *sys.argv[1:]])
@@ -66,6 +70,12 @@ def ab(
         check_writable(settings.db)
         sides = Sides(flag=flag, by=FLAGS[flag].name, a=str(request.axes[flag][0]), b=against)
         return _compare(console, progress, given, request, replace(settings, command=command), sides)
+    if against and not specs:
+        raise UsageError(
+            f"--against got {against!r}.",
+            expected="another value of an option that was given with one, or a builder beside --model",
+            do="Such as --precisions fp32 --against bf16.",
+        )
     if len(specs) != 1:
         raise UsageError(f"--model was given {len(specs)} times.", expected="one model, such as --model train.py:build")
     check_writable(settings.db)

@@ -470,7 +470,6 @@ def ab_command(
     from runner.cli import ab, compare
     from runner.sweep.request import parse_request
 
-    given = {**given, "experiment": given["experiment"] or ["benchmark"]}
     request, settings = parse_request(dict.fromkeys(sweep_options()) | given, config=config)
     options = compare.CompareOptions(
         a=a or "",

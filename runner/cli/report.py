@@ -177,7 +177,7 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
         of.machine or "",
         f"{format_bytes(first.device_memory_bytes)} of memory" if first.device_memory_bytes else "",
         first.cpu_name or "",
-        f"{first.cpu_cores} CPU cores" if first.cpu_cores else "",
+        format_count(first.cpu_cores, "CPU core") if first.cpu_cores else "",
         first.os or "",
     ]
     names = {"torch": "torch", "python": "Python", "cuda": "CUDA", "driver": "driver", "git_commit": "commit"}
@@ -217,9 +217,10 @@ def _describe_runs(runs: Sequence[RunSummary]) -> list[str]:
         times = [f"{run.started_at:%Y-%m-%d %H:%M} UTC" if run.started_at else "at an unknown time" for run in found]
         when = times[0] if len({*times}) == 1 else f"{times[-1]} to {times[0]}"
         several = f", {len(found)} runs" if len(found) > 1 else ""
-        names = {"ok": "cells ok", "failed": "without a result", "skipped": "skipped"}
-        counts = {name: sum(getattr(run, name) for run in found) for name in names}
-        cells = ", ".join(f"{count} {names[name]}" for name, count in counts.items() if count or name == "ok")
+        names = {"failed": "without a result", "skipped": "skipped"}
+        counts = {words: sum(getattr(run, name) for run in found) for name, words in names.items()}
+        ok = f"{format_count(sum(run.ok for run in found), 'cell')} ok"
+        cells = ", ".join([ok, *(f"{count} {words}" for words, count in counts.items() if count)])
         lines.append(f"{when}{f' ({called})' if called else ''}, {command}{several}: {cells}")
     return lines
 

@@ -17,7 +17,7 @@ import duckdb
 import pytest
 
 from runner.analysis.noise import estimate_noise
-from runner.analysis.pair import Pair
+from runner.analysis.pair import Pair, is_interleaved
 from runner.analysis.statistics import Ratio, estimate, ratio
 from runner.answers import ask
 from runner.answers.answer import View
@@ -96,22 +96,25 @@ def test_a_time_that_the_host_sets_says_nothing_between_two_sweeps(tmp_path: Pat
 RUN = UUID(int=1)
 
 
-def measured(loop: float, device: float | None, *, run: UUID = RUN, bound: Bound | None = None) -> StepResult:
-    """Returns a cell of five rounds that agree within 0.1%, by throughput and latency alike and by GPU time."""
+def measured(
+    loop: float, device: float | None, *, run: UUID = RUN, bound: Bound | None = None, rounds: int = 5
+) -> StepResult:
+    """Returns a cell of rounds that agree within 0.1%, by throughput and latency alike and by GPU time; of one round
+    nothing is known of their noise."""
 
     def time(ms: float) -> Estimate:
-        ids: list[RoundId] = [(run, number) for number in range(5)]
-        rounds = [RoundTime(median_ms=ms * (1 + 0.0005 * (id[1] % 2)), n=20, id=id) for id in ids]
-        return estimate(rounds, estimate_noise([(5, 1e-7)] * 6))
+        ids: list[RoundId] = [(run, number) for number in range(rounds)]
+        times = [RoundTime(median_ms=ms * (1 + 0.0005 * (id[1] % 2)), n=20, id=id) for id in ids]
+        return estimate(times, estimate_noise([(5, 1e-7)] * 6) if rounds > 1 else None)
 
     others: dict[Clock, Estimate] = {"loop": time(loop)}
     if device:
         others["device"] = time(device)
     times: dict[Phase, PhaseTime] = {"step": PhaseTime(step=time(loop), others=others)}
-    one = {"parameters": None, "tokens_per_s": None, "mfu": None, "compile_seconds": None, "rounds": 5, "torch": None}
+    one = {"parameters": None, "tokens_per_s": None, "mfu": None, "compile_seconds": None, "torch": None}
     return StepResult(
         cell_id=run, machine="m", cell=tiny(), cell_key="k", run_id=run, bound=bound, times=times,
-        **one,  # type: ignore[arg-type]
+        rounds=rounds, **one,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -140,6 +143,13 @@ def test_the_verdict_names_the_clock_that_can_decide(
     assert back.ratio is not None
     assert back.ratio.ratio == pytest.approx(1 / found.ratio.ratio)
     assert {outcome, back.outcome} in ({"faster", "slower"}, {"same"}, {"undecided"})
+
+
+@pytest.mark.parametrize("rounds", [1, 5])
+def test_cells_of_one_round_are_of_one_sweep_though_nothing_is_known_of_their_noise(rounds: int) -> None:
+    base, other, later = (measured(10, None, run=run, rounds=rounds) for run in (RUN, RUN, OTHER))
+    assert is_interleaved(base, other, "step")
+    assert not is_interleaved(base, later, "step")
 
 
 def test_a_gpu_that_waits_a_little_may_wait_long_in_another_sweep() -> None:

@@ -107,6 +107,8 @@ def test_a_slower_commit_is_found_and_the_tree_stays_as_it_was(
         (("main", "main", "--model", "net.py:build"), 2, "main and main are both commit"),
         (("main", "slow", "--model", "other.py:build"), 2, "main has no file other.py"),
         (("main", "slow"), 2, "--model was given 0 times"),
+        (("--precisions", "fp32", "--against", "int4"), 2, "--against got 'int4'. Expected another value of an option"),
+        (("--experiment", "frontier", "--against", "bf16"), 2, "--experiment got 'frontier'. Expected some of"),
         (("--model", "net.py:build"), 2, "ab was given no two refs"),
         (("main", "slow", "--model", "net.py:build", "--against", "net.py:build"), 2, "--against was given with two"),
     ],
