@@ -31,8 +31,8 @@ class SweepLines:
 
     kind = Progress
 
-    def __init__(self, console: Terminal, *, db: Path, fresh: bool = False) -> None:
-        self.console, self._say, self.db, self.fresh = console, console.say, db, fresh
+    def __init__(self, console: Terminal, *, db: Path, fresh: bool = False, budget_s: float | None = None) -> None:
+        self.console, self._say, self.db, self.fresh, self.budget_s = console, console.say, db, fresh, budget_s
         columns = BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}", markup=False)
         self.bar = self.kind(*columns, console=console, transient=True, disable=not console.is_terminal)
         self.task = self.bar.add_task("", total=None)
@@ -51,7 +51,9 @@ class SweepLines:
         count = format_count(len(prepared.cells), "cell")
         self._say(" · ".join([where, *([f"preset {prepared.preset}"] if prepared.preset else []), f"{count}{earlier}"]))
         if total:
-            self._say(f"about {format_duration(left_s)} · rows go to {self.db}")
+            budget = self.budget_s
+            now = f", of it {format_duration(budget)} now (--budget)" if budget and budget < left_s else ""
+            self._say(f"about {format_duration(left_s)}{now} · rows go to {self.db}")
             self._expect(total)
 
     def _expect(self, count: int) -> None:

@@ -123,12 +123,13 @@ def test_doctor_and_the_lines_of_a_sweep() -> None:
     machine: dict[str, Any] = {column.name: ODD for column in TABLES["runs"].columns if column.type is str}
     console = Terminal(file=StringIO(), width=2000)
     print_report(console, {**machine, "device": "cpu", "compute_capability": None, "threads": 1, "cpu_cores": 2})
-    lines = SweepLines(console, db=Path(ODD))
+    lines = SweepLines(console, db=Path(ODD), budget_s=30)
     lines.waiting(ODD)
-    lines.began(Prepared(preset=ODD, machine=machine, cells=()), total=1, left_s=1.0)
+    lines.began(Prepared(preset=ODD, machine=machine, cells=()), total=1, left_s=90.0)
     row = rows.failed(rows.run(), tiny(), message=ODD).step
     lines.finished(replace(row, started_at=utc_now()), [], left_s=1.0)
     assert harmless(printed(console)).count("[red]bold[/]") >= 5
+    assert "about 90 s, of it 30 s now (--budget)" in printed(console)
 
 
 @pytest.mark.parametrize(
