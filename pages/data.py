@@ -138,18 +138,22 @@ def describe_columns(table: Table) -> list[dict[str, Any]]:
 
 
 def _draw_table(frame: Frame, table: Table, window: Window) -> None:
-    """Draws the rows under the schema's labels; hovering a heading shows what it means. Empty columns come last."""
+    """Draws the rows under the schema's labels; hovering a heading shows what it means. Columns that are mostly empty
+    come after the others, then those in which all rows agree, and empty ones last."""
     rows = frame.load(load_page, table.name, frame.selection, window).rows
     found = pd.DataFrame(rows, columns=[column.name for column in table.columns])
     # Whole numbers stay whole where some are unknown.
     found = found.astype({column.name: "Int64" for column in table.columns if column.type is int})
     found = found.astype({column.name: str for column in table.columns if column.sql_type == "UUID"})
-    empty = {name for name in found.columns if len(found) and found[name].isna().all()}
+    values, blank = found.nunique(), found.isna().mean()
     st.dataframe(
         found,
         hide_index=True,
         column_config={c.name: _make_heading(c) for c in table.columns},
-        column_order=sorted(_order_columns(table), key=lambda name: name in empty),
+        column_order=sorted(
+            _order_columns(table),
+            key=lambda name: (blank[name] == 1, values[name] == 1 < len(found), blank[name] > 0.5),
+        ),
         key=f"rows-{table.name}",
         height=520,
         placeholder="",
@@ -158,17 +162,20 @@ def _draw_table(frame: Frame, table: Table, window: Window) -> None:
 
 
 #: What tells cells apart at first sight, in the order in which people look for it.
-_FIRST = ("implementation", "mode", "precision", "backend", "attention", "context", "seq_len", "d_head", "batch")
+_FIRST = (
+    "implementation", "mode", "precision", "backend", "attention", "context", "seq_len", "d_head", "batch", "d_model",
+    "layers", "model",
+)  # fmt: skip
 
 
 def _order_columns(table: Table) -> list[str]:
-    """Returns the columns in the order of looking: what was asked for, how it ended, the numbers that answers rest on,
-    the rest, and ids last."""
+    """Returns the columns in the order of looking: what tells cells apart, how it ended, the numbers that answers rest
+    on, what else was asked for, the rest, and ids last."""
     names = [column.name for column in table.columns]
     ids = [c.name for c in table.columns if c.sql_type == "UUID" or c.name.endswith("_key")]
-    asked = [*(name for name in _FIRST if name in table.question), *table.question]
+    asked = [name for name in _FIRST if name in table.question]
     told = table.told if table.key else ()
-    first = [name for name in (*asked, "status", *told) if name in names and name not in ids]
+    first = [name for name in (*asked, "status", *told, *table.question) if name in names and name not in ids]
     return list(dict.fromkeys([*first, *(name for name in names if name not in ids), *ids]))
 
 
