@@ -27,7 +27,7 @@ from runner.analysis.timeline.snapshot import frames_of
 from runner.answers.answer import Choice, choose
 from runner.answers.timelines import describe_slowing
 from runner.errors import DatabaseBusy
-from runner.formats import format_bytes, format_count, format_share
+from runner.formats import format_bytes, format_count, format_share, within_block
 from runner.plan.commands import sweep_commands
 from runner.results.cells import MemoryPart, Timeline
 from runner.results.findings import SEVERITIES
@@ -209,18 +209,19 @@ def _list_alive(frame: Frame, about: Timeline, columns: Columns, *, side: str, a
     when = "At the peak" if at_us == about.peak_at_us else "At the cursor"
     phase = phase_at(columns, at_us)
     where = f"{at_us / 1e3:,.2f} ms{f', {literal(phase)}' if phase else ''}"
-    words = f"**{when}** ({where}): {count:,} allocations hold **{format_bytes(total)}**. The {len(alive)} largest:"
-    st.markdown(restrict(words))
+    words = f"**{when}** ({where}): {count:,} allocations hold **{format_bytes(total)}**."
+    st.markdown(restrict(f"{words} The largest, like ones in a line:"))
     rows = [
         {
             "Size (MiB)": round(item.allocated_bytes / 2**20, 2),
-            "Share": item.allocated_bytes / max(1, total),
+            "How many": item.alike,
+            "Share": item.alike * item.allocated_bytes / max(1, total),
             "For": item.category,
-            "Module": item.module,
+            "Module": (item.alike > 1 and within_block(item.module)) or item.module,
             "Operation": item.operation,
             "Born in": item.phase,
-            "Born (ms)": round(item.born_us / 1e3, 2),
-            "Died (ms)": None if item.died_us is None else round(item.died_us / 1e3, 2),
+            "Born (ms)": round(item.born_us / 1e3, 2) if item.alike == 1 else None,
+            "Died (ms)": None if item.died_us is None or item.alike > 1 else round(item.died_us / 1e3, 2),
             "Stack, innermost first": " ← ".join(frames_of(item.frames or ""))
             or ("" if item.born_us else "held before the recording"),
         }

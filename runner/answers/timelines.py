@@ -74,6 +74,7 @@ def _draw_largest(one: Timeline, about: str) -> View:
         fields=(
             Field("rank", "#"),
             Field("size", "Size", unit="bytes", role="value"),
+            Field("alike", "How many", role="note", doc="Equal in all but their block."),
             Field("operation", "Operation", role="note"),
             Field("line", "Line", role="note", doc="The innermost one outside of torch and einops."),
             Field("category", "For", role="note"),
@@ -85,6 +86,7 @@ def _draw_largest(one: Timeline, about: str) -> View:
                 one,
                 place,
                 item.allocated_bytes,
+                item.alike,
                 (item.operation or "").removeprefix("aten::") or None,
                 line_of(item),
                 item.category,
@@ -94,7 +96,7 @@ def _draw_largest(one: Timeline, about: str) -> View:
             for place, item in enumerate(one.largest, 1)
         ),
         draw=Draw("table", "size", down=("rank",)),
-        columns=("size", "category", "module", "line"),
+        columns=("size", "alike", "category", "module", "line"),
         note="What was held before the recording (parameters, optimizer state) is left out.",
     )
 

@@ -235,9 +235,11 @@ class Peak(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class LiveAllocation(AllocationRow):
-    """One allocation that is alive at a moment, with the stack that made it."""
+    """One allocation that is alive at a moment, with the stack that made it, and how many are `alike`: equal in size,
+    purpose, phase, operation and stack, and of one module, whatever its block."""
 
     frames: str | None = None
+    alike: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -157,10 +157,14 @@ def load_parts_at(path: Path, cell_id: UUID, at_us: int) -> list[MemoryPart]:
 def load_largest_at(
     path: Path, cell_id: UUID, at_us: int, limit: int = 25, which: Which = "all"
 ) -> list[LiveAllocation]:
-    """Returns the largest allocations alive at a moment, the largest first."""
+    """Returns the largest allocations alive at a moment, the largest first, of those alike the first one."""
     query = f"""
-        SELECT {select(AllocationRow)}, frames FROM (SELECT * FROM allocations WHERE {_ALIVE}{_WHICH[which]}
+        WITH alive AS (SELECT * FROM allocations WHERE {_ALIVE}{_WHICH[which]}),
+        largest AS (
+            SELECT min(allocation) AS allocation, count(*) AS alike FROM alive
+            GROUP BY allocated_bytes, category, phase, operation, stack, regexp_replace(module, '[0-9]+', '', 'g')
             ORDER BY allocated_bytes DESC, allocation LIMIT {int(limit)})
+        SELECT {select(AllocationRow)}, frames, alike FROM alive JOIN largest USING (allocation)
         LEFT JOIN (SELECT stack, frames FROM stacks WHERE cell_id = ?) USING (stack)
         ORDER BY allocated_bytes DESC, allocation"""
     with open_reader(path) as reader:

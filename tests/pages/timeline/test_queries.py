@@ -7,6 +7,7 @@ from runner.store.read.memory import CATEGORIES, load_columns, load_largest_at, 
 from runner.store.read.memory import load_timelines as stored
 from tests.pages.timeline.conftest import BY_HAND, INFERENCE, TRAIN, by_hand
 from tests.synthetic import rows, timelines
+from tests.synthetic.stored import change
 from tests.synthetic.timelines import HOSTILE, MIB
 
 
@@ -21,6 +22,16 @@ def test_blocks_in_use_by_hand(written: tuple[Path, TimelineRow]) -> None:
     assert [item.allocated_bytes // MIB for item in load_largest_at(path, row.cell_id, 400)] == [16, 8, 4]
     assert [item.allocation for item in load_largest_at(path, row.cell_id, 699, limit=1)] == [1]
     assert [item.module for item in load_largest_at(path, row.cell_id, 700)] == ["blocks.0.weight"]
+
+
+def test_allocations_that_differ_in_their_block_alone_are_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "results.duckdb"
+    row = timelines.write(path, rows.run(), by_hand())
+    copied = """INSERT INTO allocations SELECT * REPLACE (allocation + {0} AS allocation, '{1}' AS module)
+        FROM allocations WHERE module = 'blocks.0.weight'"""
+    change(path, copied.format(100, "blocks.7.weight"), copied.format(200, "head"))
+    found = [(item.module, item.alike) for item in load_largest_at(path, row.cell_id, 700)]
+    assert found == [("blocks.0.weight", 2), ("head", 1)]
 
 
 def test_the_latest_recording_of_a_title_counts_on_each_machine(tmp_path: Path) -> None:
