@@ -6,7 +6,7 @@ from uuid import UUID
 
 from runner.analysis.kernels import MATMULS, attention_ranges
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
-from runner.answers.shared import about, best, cells_of, narrow, place_of, sizes_of
+from runner.answers.shared import about, best, cells_of, name_time, narrow, place_of, sizes_of
 from runner.answers.words import CONTEXT, SIZE, lacks, plain_cells
 from runner.formats import at_tokens, format_percent, format_share
 from runner.results.cells import KernelTrace
@@ -54,7 +54,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     ratios = _draw_ratios(shown, phase.chosen, sizes)
     ranges = _draw_ranges(one, f"{sizes[Model.of(one.cell)]}{at_tokens(one.cell.context)}")
     sentence, most = _say(ratios, phase.chosen, one.cell_id)
-    return Answer(
+    found = Answer(
         sentence=sentence,
         more=f"{most}The profiler counts the FLOPs of the products, a formula those of softmax: 5 an attention weight "
         "forward, 4 backward.",
@@ -62,6 +62,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         choices=(*rest, *choices, phase),
         cells=cells_of(shown),
     )
+    return name_time(found, traced)
 
 
 def _compare(one: KernelTrace, phase: str) -> tuple[float, float, float | None] | None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
 from runner.answers.kernels import CLASS, PHASE, TOTAL, group_by_phase, split_time
-from runner.answers.shared import about, cells_of, narrow, sizes_of
+from runner.answers.shared import about, cells_of, name_time, narrow, sizes_of
 from runner.answers.words import SIZE, lacks, plain_cells
 from runner.formats import at_tokens, format_list, format_share
 from runner.results.cells import CLASS_WORDS, KernelTrace
@@ -37,13 +37,14 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     size = sizes[Model.of(picked[0].cell)]
     kinds = _draw_kinds(picked, size, about(picked, "mode", more=["GPU time"]))
     by_mode = _draw_modes(shown, sizes, about(shown, "mode", more=["GPU time"]))
-    return Answer(
+    found = Answer(
         sentence=_say_modes(by_mode, size, picked[0].cell.context),
         more=_say_kinds(kinds),
         views=(kinds, by_mode),
         choices=(*size_choice, *choices),
         cells=cells_of(shown),
     )
+    return name_time(found, traced)
 
 
 def _draw_kinds(traced: Sequence[KernelTrace], size: str, words: str) -> View:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, verbatim
-from runner.answers.shared import about, cells_of, narrow, place_of, sizes_of
+from runner.answers.shared import about, cells_of, name_time, narrow, place_of, sizes_of
 from runner.answers.words import CONTEXT, SIZE, STATUS, lacks, plain_cells
 from runner.formats import at_tokens, format_calls, format_number, format_share
 from runner.results.cells import CLASS_WORDS, Kernel, KernelPart, KernelTrace, StepResult
@@ -57,7 +57,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     every = [one for one in rows.traced if one.status != "skipped"]
     timed, _ = narrow(every, asked, drawn=("size", "context"))
     clock = _draw_clock(timed, rows.steps, sizes_of(every))
-    return Answer(
+    found = Answer(
         sentence=_say(one, size, top),
         more=f"{_say_leaders(leaders, size)} {_say_clock(clock)}".strip(),
         views=(
@@ -70,6 +70,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         choices=(*size_choice, *choices),
         cells=cells_of(shown, timed),
     )
+    return name_time(found, traced)
 
 
 def group_by_phase(work: Iterable[W]) -> dict[str, list[W]]:

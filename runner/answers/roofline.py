@@ -13,7 +13,7 @@ from runner.analysis.costs import hardware
 from runner.analysis.costs.steps import Device, step_flops
 from runner.analysis.roofline import Roof
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
-from runner.answers.shared import about, best, cells_of, clock_choice, narrow, sizes_of
+from runner.answers.shared import about, best, cells_of, clock_choice, name_time, narrow, sizes_of
 from runner.answers.words import CLOCKS, CONTEXT, SIZE, STATUS, ended, lacks, plain_cells
 from runner.formats import at_tokens, format_list, format_quantity, format_share
 from runner.results.cells import KernelTrace, StepResult
@@ -82,7 +82,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     if moved := [f"{name} by {share:+.0%}".replace("-", "−") for name, share in roofline.changes(latest)]:
         more.append(f"The machine changed its speed during the sweep: {format_list(moved)}.")
     missing = Missing(words="the limits of this machine, which a sweep measures at its start and its end")
-    return Answer(
+    found = Answer(
         sentence=_say(matrix, roof, precision),
         more=" ".join(more),
         views=(*views, *([bounds] if bounds else []), _draw_ceilings(latest, name)),
@@ -90,6 +90,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         cells=cells_of(shown, traced),
         missing=() if latest else (missing,),
     )
+    return name_time(found, traced)
 
 
 def _draw_shares(

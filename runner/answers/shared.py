@@ -6,6 +6,7 @@
 Every number of a sentence is read from the rows of a view by these functions, never worked out a second time.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,10 +15,10 @@ from uuid import UUID
 
 from runner.analysis.pair import CLOCKS as CLOCKS
 from runner.analysis.pair import describe_unusual_effort
-from runner.answers.answer import Asked, Choice, Row, View, choose
+from runner.answers.answer import Answer, Asked, Choice, Row, View, choose
 from runner.answers.words import format_value
 from runner.formats import format_bytes, format_count
-from runner.results.cells import Result, TimedResult
+from runner.results.cells import KernelTrace, Result, TimedResult
 from runner.results.rows import RunSummary
 from runner.schema import Cell, Column, Model, table_of
 from runner.schema.axes import MODEL
@@ -192,6 +193,27 @@ def clock_choice(asked: Asked, results: Sequence[TimedResult], *, default: str =
     """Returns the clocks by which any of these has the time of a whole step."""
     known = [words for words, name in CLOCKS.items() if any(one.time("step", name) for one in results)]
     return choose(asked, "clock", "Clock", known, default=default)
+
+
+def name_time(answer: Answer, traced: Sequence[KernelTrace]) -> Answer:
+    """Returns an answer from profiles, which names their time: "GPU time", and on a machine without a GPU "operator
+    time", because there a profile has the operators' own time on the CPU."""
+    if not traced or not all(one.device in ("cpu", "mps") for one in traced):
+        return answer
+
+    def name(text: str) -> str:
+        return re.sub("^GPU time", "Operator time", text).replace("GPU time", "operator time")
+
+    views = [
+        replace(
+            view,
+            about=name(view.about),
+            fields=tuple(replace(item, label=name(item.label), doc=name(item.doc)) for item in view.fields),
+            note=name(view.note),
+        )
+        for view in answer.views
+    ]
+    return replace(answer, sentence=name(answer.sentence), more=name(answer.more), views=tuple(views))
 
 
 def cells_of(*groups: Iterable[Measured]) -> dict[Any, Any]:

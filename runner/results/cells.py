@@ -199,9 +199,11 @@ class Kernel:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelTrace(Result):
-    """One profiled cell with its kernels: summed by phase and class, by the model's named ranges, and one by one."""
+    """One profiled cell on a machine of the kind `device`, with its kernels: summed by phase and class, by the model's
+    named ranges, and one by one. On a CPU they are operators."""
 
     cell: ProfileCell
+    device: str | None = None
     unprofiled_step_ms: float | None = None
     overhead_share: float | None = None
     busy_share: float | None = None

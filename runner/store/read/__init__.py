@@ -108,8 +108,8 @@ def _load_every_step(path: Path, of: Selection) -> list[StepResult]:
 
 _OWN = ("unprofiled_step_ms", "overhead_share", "busy_share", "host_bound_share", "attributed_share")
 _TRACES = f"""
-    SELECT cell_id, machine, status, failed_phase, message, {", ".join((*_OWN, *TABLES["profiles"].key))}
-    FROM chosen
+    SELECT cell_id, machine, device, status, failed_phase, message, {", ".join((*_OWN, *TABLES["profiles"].key))}
+    FROM chosen LEFT JOIN (SELECT run_id, device FROM runs) USING (run_id)
     ORDER BY model_key IS NOT NULL, model, d_model * d_model * layers, d_model, layers, context, precision <> 'fp32',
         precision, backend <> 'eager', backend, attention <> 'naive', attention,
         list_position(['inference', 'forward', 'backward', 'train'], mode), cell_id"""

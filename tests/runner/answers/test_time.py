@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from statistics import fmean, median
 from uuid import UUID
 
@@ -9,11 +10,15 @@ import pytest
 
 from runner.answers import ask
 from runner.answers.words import plain_cells
+from runner.render.json import as_json, to_text
 from runner.results.cells import EarlyStep
 from runner.results.rows import MachineNoise, Rows
 from runner.results.times import Noise
 from runner.schema import StepCell
+from runner.store.read import read
+from runner.store.read.selection import Selection
 from tests.runner.answers.shipped import query, shipped
+from tests.synthetic import rows, traces
 
 
 def test_a_step_is_shown_as_time_tokens_or_mfu_of_one_clock() -> None:
@@ -156,6 +161,15 @@ def test_matrix_products_lose_share_from_inference_to_training() -> None:
     assert shares["train"] == pytest.approx(stored)
     assert shares["train"] < shares["inference"]
     assert "matrix products fall from **92%** to **87%** of GPU time at **xl@2026**" in answer.sentence
+
+
+@pytest.mark.parametrize(("device", "words"), [("cuda", "GPU time"), ("cpu", "operator time")])
+def test_a_profile_of_a_cpu_has_operator_time(device: str, words: str, tmp_path: Path) -> None:
+    cells = [traces.profiled(rows.run(device=device), mode=mode) for mode in ("inference", "train")]
+    stored = read(traces.store(tmp_path / "results.duckdb", cells), Selection(), ("traced",))
+    for name in ("kernels", "kernel_classes", "inside_attention"):
+        said = to_text(as_json(ask(name, stored)))
+        assert {found.lower() for found in re.findall("GPU time|operator time", said, re.I)} == {words.lower()}
 
 
 def test_softmax_needs_few_flops_and_much_time() -> None:
