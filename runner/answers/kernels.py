@@ -229,14 +229,20 @@ def _say_leaders(view: View, size: str) -> str:
 
 
 def _say_clock(view: View) -> str:
-    ratios = [view.get(row, "ratio") for row in view.rows if view.get(row, "ratio") is not None]
-    if not ratios:
+    known = []
+    for row in view.rows:
+        low, high = view.get(row, "clock_low_ms"), view.get(row, "clock_high_ms")
+        # An interval that reaches this far holds almost any time: it says nothing about the kernels.
+        is_wide = low is not None and high is not None and high > 2 * low
+        known += [row] if view.get(row, "ratio") is not None and not is_wide else []
+    if not known:
         return ""
+    ratios = [view.get(row, "ratio") for row in known]
     costs = [view.get(row, "overhead_share") for row in view.rows if view.get(row, "overhead_share") is not None]
     inside = sum(
         (view.get(row, "clock_low_ms") or math.inf) <= view.get(row, "kernel_ms") <= view.get(row, "clock_high_ms")
-        for row in view.rows
-        if view.get(row, "ratio") is not None and view.get(row, "clock_high_ms") is not None
+        for row in known
+        if view.get(row, "clock_high_ms") is not None
     )
     ends = f"{format_number(min(ratios))}× to {format_number(max(ratios))}×" if len(ratios) > 1 else f"{ratios[0]:.3g}×"
     text = f"The kernels of the forward pass take {ends} its latency, within the clock's 95% interval in {inside} of "

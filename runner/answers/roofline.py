@@ -38,7 +38,7 @@ CAUSAL = Field("causal_mfu", "Causal MFU", unit="%", role="note", doc="Half of a
 HFU = Field("hfu", "HFU", unit="%", role="note", doc="With what checkpointing computes again.")
 LIMIT = Field("limit", "Limit")
 TOTAL = "whole step"
-UNPROFILED = Field.of("profiles", "unprofiled_step_ms", "note")
+UNPROFILED = Field.of("profiles", "unprofiled_step_ms", "note", label="Step of the traced process, latency")
 TIME_SHARE = Field("share", "Share of the time", unit="%", role="value")
 CEILING = Field("ceiling", "Ceiling")
 MOMENT = Field("moment", "When")
@@ -155,7 +155,7 @@ def _draw_bounds(traced: Sequence[KernelTrace], roof: Roof | None, sizes: Mappin
     return View(
         name="bounds",
         title="What limits the time of a step",
-        about=about(traced, more=["GPU time, and its gaps"]),
+        about=about(traced, more=["GPU time, and its gaps", "step: latency in the traced process"]),
         fields=(SIZE, CONTEXT, LIMIT, TIME_SHARE, UNPROFILED),
         rows=tuple(lines),
         draw=Draw(

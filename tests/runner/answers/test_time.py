@@ -149,6 +149,13 @@ def test_kernels_of_the_forward_pass_add_up() -> None:
     (both,) = [one for one in leading.rows if one.values[:2] == ("small", "with backward")]
     assert (leading.get(both, "whole_name"), leading.get(both, "calls")) == (name, calls)
     assert leading.get(both, "share") == pytest.approx(share)
+    assert "its latency" in answer.more
+    wide = []
+    for one in shipped("steps").steps:
+        ends = {phase: replace(time.step, low_ms=time.median_ms / 2, high_ms=time.median_ms * 2)
+                for phase, time in one.times.items()}  # fmt: skip
+        wide.append(replace(one, times={phase: replace(one.times[phase], step=step) for phase, step in ends.items()}))
+    assert "its latency" not in ask("kernels", replace(shipped("traced"), steps=tuple(wide))).more
 
 
 def test_matrix_products_lose_share_from_inference_to_training() -> None:
@@ -199,6 +206,7 @@ def test_the_share_of_the_roof_is_the_rate_over_what_peak_and_memory_allow() -> 
     ((peak,),) = query(f"SELECT max(flops_per_s) FROM ceilings WHERE precision = 'fp32' AND run_id = '{run}'")
     assert view.get(row, "roof_share") == pytest.approx(rate / peak), "far above the ridge the peak is the roof"
     assert view.get(row, "mfu") == pytest.approx(view.get(row, "roof_share"))
+    assert bounds.field("unprofiled_step_ms").label == "Step of the traced process, latency"
     for place in {row.values[:2] for row in bounds.rows}:
         *parts, total = [bounds.get(row, "share") for row in bounds.rows if row.values[:2] == place]
         assert sum(parts) == pytest.approx(total) == 1
