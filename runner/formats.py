@@ -74,7 +74,7 @@ def format_quantity(number: float, unit: str) -> str:
 
 def format_share(share: float) -> str:
     """Returns a share in whole percent: `63%`; more than nothing is never `0%`."""
-    return "under 1%" if 0 < share < 0.005 else f"{share:.0%}"
+    return "under 1%" if 0 < share < 0.005 else f"{share:z.0%}"
 
 
 def format_percent(share: float) -> str:

@@ -27,19 +27,19 @@ STD = Field(
 )
 ONE = Field(
     "one_percent",
-    "Decided by one pair",
+    "Resolved by one pair",
     unit="percent",
     role="note",
-    doc="The smallest difference that one pair of cells shows.",
+    doc="The smallest difference that one pair of processes resolves.",
 )
-FIVE = Field("five_percent", f"Decided by {ROUNDS} pairs", unit="percent", role="note")
+FIVE = Field("five_percent", f"Resolved by {ROUNDS} pairs", unit="percent", role="note")
 CELLS = Field("repeated", "Repeated cells", role="note")
 PROCESS = Field("process", "Process", doc="In the order of their starts.")
 MEDIAN = Field.of("timings", "median_ms", "value")
 LOW, HIGH = Field.of("timings", "low_ms", "low"), Field.of("timings", "high_ms", "high")
 STARTED = Field.of("steps", "started_at", "note")
 CHANGE = Field("change_percent", "Against the first", unit="%", role="note")
-_BOUNDS = {"device": "GPU-bound", "host": "CPU-bound", None: "bound not known"}
+_BOUNDS = {"device": "GPU-bound", "host": "CPU-bound", None: "bound is not known"}
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
@@ -51,8 +51,10 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         return Answer(missing=lacks(words))
     kinds = _draw_kinds(known, machine.chosen)
     by_run = _group_by_run(rows, machines[machine.chosen])
-    run = choose(asked, "canary", "Canary of run", list(by_run))
-    canary = judge_canary(by_run[run.chosen]) if by_run else None
+    judged = {name: judge_canary(cells) for name, cells in by_run.items()}
+    latest = next((name for name, one in judged.items() if one and one.drifts is not None), "")
+    run = choose(asked, "canary", "Canary of run", list(by_run), default=latest)
+    canary = judged.get(run.chosen)
     return Answer(
         sentence=_say(kinds),
         more=_say_canary(canary) if canary else "",
@@ -64,12 +66,13 @@ def answer(rows: Rows, asked: Asked) -> Answer:
 
 def _draw_kinds(known: Sequence[MachineNoise], machine: str) -> View:
     clocks = {name: words for words, name in CLOCKS.items()}
+    has_bounds = any(one.bound for one in known)
     lines = []
     for one in sorted(known, key=lambda one: (one.table != "steps", one.bound or "", [*clocks].index(one.clock))):
         least = [resolvable(one.noise, rounds=rounds) for rounds in (1, ROUNDS)]
         resolved = [100 * share if math.isfinite(share) else None for share in least]
         # GPU time is set by the GPU, also that of cells for which it waits.
-        kind = one.table if one.clock == "device" else f"{one.table}, {_BOUNDS[one.bound]}"
+        kind = f"{one.table}, {_BOUNDS[one.bound]}" if has_bounds and one.clock != "device" else one.table
         values = (kind, clocks[one.clock], 100 * (one.noise.typical or one.noise.std), *resolved, one.noise.cells)
         lines.append(Row(values=values))
     return View(
@@ -122,13 +125,14 @@ def _say(view: View) -> str:
     """Says the noise of whole steps by latency for each bound, and what one pair of processes resolves."""
     rows = [row for row in view.rows if row.values[0].startswith("steps") and row.values[1] == "latency"]
     rows = rows or list(view.rows[:1])
-    parts = []
+    parts = list[str]()
     for row in rows:
-        resolved = view.get(row, "one_percent")
-        shows = f"one pair shows {format_number(resolved)}%" if resolved else "one pair shows nothing"
-        bound = row.values[0].partition(", ")[2]
-        parts.append(f"**{format_number(view.get(row, 'std_percent'))}%** in {bound} cells ({shows})")
-    return f"From process to process the latency of a step typically varies by {format_list(parts)}."
+        least, bound = view.get(row, "one_percent"), row.values[0].partition(", ")[2]
+        which = f" where the {bound}" if bound == _BOUNDS[None] else f" in {bound} cells" if bound else ""
+        shows = "" if parts else "one pair of processes resolves "
+        shows += f"{format_number(least)}% and more" if least else "no difference"
+        parts.append(f"**{format_number(view.get(row, 'std_percent'))}%**{which} ({shows})")
+    return f"Between processes the latency of a step typically varies by {format_list(parts)}."
 
 
 def _say_canary(canary: Canary) -> str:

@@ -155,7 +155,7 @@ def _explain(view: View) -> str:
     named = format_list([f"{code} ({count})" for code, count in codes.most_common()])
     worst = best(view)
     why = view.get(worst, "why") if worst else ""
-    most = f" That of the most: {why}." if why else ""
+    most = f" The finding of the cell that varies most: {why}." if why else ""
     return f"The audit can explain {explained} of the {format_count(len(large), 'larger one')}: {named}.{most}"
 
 

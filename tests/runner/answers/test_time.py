@@ -10,6 +10,7 @@ import pytest
 
 from runner.answers import ask
 from runner.answers.words import plain_cells
+from runner.render.grid import scale_of
 from runner.render.json import as_json, to_text
 from runner.results.cells import EarlyStep
 from runner.results.rows import MachineNoise, Rows
@@ -122,15 +123,26 @@ def test_spread_is_the_stored_standard_deviation_over_the_mean() -> None:
         assert (matrix.get(row, "least_ms"), matrix.get(row, "most_ms")) == (least, most)
     worst = max(matrix.rows, key=lambda row: matrix.get(row, "std_share") or 0)
     assert {row.cells for row in samples.rows} == {worst.cells}, "the samples are those of the cell that varies most"
+    assert answer.more.endswith(f" The finding of the cell that varies most: {matrix.get(worst, 'why')}.")
 
 
 def test_noise_says_what_one_pair_of_processes_resolves() -> None:
     noise = Noise(std=0.01, dof=1e6, cells=9)
     known = MachineNoise(table="steps", machine="GPU", bound="device", clock="step", noise=noise)
-    view = ask("noise", Rows(noise=(known,))).views[0]
+    answer = ask("noise", Rows(noise=(known,)))
+    view = answer.views[0]
     # two-sided 99% of the normal distribution, and √2 for the difference of two
     expected = 100 * (2.718281828 ** (2.5758 * 0.01 * 2**0.5) - 1)
     assert view.get(view.rows[0], "one_percent") == pytest.approx(expected, rel=1e-3)
+    assert "**1.00%** in GPU-bound cells (one pair of processes resolves 3.71% and more)" in answer.sentence
+    unknown = replace(known, bound=None, noise=replace(noise, std=0.4, dof=1.0))
+    said = ask("noise", Rows(noise=(unknown,))).sentence
+    assert said.endswith("varies by **40.0%** (one pair of processes resolves no difference).")
+    judged = ask("noise", shipped("noise", "repeated", "runs"))
+    assert judged.more == "The canary of this run shows no change of the machine.", "of the latest that can be judged"
+    assert judged.choices[-1].chosen != judged.choices[-1].options[0]
+    change = scale_of(judged.views[1], "change_percent")
+    assert [change.write(one) for one in judged.views[1].column("change_percent")] == ["0", "-35", "-1", "3", "0"]
 
 
 def test_kernels_of_the_forward_pass_add_up() -> None:
