@@ -23,7 +23,7 @@ ERROR = Field.of("accumulation", "error", "note")
 _FIELDS = (
     SUM,
     TOTAL,
-    Field("expected", "Expected", role="note", doc="What the course's handout prints.", digits=9),
+    Field("expected", "Expected", role="note", doc="What CS336's assignment 2 prints.", digits=9),
     Field("agrees", "Agrees", role="note", doc="In the nine digits that are printed."),
     ERROR,
     replace(Field.of("accumulation", "rounded_value", "note"), digits=9),
@@ -94,7 +94,7 @@ def _say(view: View, sums: list[AccumulationResult]) -> str:
     right = sum(view.get(row, "agrees") for row in compared)
     exact = next(one.row.exact for one in sums)
     text = f"**{view.get(worst, 'sum')}** ends at **{view.get(worst, 'total'):.9g}** instead of {exact:g}"
-    return f"{text}; {right} of {len(compared)} sums are as the handout prints." if compared else f"{text}."
+    return f"{text}; {right} of {len(compared)} sums are as CS336's assignment 2 prints." if compared else f"{text}."
 
 
 QUESTION = Question(answer=answer, needs=("sums",), course=("P1",))

@@ -160,7 +160,7 @@ def find_timed(path: Path, words: str) -> tuple[StepRow | AttentionRow, Mapping[
     raise UsageError(
         f"{words} is no row of steps or attention.",
         expected="one of these tables, whose times can be compared",
-        do="`runner sweep --fresh` measures any cell again.",
+        do="`python -m runner sweep --fresh` measures any cell again.",
     )
 
 

@@ -17,6 +17,7 @@ def test_the_four_sums_are_those_of_the_handout() -> None:
     totals = [round(float(str(total)), 7) for (total,) in values(answer.views[0], "total")]
     assert totals == [10.0001335, 10.0021362, 10.0021362, 9.953125]
     assert "9.953125 instead of 10" in answer.sentence.replace("**", "")
+    assert answer.sentence.endswith("4 of 4 sums are as CS336's assignment 2 prints.")
     assert not answer.missing
 
 

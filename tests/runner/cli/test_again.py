@@ -187,6 +187,7 @@ def test_a_row_of_another_table_is_refused(tmp_path: Path) -> None:
     done = run("sweep", "--again", str(row["cell_id"]), db=path)
     assert done.returncode == 2
     assert "is no row of steps or attention" in done.stdout
+    assert "`python -m runner sweep --fresh`" in " ".join(done.stdout.split())
 
 
 @pytest.mark.soak
