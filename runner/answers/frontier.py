@@ -6,8 +6,8 @@ from typing import Any
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.words import format_value, lacks
 from runner.formats import format_bytes, format_number, join_parts
-from runner.results.rows import Rows
-from runner.schema import FrontierCell, FrontierRow
+from runner.results.rows import FrontierResult, Rows
+from runner.schema import FrontierCell
 from runner.schema.axes import SHAPE
 from runner.schema.sizes import shape_name
 
@@ -36,15 +36,16 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     mine = [one for one in known if one.limited == name]
     limit = choose(asked, "limit", "Memory", list(dict.fromkeys(format_bytes(one.limit_bytes) for one in mine)))
     mine = [one for one in mine if format_bytes(one.limit_bytes) == limit.chosen]
-    shown: dict[tuple[str, str], FrontierRow] = {}
+    shown: dict[tuple[str, str], FrontierResult] = {}
     for one in mine:
         batch = f"batch {one.batch}" if name == "seq_len" else ""
         way = join_parts(one.implementation, one.precision, batch, "" if one.causal else "not causal")
         shown.setdefault((_where(one), way), one)
+    machines = dict.fromkeys(one.machine.split(" · ")[0] for one in shown.values())
     view = View(
         name="frontier",
         title=f"Largest {grows.chosen} that fits ({unit})",
-        about=f"in {limit.chosen}, by real allocations in fresh processes",
+        about=join_parts(*machines, f"in {limit.chosen}, by real allocations in fresh processes"),
         fields=(WHERE, WAY, LARGEST, PREDICTED, FAILS, PEAK, TRIALS),
         rows=tuple(
             Row.of(one, *key, one.largest, one.predicted, one.smallest_failing, one.largest_peak_bytes, one.trials)

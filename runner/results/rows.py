@@ -192,6 +192,13 @@ class StepSpread:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FrontierResult(FrontierRow):
+    """The largest size that fits, with the machine that it was searched on."""
+
+    machine: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class MachineNoise:
     """The noise of the whole steps of one kind of cell of a table: those with one bound, by one clock. `device` is the
     GPU's own number where several of a machine measured."""
@@ -222,7 +229,7 @@ class Rows:
     saved: tuple[SavedCell, ...] = ()
     recorded: tuple[Timeline, ...] = ()
     imported: tuple[ImportedTrace, ...] = ()
-    frontiers: tuple[FrontierRow, ...] = ()
+    frontiers: tuple[FrontierResult, ...] = ()
     sums: tuple[AccumulationResult, ...] = ()
     precise: tuple[Precise, ...] = ()
     early: tuple[EarlyStep, ...] = ()

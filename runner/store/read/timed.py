@@ -21,7 +21,7 @@ from runner.analysis.noise import MIN_VARIANCE, Repeats, pool_changes, pool_nois
 from runner.analysis.statistics import estimate
 from runner.errors import UsageError
 from runner.results.cells import AttentionResult, EarlyStep, StepResult, TimedResult
-from runner.results.rows import CellHistory
+from runner.results.rows import CellHistory, FrontierResult
 from runner.results.times import (
     COLUMNS,
     DEVICE_BOUND,
@@ -34,7 +34,7 @@ from runner.results.times import (
     find_bound,
     pool_bounds,
 )
-from runner.schema import TABLES, AttentionRow, Bound, FrontierRow, Phase, StepCell, StepRow
+from runner.schema import TABLES, AttentionRow, Bound, Phase, StepCell, StepRow
 from runner.store.database import open_reader
 from runner.store.read.runs import find_subject, load_notes
 from runner.store.read.selection import DEVICE, MACHINE, Selection, fetch, fetch_by, fetch_rows, select_chosen
@@ -376,9 +376,9 @@ def load_attention(path: Path, of: Selection) -> list[AttentionResult]:
         return with_times(reader, "attention", fetch(reader, _ATTENTION, kind=AttentionResult))
 
 
-def load_frontiers(path: Path, of: Selection) -> list[FrontierRow]:
+def load_frontiers(path: Path, of: Selection) -> list[FrontierResult]:
     """Returns the answer to every question of the frontier: the finest resolution, and of those the latest."""
     query, parameters = select_chosen("frontier", of, [column.name for column in TABLES["frontier"].columns])
     order = "limited, implementation <> 'naive', implementation, precision, d_head, d_model, layers, context, batch"
     with open_reader(path) as reader:
-        return fetch_rows(reader, FrontierRow, f"({query}) ORDER BY {order}", parameters)
+        return fetch_rows(reader, FrontierResult, f"({query}) ORDER BY {order}", parameters)

@@ -72,6 +72,7 @@ def test_the_largest_size_is_the_one_that_ran() -> None:
     stored = dict(query("SELECT d_head, largest FROM frontier WHERE status = 'ok'"))
     drawn = {int(row.values[0].removeprefix("head width ")): view.get(row, "largest") for row in view.rows}
     assert drawn == stored
+    assert view.about == "NVIDIA H200 · in 140 GiB, by real allocations in fresh processes"
 
 
 def test_peaks_in_bf16_stand_beside_those_in_fp32() -> None:
