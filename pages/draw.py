@@ -247,7 +247,7 @@ def _draw_chart(frame: Frame, answer: Answer, view: View, spec: Figure) -> None:
     each opened panel gives the chart another key when it is closed, and with it a new start."""
     key = f"{view.name}-chart-{st.session_state.get(f'{view.name}-opened', 0)}"
     if is_high := int(spec["layout"].get("height", 450)) > MAX_CHART_PX:
-        st.caption(f"{len(view.rows)} lines: the chart scrolls.")
+        st.caption(restrict(f"{len(view.rows)} lines: the chart scrolls."))
     with st.container(height=MAX_CHART_PX, border=False) if is_high else nullcontext():
         chart = st.plotly_chart(
             Spec(spec),

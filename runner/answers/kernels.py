@@ -98,7 +98,7 @@ def draw_phases(trace: KernelTrace | ImportedTrace, *, title: str, words: str) -
     for phase, mine in group_by_phase(trace.kernels).items():
         for kind, took, share in split_time(mine):
             calls = sum(one.calls for one in mine if kind in (TOTAL, CLASS_WORDS[one.kernel_class]))
-            lines.append(Row.of(trace, phase, kind, took, share, calls))
+            lines.append(Row.of(trace, phase, kind, took, share, _count(calls)))
     return View(
         name="kernels-by-phase",
         title=title,
@@ -117,9 +117,8 @@ def draw_top(trace: KernelTrace | ImportedTrace, *, words: str) -> View:
     for place, one in enumerate(trace.kernels, 1):
         share = one.device_ms / whole if whole else None
         kind = CLASS_WORDS[one.kernel_class]
-        rows.append(
-            Row.of(trace, place, names[one.kernel], one.phase, kind, one.device_ms, share, one.calls, one.kernel)
-        )
+        told = (names[one.kernel], one.phase, kind, one.device_ms, share, _count(one.calls), one.kernel)
+        rows.append(Row.of(trace, place, *told))
     return View(
         name="kernels-top",
         title="Kernels by time",
@@ -164,7 +163,7 @@ def _draw_leaders(traced: Sequence[KernelTrace], sizes: dict[Any, str], words: s
                 longest = max(sums, key=lambda name: sums[name][0])
                 took, calls = sums[longest]
                 key = (sizes[Model.of(one.cell)], name, _cut(names[longest]))
-                lines.append(Row.of(one, *key, took / whole, calls, took, longest))
+                lines.append(Row.of(one, *key, took / whole, _count(calls), took, longest))
     return View(
         name="kernels-leading",
         title="The kernel with the most time",
@@ -210,6 +209,11 @@ def _draw_clock(traces: Sequence[KernelTrace], steps: Sequence[StepResult], size
         draw=Draw("matrix", "ratio", down=("size",), across="context", center=1.0),
         note="Below 1× the clock counts time in which no kernel ran. A profiled time is never shown as a time.",
     )
+
+
+def _count(calls: float) -> float:
+    """Returns calls per step, a mean over steps, as a whole number where they are."""
+    return int(calls) if float(calls).is_integer() else calls
 
 
 def _say_leaders(view: View, size: str) -> str:
