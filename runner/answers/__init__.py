@@ -30,15 +30,17 @@ def ask(name: str, rows: Rows, asked: Asked = MappingProxyType({})) -> Answer:
     return answer if "audited" in question.needs else replace(answer, doubts=find_doubts(answer, rows.audited))
 
 
-def check_chosen(answer: Answer, asked: Asked) -> None:
-    """Raises UsageError for a choice that the answer does not have, or a value that it does not offer."""
-    options = {one.name: one.options for one in answer.choices}
+def check_chosen(answer: Answer, asked: Asked, *, got: str = "{}={}.") -> None:
+    """Raises UsageError for a choice that the answer does not have, or a value that it does not offer; `got` says how
+    name and value are told."""
+    options = {one.name: one for one in answer.choices}
     for name, value in asked.items():
         if name not in options:
             expected = ", ".join(f"--{known}" for known in options) or "no choice"
             raise UsageError(f"“{answer.question}” has no choice “{name}”.", expected=expected)
-        if value not in options[name]:
-            raise UsageError(f"{name}={value}.", expected=", ".join(options[name]))
+        if value not in options[name].options:
+            one = options[name]
+            raise UsageError(got.format(name, value), expected=one.takes or ", ".join(one.options))
 
 
 def find_doubts(answer: Answer, audited: Sequence[AuditedRow]) -> tuple[Doubt, ...]:

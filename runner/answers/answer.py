@@ -189,13 +189,15 @@ class View:
 @dataclass(frozen=True, kw_only=True)
 class Choice:
     """Something that the reader may choose, with what was chosen: a control on a page, a flag of `show`. `prefix` goes
-    before an option where no label is shown: `context 512`."""
+    before an option where no label is shown: `context 512`. `takes` says what may be asked for where `options` are only
+    the usual ones."""
 
     name: str
     label: str
     options: tuple[str, ...]
     chosen: str
     prefix: str = ""
+    takes: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,13 +18,13 @@ from runner.analysis.costs.steps import CONTEXT_BYTES, workspace_bytes
 from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Question, Row, View, choose, verbatim
 from runner.answers.words import write
 from runner.errors import UsageError
-from runner.experiments.models import has_formula
+from runner.experiments.models import check_blocks, has_formula
 from runner.formats import format_bytes
 from runner.results.cells import Peak, StepResult
 from runner.results.rows import Rows
 from runner.schema import ModelCell, StepCell
 from runner.schema.own import WAYS, CountedStep
-from runner.schema.sizes import SIZES, parse_shape
+from runner.schema.sizes import SIZES, Size, parse_shape
 
 GPUS = Path(steps.__file__).with_name("gpus.csv")
 PART = Field("part", "Part")
@@ -43,6 +43,8 @@ _OFFERED: Mapping[str, tuple[str, ...]] = {
     "checkpoint": ("0", "1"),
 }
 _DEFAULTS = {"size": "small", "context": "1024", "batch": "4"}
+#: The smallest of the whole numbers that are taken.
+_LEAST = {"context": 16, "batch": 1, "checkpoint": 0}
 #: Assumed where the file has no measured peaks: the median of those of an H200.
 USUAL_SHARE = 1.06
 #: The largest batch and context that are looked for.
@@ -166,7 +168,10 @@ def find_largest(bytes_at: Callable[[int], int], room: float, *, most: int = MOS
 
 def answer(rows: Rows, asked: Asked) -> Answer:
     gpu = choose(asked, "gpu", "GPU", list(list_gpus()), default="H200")
-    choices = {name: _choose(asked, name) for name in _OFFERED}
+    choices: dict[str, Choice] = {}
+    for name in _OFFERED:  # the size first
+        most = _size(choices["size"].chosen).layers if name == "checkpoint" else MOST
+        choices[name] = _choose(asked, name, most)
     cell = _make_cell({name: choice.chosen for name, choice in choices.items()})
     errors = measure_errors(rows, cell.attention, cell.optimizer)
 
@@ -235,26 +240,39 @@ def describe(step: Step, gpu: str, errors: Errors) -> Answer:
     )
 
 
-def _choose(asked: Asked, name: str) -> Choice:
+def _choose(asked: Asked, name: str, most: int = MOST) -> Choice:
     """Returns the choice, of what is offered or of what was asked for: a whole number, or a shape written out."""
-    wanted, offered = asked.get(name, ""), _OFFERED[name]
-    is_number = name in ("context", "batch", "checkpoint") and wanted.isdecimal() and 0 < int(wanted) <= MOST
+    wanted, offered, least = asked.get(name, ""), _OFFERED[name], _LEAST.get(name)
+    is_number = least is not None and wanted.isdecimal() and least <= int(wanted) <= most
     is_own = is_number or (name == "size" and _is_shape(wanted))
+    takes = "" if least is None else f"a whole number from {least} to {most:,}"
     options = (*offered, *((wanted,) if is_own and wanted not in offered else ()))
     label = "Size" if name == "size" else name.capitalize()
     prefix = f"{name} " if name in ("context", "batch", "weights", "checkpoint") else ""
-    return choose(asked, name, label, options, default=_DEFAULTS.get(name, ""), prefix=prefix)
+    return replace(choose(asked, name, label, options, default=_DEFAULTS.get(name, ""), prefix=prefix), takes=takes)
 
 
 def _is_shape(text: str) -> bool:
     try:
-        return bool(parse_shape(text))
+        check_size(text)
     except UsageError:
         return False
+    return True
+
+
+def check_size(text: str, checkpoint: str = "0") -> None:
+    """Raises UsageError for a size or shape that no model can have, or that has fewer blocks than are recomputed
+    together."""
+    usual = {name: offered[0] for name, offered in _OFFERED.items()}
+    check_blocks(_make_cell({**usual, "size": text, "checkpoint": checkpoint}))
+
+
+def _size(text: str) -> Size:
+    return SIZES[text] if text in SIZES else parse_shape(text)
 
 
 def _make_cell(chosen: Mapping[str, str]) -> StepCell:
-    size = SIZES[chosen["size"]] if chosen["size"] in SIZES else parse_shape(chosen["size"])
+    size = _size(chosen["size"])
     kind = {name: chosen[name] for name in ("precision", "attention", "optimizer")}
     numbers = {name: int(chosen[name.split("_")[0]]) for name in ("batch", "context", "checkpoint_blocks")}
     settings: dict[str, Any] = {**size.numbers, **kind, "weights_dtype": chosen["weights"], **numbers}

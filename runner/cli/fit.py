@@ -11,7 +11,7 @@ from typing import Any
 
 from runner.answers import check_chosen
 from runner.answers.answer import Answer
-from runner.answers.fit import COUNTED, QUESTION, Errors, Step, answer_counted, list_gpus, measure_errors
+from runner.answers.fit import COUNTED, QUESTION, Errors, Step, answer_counted, check_size, list_gpus, measure_errors
 from runner.cli.terminal import Terminal
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
@@ -19,7 +19,7 @@ from runner.job import FitJob
 from runner.render.text import print_answer
 from runner.results.rows import Rows
 from runner.schema.own import UNREAD, own_title, parse_spec
-from runner.schema.sizes import KEY_DIGITS, SIZES, parse_shape, size_named
+from runner.schema.sizes import KEY_DIGITS, size_named
 from runner.store.packing import find_reference
 from runner.store.read import read
 from runner.store.read.selection import Selection
@@ -40,6 +40,9 @@ def fit(
     """Prints the answer for one model of the user's own, or for each of these sizes and shapes. Raises UsageError."""
     asked = {**asked, "gpu": find_gpu(gpu)}
     if is_own:
+        if asked["checkpoint"] not in ("0", "1"):
+            do = "The blocks of an own model are recomputed one at a time."
+            raise UsageError(f"--checkpoint got {asked['checkpoint']!r}.", expected="0 or 1", do=do)
         _predict(Rows(), asked, "small")  # refuses what cannot be chosen
         answers, errors = [_count(models, asked, timeout_s=timeout_s)], COUNTED
     else:
@@ -64,15 +67,17 @@ def find_gpu(name: str) -> str:
     found = [one for lower, one in known.items() if name.casefold() in lower]
     if name.casefold() in known or len(found) == 1:
         return known.get(name.casefold(), found[0])
-    near = found or [known[one] for one in difflib.get_close_matches(name.casefold(), known, n=3, cutoff=0)]
+    if found:
+        names = f"{', '.join(found[:4])}{', …' if len(found) > 4 else ''}"
+        raise UsageError(f"--gpu got {name!r}, which {len(found)} GPUs have in their name.", expected=f"one of {names}")
+    near = [known[one] for one in difflib.get_close_matches(name.casefold(), known, n=3, cutoff=0)]
     raise UsageError(f"There is no GPU called {name!r}.", expected=f"a part of a name such as {', '.join(near)}")
 
 
 def _predict(rows: Rows, asked: Mapping[str, str], size: str) -> Answer:
-    if size not in SIZES:
-        parse_shape(size)
+    check_size(size, asked["checkpoint"] if asked["checkpoint"].isdecimal() else "0")
     answer: Answer = QUESTION.answer(rows, {**asked, "size": size})
-    check_chosen(answer, asked)
+    check_chosen(answer, asked, got="--{} got {!r}.")
     return answer
 
 

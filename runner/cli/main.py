@@ -283,13 +283,13 @@ def fit_command(
     sizes: Annotated[str, typer.Option(help=r"Stepscope's own. \[default: small]", metavar="A,B,…")] = "",
     shape: Annotated[list[str] | None, typer.Option(help=f"Repeatable: {SHAPE}", metavar="SHAPE")] = None,
     gpu: Annotated[str, typer.Option(help="Its name; a part is enough.")] = "H200",
-    batch: Annotated[int, typer.Option(help="Sequences in one step.", min=1)] = 4,
-    context: Annotated[int, typer.Option(help="Tokens of each sequence.", min=16)] = 1024,
+    batch: Annotated[str, typer.Option(help="Sequences in one step.", metavar="N")] = "4",
+    context: Annotated[str, typer.Option(help="Tokens of each sequence.", metavar="N")] = "1024",
     precision: Annotated[str, typer.Option(help="bf16 or fp32.")] = "bf16",
     weights: Annotated[str, typer.Option(help="Parameters' dtype.")] = "fp32",
     attention: Annotated[str, typer.Option(help="sdpa or naive.")] = "sdpa",
     optimizer: Annotated[str, typer.Option(help="fused or foreach.")] = "fused",
-    checkpoint: Annotated[int, typer.Option(help="Blocks recomputed at once.", min=0)] = 0,
+    checkpoint: Annotated[str, typer.Option(help="Blocks recomputed at once.", metavar="N")] = "0",
     timeout: Annotated[str, typer.Option(help="Limit for a model, such as 90s or 5m.")] = "5m",
     db: Db = None,
     as_json: Annotated[bool, typer.Option("--json", help="One object; for several models a list.")] = False,
@@ -313,7 +313,7 @@ def fit_command(
     from runner.store.packing import find_file
     from runner.sweep.request import parse_duration
 
-    numbers = {"batch": str(batch), "context": str(context), "checkpoint": str(checkpoint)}
+    numbers = {"batch": batch, "context": context, "checkpoint": checkpoint}
     asked = {"precision": precision, "weights": weights, "attention": attention, "optimizer": optimizer, **numbers}
     file = path and find_file(path)
     timeout_s = parse_duration("timeout", timeout)

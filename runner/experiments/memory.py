@@ -38,9 +38,9 @@ def _search(grid: Grid) -> Grid:
     least memory by the formula, one fewer, one more, and √L, which is best where a block keeps as much as its input."""
     (cell, *_) = grid.change(contexts=grid.value("contexts")[-1:]).cells()
     assert isinstance(cell, MemoryCell)
-    best = best_checkpoint(cell)
+    best, layers = best_checkpoint(cell), cell.shape.layers
     return _checkpoint(grid).change(
-        modes=("backward", "train"), checkpoint=(best - 1, best, best + 1, round(sqrt(cell.shape.layers)))
+        modes=("backward", "train"), checkpoint=(best - 1, best, min(best + 1, layers), round(sqrt(layers)))
     )
 
 

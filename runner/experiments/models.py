@@ -14,7 +14,7 @@ from runner.errors import UsageError
 from runner.experiments.experiment import START_SECONDS, On, Prediction
 from runner.schema import ModelCell
 from runner.schema.own import is_own_part
-from runner.schema.sizes import check_shape
+from runner.schema.sizes import check_shape, model_name
 
 TOYS = ("toy-64", "toy-128", "toy-256")
 SIZES = ("small", "medium", "large", "xl@2025", "xl@2026")
@@ -45,9 +45,22 @@ COMPILE_SECONDS: Mapping[Device, tuple[float, float, float]] = {
 OWN_SECONDS, OWN_BLOCKS = 3.0, 8
 
 
+def check_blocks(cell: ModelCell) -> None:
+    """Raises UsageError for a shape that no model can have, and for more blocks recomputed together than there are."""
+    check_shape(cell)
+    if cell.model_key is not None and cell.checkpoint_blocks > 1:
+        raise UsageError("The blocks of an own model are recomputed one at a time.", expected="--checkpoint 0 or 1")
+    if cell.model_key is None and cell.checkpoint_blocks > cell.shape.layers:
+        raise UsageError(
+            f"--checkpoint got {cell.checkpoint_blocks}, but {model_name(cell)} has {cell.shape.layers} blocks.",
+            expected=f"0 to {cell.shape.layers}",
+            do="Recompute fewer blocks together, or all of them.",
+        )
+
+
 def check_model(cell: ModelCell) -> None:
     """Raises UsageError for a step that no model can make."""
-    check_shape(cell)
+    check_blocks(cell)
     if cell.weights_dtype == "bf16" and cell.precision != "bf16":
         raise UsageError(
             f"Weights held in bf16 with precision {cell.precision}.",
@@ -64,8 +77,6 @@ def check_model(cell: ModelCell) -> None:
             expected="one of the two: they are parts of Stepscope's Transformer",
             do="Call them in your own model instead.",
         )
-    if cell.checkpoint_blocks > 1 and cell.model_key is not None:
-        raise UsageError("The blocks of an own model are recomputed one at a time.", expected="--checkpoint 0 or 1")
 
 
 def has_formula(cell: ModelCell) -> bool:

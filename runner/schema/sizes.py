@@ -137,6 +137,7 @@ def check_shape(cell: ModelCell) -> None:
         raise UsageError(
             f"A model width of {shape.d_model} does not divide into {shape.heads} heads.",
             expected="d_model to be a multiple of heads",
+            do="Change d_model or heads.",
         )
     if shape.d_model // shape.heads % 2:
         raise UsageError(
