@@ -8,6 +8,7 @@ A config file has the flags' names: `sizes = ["small"]`, `max-seconds = 5`. Flag
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -27,6 +28,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     for name, column in FLAGS.items()
     if column.choices or column.type is bool
 }
+#: The axes of whole numbers that may be 0.
+_FROM_0 = ("checkpoint", "warmup")
 #: The options of `--experiment frontier` alone, those that it shares with the other experiments, and what it answers.
 FRONTIER = ("grow", "limit", "resolution")
 FRONTIER_AXES = ("attention", "d_heads", "precisions", "causal", "batch", "sizes", "modes", "contexts")
@@ -197,7 +200,12 @@ def parse_values(name: str, value: str | int | Iterable[object]) -> tuple[Any, .
         return tuple(text == "true" if is_bool else find_part(text) if is_own_part(text) else text for text in texts)
     wrong = next((text for text in texts if not text.isdecimal()), None)
     if wrong is not None:
-        raise UsageError(f"--{flag} got {wrong!r}.", expected="whole numbers, such as 128,256")
+        expected = "whole numbers from 0, such as 0,5" if name in _FROM_0 else "whole numbers from 1, such as 128,256"
+        raise UsageError(f"--{flag} got {wrong!r}.", expected=expected)
+    for one, end in pairwise(texts):
+        if len(end) == 3 and end.startswith("0"):
+            do = f"For one number write {one}{end}; for two, {one},{int(end)}."
+            raise UsageError(f"--{flag} got '{one},{end}'.", expected="numbers without a comma in them", do=do)
     return tuple(int(text) for text in texts)
 
 
