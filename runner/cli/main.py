@@ -92,6 +92,8 @@ class Commands(TyperGroup):
                 raise UsageError(got, do="cd elsewhere.") from None
             try:
                 return super().invoke(ctx)
+            except typer.BadParameter as error:
+                raise _explain_number(error) from None
             except ModuleNotFoundError as error:
                 if find_spec("torch"):
                     raise
@@ -114,6 +116,19 @@ class Commands(TyperGroup):
             if ctx.invoked_subcommand in ("sweep", "tune"):
                 errors.say(f"  {shlex.join(['python', '-m', 'runner', *sys.argv[1:]])}")
             raise typer.Exit(INTERRUPTED_CODE) from None
+
+
+def _explain_number(error: typer.BadParameter) -> Exception:
+    """Returns what an option got and which numbers it takes, or the error itself where it is about something else."""
+    found: dict[str, Any] = next(iter(getattr(error.__cause__, "errors", list)()), {})
+    kind = str(found.get("type")).partition("_")[0]
+    if kind not in ("int", "float", "greater", "less") or not error.param:
+        return error
+    low, high = (getattr(error.param, end, None) for end in ("min", "max"))
+    is_whole = kind == "int" or (kind != "float" and not any(isinstance(one, float) for one in found["ctx"].values()))
+    bounds = (f" from {low:,}" if low is not None else "") + (f" to {high:,}" if high is not None else "")
+    expected = f"a {'whole number' if is_whole else 'number'}{bounds}"
+    return UsageError(f"{error.param.opts[0]} got {found['input']!r}.", expected=expected)
 
 
 app = typer.Typer(name="stepscope", cls=Commands, rich_markup_mode="rich", pretty_exceptions_enable=False)

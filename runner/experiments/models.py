@@ -67,8 +67,8 @@ def check_model(cell: ModelCell) -> None:
             expected="precision bf16",
             do="Add --precisions bf16.",
         )
-    if cell.batch < 1 or (cell.context < 1 and cell.model_key is None):
-        raise UsageError(f"Batch {cell.batch} and context {cell.context}: both must be at least 1.")
+    if cell.batch < 1:
+        raise UsageError(f"--batch got {cell.batch}.", expected="at least 1")
     if cell.attention == "own" and cell.model_key is None:
         raise UsageError("Attention `own` is that of an own model.", do="Name one with --model, or another attention.")
     if cell.model_key is not None and (is_own_part(cell.attention) or is_own_part(cell.loss_function)):

@@ -131,7 +131,8 @@ def check_shape(cell: ModelCell) -> None:
         return
     for name in (*SHAPE, "context"):
         if getattr(cell, name) < 1:
-            raise UsageError(f"{name} is {getattr(cell, name)}.", expected="at least 1")
+            got = f"--contexts got {cell.context}" if name == "context" else f"{name} is {getattr(cell, name)}"
+            raise UsageError(f"{got}.", expected="at least 1")
     shape = cell.shape
     if shape.d_model % shape.heads:
         raise UsageError(

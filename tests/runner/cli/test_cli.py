@@ -292,10 +292,22 @@ def test_wrong_usage_is_exit_2_and_no_traceback(words: tuple[str, ...]) -> None:
     assert done.stdout == ""
 
 
-def test_an_impossible_shape_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
-    done = run("sweep", "--shape", "d_model=64,d_ff=64,layers=1,heads=64", db=tmp_path / "r.duckdb")
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--shape d_model=64,d_ff=64,layers=1,heads=64", "an even head width"),
+        ("--sizes toy-64 --checkpoint 3 --dry-run", "--checkpoint got 3, but toy-64 has 2 blocks. Expected 0 to 2."),
+        ("--sizes toy-64 --contexts 0", "--contexts got 0. Expected at least 1."),
+        ("--sizes toy-64 --batch 0", "--batch got 0. Expected at least 1."),
+        ("--steps -1", "error: --steps got '-1'. Expected a whole number from 1."),
+        ("--steps many", "error: --steps got 'many'. Expected a whole number from 1."),
+        ("--max-seconds -1", "error: --max-seconds got '-1'. Expected a number from 0."),
+    ],
+)
+def test_what_is_impossible_is_refused_before_anything_is_measured(tmp_path: Path, words: str, told: str) -> None:
+    done = run("sweep", *words.split(), db=tmp_path / "r.duckdb")
     assert (done.returncode, os.listdir(tmp_path)) == (2, [])
-    assert "an even head width" in done.stdout
+    assert told in done.stdout
 
 
 @pytest.mark.soak
