@@ -43,6 +43,8 @@ def note(
     subject, said = find_subject(db, about), [(kind, text) for kind, text in texts.items() if text]
     said += [(kind, "") for kind in marks]
     _check(subject, said)
+    if not remove and (blank := next((kind for kind, text in said if text.isspace()), None)):
+        raise UsageError(f"The {blank} is blank.", expected="a text")
     words = ""
     if remove:
         words = f"Taken back of {_name(subject)}: {_describe_all(_remove(subject, said, db=db))}."

@@ -99,6 +99,7 @@ def test_notes_merge_as_rows_do(file: Path, tmp_path: Path) -> None:
     ("words", "refused"),
     [
         (("nosuch", "text"), "no run or cell is called so"),
+        (("before", "   "), "The note is blank. Expected a text."),
         (("before", "x" * (MAX_NOTE + 1)), f"Expected at most {MAX_NOTE:,}"),
         (("before", "--name", "x" * 61), "Expected at most 60"),
     ],
