@@ -198,9 +198,13 @@ class RaceLines(SweepLines):
         if row.status != "ok":
             said = f"{row.status}  {' '.join((row.message or '').split())[:100]}"
         else:
-            self.trials.setdefault(way, []).append(row)
-            best = "  ← best so far" if self.rank()[0] == way else ""
-            said = " · ".join(one for one in _describe_trials([row]) if one) + best
+            trials = self.trials.setdefault(way, [])
+            trials.append(row)
+            said = " · ".join(one for one in _describe_trials([row]) if one)
+            if self.rank()[0] == way:
+                over = _describe_trials(trials)[-1 if self.objective == "tokens/J" else 0]  # what ranks it
+                said += f"; {over} over its {len(trials)} trials" if len(trials) > 1 else ""
+                said += "  ← best so far"
         self.console.say(f"[{self.number}] {way}  {said}")
         self.bar.update(self.task, advance=1)
         ranked = self.rank()

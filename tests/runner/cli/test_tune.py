@@ -50,7 +50,7 @@ def test_a_race_on_a_cpu_ranks_ways_that_are_rows(tmp_path: Path) -> None:
 
 
 def test_a_terminal_shows_the_ranking_so_far(tmp_path: Path) -> None:
-    console = Terminal(file=io.StringIO(), force_terminal=True, width=120)
+    console = Terminal(file=(printed := io.StringIO()), force_terminal=True, width=120)
     bar = RaceLines(console, db=tmp_path / "r.duckdb", objective="tokens/s")
     for batch, rate in ((1, 10.0), (4, 40.0), (4, 20.0), (16, 25.0)):
         row = ok(run_row(), asked(batch=batch)).step
@@ -59,6 +59,7 @@ def test_a_terminal_shows_the_ranking_so_far(tmp_path: Path) -> None:
     lines = ["".join(part.text for part in line).split() for line in table[1:]]
     ranked = [(line[2], line[-3], line[-1]) for line in lines]
     assert ranked == [("4", "30.0", "2"), ("16", "25.0", "1"), ("1", "10.0", "1")]
+    assert "20.0 tokens/s; 30.0 tokens/s over its 2 trials  ← best so far" in printed.getvalue()
 
 
 @pytest.mark.parametrize(
