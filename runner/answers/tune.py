@@ -58,7 +58,7 @@ CODES: Mapping[tuple[str, Any], str] = {
     ("optimizer", "fused"): "torch.optim.AdamW(model.parameters(), fused=True)",
     ("optimizer", "for-loop"): "torch.optim.AdamW(model.parameters(), foreach=False)",
 }
-#: How close to the best a way may be to stand before it.
+#: How close to the best a way may be to stand before it where no interval tells them apart: energy has none.
 CLOSE = 0.9
 #: What is said of a way that is as fast as the first, as far as the interval says.
 EQUAL = "cannot be told apart"
@@ -132,11 +132,26 @@ def _rank(found: Sequence[StepResult], by: str) -> list[StepResult]:
     """Returns the ways from the best on. Of those that cannot be told apart from the best, the one that most processes
     measured is the first: one process may have had luck."""
     ranked = sorted(found, key=lambda one: -_score(one, by))
-    close = [one for one in ranked if _score(one, by) > CLOSE * _score(ranked[0], by)]
-    ratios = [_compare(ranked[0], one) for one in close]
-    equal = [one for one, ratio in zip(close, ratios, strict=True) if ratio is None or ratio.outcome != "slower"]
-    first = max(equal, key=lambda one: (one.rounds, _score(one, by)), default=None)
+
+    def is_equal(one: StepResult) -> bool:
+        ratio = _compare(ranked[0], one)
+        has_interval = by != "tokens/J" and ratio is not None and ratio.low is not None
+        is_near = has_interval or _score(one, by) > CLOSE * _score(ranked[0], by)
+        return is_near and (ratio is None or ratio.outcome != "slower")
+
+    equal = sorted(filter(is_equal, ranked), key=lambda one: -one.rounds)
+
+    def is_beaten(one: StepResult) -> bool:  # by one before it: then it is not the best, however many measured it
+        return any(_is_slower(one, other) for other in ranked if _score(other, by) > _score(one, by))
+
+    first = next((one for one in equal if not is_beaten(one)), next(iter(ranked), None))
     return [*([first] if first else []), *(one for one in ranked if one is not first)]
+
+
+def _is_slower(one: StepResult, other: StepResult) -> bool:
+    """Returns whether the interval says that one is slower than the other."""
+    ratio = _compare(other, one)
+    return ratio is not None and ratio.outcome == "slower"
 
 
 def _compare(a: StepResult, b: StepResult) -> Ratio | None:
