@@ -17,7 +17,7 @@ from runner.analysis.statistics import MIN_DIFFERENCE
 from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Question, Row, View, choose, verbatim
 from runner.answers.shared import about, cells_of, tell_apart
 from runner.answers.speedup import HIGH, LOW, ROUNDS
-from runner.answers.words import LEVEL, PHASES, ended, lacks, name_levels, say_ratio
+from runner.answers.words import LEVEL, PHASES, ended, explain_times, lacks, name_levels, say_ratio
 from runner.formats import format_count, format_number
 from runner.results.cells import AttentionResult, Peak, StepResult
 from runner.results.rows import OF_CELL, Rows, RunSteps
@@ -136,7 +136,8 @@ def _draw_times(
     decided = [(pair, cell, _decide(pair, phase, clock)) for pair, cell in zip(pairs, cells, strict=True)]
     rows = [_make_row(pair, cell, *found) for pair, cell, found in decided]
     by = clock if clock != AUTO else " or ".join(words for words in CLOCKS if words in {row.values[7] for row in rows})
-    levels = name_levels(found.ratio for _, _, (_, found) in decided)
+    ratios = [found.ratio for _, _, (_, found) in decided]
+    levels = f" The {name_levels(ratios)} interval decides." if name_levels(ratios) else ""
     guide = Guide(words="← B slower · equal · B faster →", at=1.0)
     return View(
         name=name,
@@ -145,7 +146,7 @@ def _draw_times(
         fields=(CELL, *TIMES, RATIO, LOW, HIGH, VERDICT, CLOCK, LEVEL, ROUNDS, WHY),
         rows=_order(rows),
         draw=Draw("dots", "ratio", down=("cell",), log="x", center=1.0, beside=("outcome", "clock"), guides=(guide,)),
-        note=f"Farthest from 1 first. The {levels} interval decides." if levels else "Farthest from 1 first.",
+        note=f"Farthest from 1 first.{levels}{explain_times(ratios)}",
         columns=("a_ms", "b_ms", "ratio", "outcome", "clock", "why"),
     )
 

@@ -69,8 +69,15 @@ def name_levels(ratios: Iterable[Ratio | None]) -> str:
 
 def explain_level(ratios: Iterable[Ratio | None]) -> str:
     """Returns how a view's ratios are decided, after a blank; nothing where no ratio has an interval."""
-    levels = name_levels(ratios)
-    return f" Undecided (gray) where the {levels} interval includes 1." if levels else ""
+    levels = name_levels(ratios := list(ratios))
+    return (f" Undecided (gray) where the {levels} interval includes 1." if levels else "") + explain_times(ratios)
+
+
+def explain_times(ratios: Iterable[Ratio | None]) -> str:
+    """Returns which times are compared where they are not medians, after a blank."""
+    if not any(one and one.undisturbed for one in ratios):
+        return ""
+    return " From six processes on, what a CPU computes is compared by undisturbed steps: the 10th percentile of each."
 
 
 def say_ratio(ratio: float, outcome: str) -> str:
