@@ -73,8 +73,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         )
         for one in cells
     )
-    fits = {name: _fit(timed, name) for name in dict.fromkeys(name for name, _ in key.values())}
-    memory_fits = {name: _fit(held, name) for name in fits}
+    fits = {name: fit_growth(timed, name) for name in dict.fromkeys(name for name, _ in key.values())}
+    memory_fits = {name: fit_growth(held, name) for name in fits}
     title = f"Time, {phase.chosen}"
     full = [Guide(words=f"the device holds {format_bytes(limit)}", at=float(limit), is_limit=True)]
     guides = (*_guides(memory_fits), *(full if limit and has_lost else []))
@@ -169,10 +169,12 @@ def _predicted(one: AttentionResult) -> int:
     return one.predicted_peak_bytes or 0
 
 
-def _fit(rows: tuple[Row, ...], way: str) -> Power | None:
-    return fit_power(
+def fit_growth(rows: tuple[Row, ...], way: str) -> Power | None:
+    """Returns the power law of a way; none where its interval does not tell one whole power from the next."""
+    fit = fit_power(
         ((row.values[1], row.values[2]) for row in rows if row.values[0] == way and row.values[2]), longest=LONGEST
     )
+    return fit if fit and (fit.low is None or fit.high is None or fit.high - fit.low < 1) else None
 
 
 def _guides(fits: dict[str, Power | None]) -> tuple[Guide, ...]:

@@ -134,7 +134,7 @@ def _explain(view: View) -> str:
     if worst is None:
         return ""
     if view.get(worst, "first_ratio") < COLD:
-        return "No first step is far from the steps after it: these processes found most things ready."
+        return f"No first step takes {COLD:g} times as long as those after it: these processes found most things ready."
     mean, std, rest, n = (view.get(worst, name) for name in ("mean_ms", "std_ms", "rest_ms", "n"))
     warm = [row for row in view.rows if view.get(row, "first_ratio") < COLD]
     least = min(warm, key=lambda row: view.get(row, "warmup_steps"), default=None)

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from runner.answers import ask
+from runner.answers.answer import Row
+from runner.answers.attention import fit_growth
 from runner.schema.axes import SHAPE
 from runner.store.read import read
 from runner.store.read.selection import Selection
@@ -107,6 +109,15 @@ def test_what_runs_out_is_accounted_tensor_by_tensor() -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize(("times", "exponent"), [((1.0, 4.1, 16.0), 2.0), ((1.0, 16.0, 8.0), None)])
+def test_a_power_is_fitted_where_the_times_tell_it_from_the_next(
+    times: tuple[float, ...], exponent: float | None
+) -> None:
+    rows = tuple(Row(values=("naive", 1024 << place, ms)) for place, ms in enumerate(times))
+    found = fit_growth(rows, "naive")
+    assert (found and found.exponent) == (exponent and pytest.approx(exponent, abs=0.01))
+
+
 def test_what_is_predicted_to_fit_is_what_ran() -> None:
     """Every training step of the shipped rows that asks for what the calculator offers."""
     rows = shipped("peaks", "steps")
