@@ -202,6 +202,10 @@ def explore(flags: Mapping[str, Any], settings: Settings, *, say: Callable[[str]
     engine = LocalEngine()
     with lock_machine(say):
         machine = engine.describe(settings.device)
+        there = machine["device_memory_bytes"]
+        if given and there and given > there:
+            expected = f"at most {format_bytes(there)}, the memory of {machine['device_name']}"
+            raise UsageError(f"--limit got {flags['limit']}.", expected=expected)
         questions = make_questions(flags, limit_bytes=given or default_limit(machine))
         done = {} if settings.fresh else history.measured_rounds(settings.db, machine)
         owed = [question for question in questions if (question.key, 0) not in done]

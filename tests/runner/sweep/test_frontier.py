@@ -194,3 +194,8 @@ def test_flex_masks_are_empty_in_trials_and_unchanged_elsewhere(causal: bool) ->
     assert [int(count.sum()) for count in counts if count is not None] == [0] * (4 if causal else 2)
     assert blocks.seq_lengths == (1000, 1000)
     assert int(causal_blocks(1000, torch.device("cpu")).kv_num_blocks.sum()) > 0
+
+
+def test_a_limit_beyond_the_memory_of_the_machine_is_refused(tmp_path: Path) -> None:
+    done = run("sweep", "--experiment", "frontier", *WORDS, "--limit", "100TiB", db=tmp_path / "r.duckdb")
+    assert (done.returncode, "--limit got 100TiB. Expected at most" in done.stdout) == (2, True), done.stdout
