@@ -220,10 +220,10 @@ class Sweep:
         is lost, those that were done begin again."""
 
         def measure(place: Place) -> None:
+            if place.is_new and self._next(place, left):
+                self._begin(place)
             while item := self._take(place, left):
                 try:
-                    if place.is_new:
-                        self._begin(place)
                     status = self._measure(item, place, left).status
                 except PlaceLost:
                     with self.lock:
@@ -232,8 +232,10 @@ class Sweep:
                 with self.lock:
                     counts[status] += 1
 
-        while left and not self.has_ended and not self._is_out_of_budget():
+        while left and not self.has_ended:
             self._everywhere(measure)
+            if self._is_out_of_budget():
+                return
 
     def _everywhere(self, work: Callable[[Place], None]) -> None:
         """Calls `work` for all places at once, and goes on without those that are lost. An interrupt, and an error of
@@ -263,13 +265,16 @@ class Sweep:
             raise PlaceLost("All places are lost.", do="Finished cells are kept; the same command goes on.")
 
     def _take(self, place: Place, left: deque[Expected]) -> Expected | None:
-        """Takes the next cell of a place's share."""
+        """Takes the next cell of a place's share, while there is time."""
         with self.lock:
-            mine = (item for item in left if self.owners.get(size_of(item.cell), place) is place)
-            item = None if self.has_ended or self._is_out_of_budget() else next(mine, None)
+            item = None if self.has_ended or self._is_out_of_budget() else self._next(place, left)
             if item:
                 left.remove(item)
             return item
+
+    def _next(self, place: Place, left: deque[Expected]) -> Expected | None:
+        with self.lock:
+            return next((item for item in left if self.owners.get(size_of(item.cell), place) is place), None)
 
     def _share_out(self, lost: Place | None = None) -> None:
         """Gives each size to a place, or those of a lost place to the others; one that has all needs none."""
