@@ -210,7 +210,7 @@ def _list_alive(frame: Frame, about: Timeline, columns: Columns, *, side: str, a
     phase = phase_at(columns, at_us)
     where = f"{at_us / 1e3:,.2f} ms{f', {literal(phase)}' if phase else ''}"
     words = f"**{when}** ({where}): {count:,} allocations hold **{format_bytes(total)}**."
-    st.markdown(restrict(f"{words} The largest, like ones in a line:"))
+    st.markdown(restrict(f"{words} The {len(alive)} largest, like ones in a line:"))
     rows = [
         {
             "Size (MiB)": round(item.allocated_bytes / 2**20, 2),

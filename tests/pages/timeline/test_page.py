@@ -146,7 +146,7 @@ def test_blocks_from_before_a_snapshot_are_drawn_as_one(browser: Browser, tmp_pa
         expect(visitor.page.get_by_text("6 allocations · 32.0 MiB held before")).to_be_visible()
         expect(drawn).to_have_attribute("data-drawn-peak", str(35 * MIB - 3 * 512))
         assert _window(drawn)[3] == 3 * MIB
-        expect(visitor.page.get_by_text("The 2 largest:")).to_be_visible()
+        expect(visitor.page.get_by_text("The 2 largest, like ones in a line:")).to_be_visible()
 
 
 @pytest.mark.soak
