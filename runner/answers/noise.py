@@ -139,7 +139,7 @@ def _say_canary(canary: Canary) -> str:
     if canary.drifts is None:
         return "The canary of this run has too few processes to tell a change of the machine from noise."
     if not canary.drifts:
-        return "The canary of this run shows no change of the machine."
+        return "The canary of this run shows no lasting change of the machine."
     return f"The machine changed during this run: its canary went {format_list([one.change for one in canary.drifts])}."
 
 

@@ -139,7 +139,7 @@ def test_noise_says_what_one_pair_of_processes_resolves() -> None:
     said = ask("noise", Rows(noise=(unknown,))).sentence
     assert said.endswith("varies by **40.0%** (one pair of processes resolves no difference).")
     judged = ask("noise", shipped("noise", "repeated", "runs"))
-    assert judged.more == "The canary of this run shows no change of the machine.", "of the latest that can be judged"
+    assert judged.more == "The canary of this run shows no lasting change of the machine.", "the latest to judge"
     assert judged.choices[-1].chosen != judged.choices[-1].options[0]
     change = scale_of(judged.views[1], "change_percent")
     assert [change.write(one) for one in judged.views[1].column("change_percent")] == ["0", "-35", "-1", "3", "0"]
