@@ -144,13 +144,14 @@ class Watcher(Protocol):
 
 @dataclass
 class Place:
-    """Where cells are measured: an engine, its machine, and the run of its rows."""
+    """Where cells are measured: an engine, its machine, the run of its rows, and whether this sweep measured there."""
 
     engine: Engine
     machine: Mapping[str, Any]
     run_id: UUID = field(init=False)
     key: str = field(init=False)
     is_new: bool = field(init=False)
+    has_measured: bool = field(init=False, default=False)
 
 
 class Sweep:
@@ -195,7 +196,7 @@ class Sweep:
         while not left and (left := self._next_round()):
             self._measure_all(left, counts)
         if counts and not left:
-            self._everywhere(lambda place: self._measure_ceilings(place, "end"))
+            self._everywhere(lambda place: self._measure_ceilings(place, "end") if place.has_measured else None)
         if waiting := ingest_all(self.settings.db):
             files = format_count(waiting, "file")
             self.watcher.waiting(f"Another program holds {self.settings.db}; {files} waiting in {self.spool.folder}.")
@@ -231,6 +232,7 @@ class Sweep:
                     raise
                 with self.lock:
                     counts[status] += 1
+                place.has_measured = True
 
         while left and not self.has_ended:
             self._everywhere(measure)

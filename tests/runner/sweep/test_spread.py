@@ -57,8 +57,8 @@ class Leaving(LocalEngine):
         return super().measure(job, timeout_s=timeout_s, beat=beat)
 
 
-def measure(db: Path, engines: Sequence[Engine], **settings: Any) -> Watched:
-    request, usual = parsed(*WORDS, "--db", str(db))
+def measure(db: Path, engines: Sequence[Engine], words: Sequence[str] = WORDS, **settings: Any) -> Watched:
+    request, usual = parsed(*words, "--db", str(db))
     watched = Watched()
     try:
         spread(request, replace(usual, **settings), engines, watcher=watched)
@@ -110,6 +110,15 @@ def test_an_interrupt_ends_both_places_and_keeps_what_was_measured(db: Path, mon
     monkeypatch.undo()
     assert measure(db, [LocalEngine(goes_on=True)]).ends[0].code == 0
     assert len(rows(db, "SELECT cell_key FROM steps")) == CELLS * ROUNDS
+
+
+def test_a_place_without_a_share_leaves_no_rows(db: Path) -> None:
+    """A plan of one size on two places: what the second can do at most is nobody's."""
+    engines = [LocalEngine(goes_on=True), LocalEngine(goes_on=True)]
+    measure(db, engines, words=(*TINY, "--ceilings"))
+    (of,) = rows(db, "SELECT run_id FROM runs")
+    ceilings = rows(db, "SELECT DISTINCT run_id, moment FROM ceilings ORDER BY moment")
+    assert [(row["run_id"], row["moment"]) for row in ceilings] == [(of["run_id"], "end"), (of["run_id"], "start")]
 
 
 class Other(LocalEngine):
