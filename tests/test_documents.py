@@ -28,7 +28,7 @@ QUICK = ("README.md", "continuous-integration.md", "method.md")
 #: Files that the documents name and a sweep makes.
 MADE = ("data/results.duckdb", "data/results.duckdb.spool/")
 #: Commands that need an hour, a server, a cluster or a repository: their options are parsed, and others test them.
-PARSED = ("app", "ab", "tune", "--again", "--engine", "frontier", "--config", "--shard")
+PARSED = ("app", "ab", "tune", "--again", "--engine", "--on", "frontier", "--config", "--shard")
 #: Files that the documents name and this test does not make.
 NOT_MADE = ("cell.1.sqlite", "snapshot.pickle", "trace.json.gz")
 
@@ -82,7 +82,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         rows.store(db, of, [rows.ok(of, rows.asked()), rows.ok(of, rows.asked(precision="bf16"))])
     rows.store(tmp_path / "other.duckdb", other, [rows.ok(other, rows.asked())])
     (tmp_path / "sweep.toml").write_text('sizes = ["small"]')
-    (tmp_path / "data").symlink_to(ROOT / "data")
+    shutil.copytree(ROOT / "data/reference", tmp_path / "data/reference")
     (tmp_path / "theirs.md").write_text("| size | forward (ms) |\n|---|---|\n| small | 3 |\n")
     (tmp_path / "results").mkdir()
     shutil.copy(tmp_path / "other.duckdb", tmp_path / "results/node1.duckdb")

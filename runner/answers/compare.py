@@ -258,6 +258,15 @@ def _say_reach(times: Sequence[tuple[View, Row]]) -> str:
     return f" ({among}{float(f'{100 * (max(ends) - 1):.2g}'):g}% apart at most)"
 
 
+#: What the sides may differ in, its column, and how many letters of it are shown.
+_ENVIRONMENT = (
+    ("machine", "machine", 24),
+    ("GPU", "device_uuid", 8),
+    ("torch", "torch", 24),
+    ("commit", "git_commit", 12),
+)
+
+
 def _describe_environments(
     runs: Sequence[RunSteps], by: str, base: str, other: str, *, pairs: Sequence[Pair[Any]]
 ) -> str:
@@ -266,8 +275,8 @@ def _describe_environments(
         return ""
     sides = [[one.run for one in runs if _OF_RUN[by](one) == name] for name in (base, other)]
     parts = []
-    for label, attribute, letters in (("machine", "machine", 24), ("torch", "torch", 24), ("commit", "git_commit", 12)):
-        values = [sorted({str(getattr(run, attribute))[:letters] for run in side}) for side in sides]
+    for label, attribute, letters in _ENVIRONMENT:
+        values = [sorted({str(getattr(run, attribute) or "unknown")[:letters] for run in side}) for side in sides]
         if values[0] != values[1]:
             parts.append(f"{label} {', '.join(values[0])} → {', '.join(values[1])}")
     cells = [(pair.base.cell, pair.other.cell) for pair in pairs if hasattr(pair.base.cell, "model_key")]

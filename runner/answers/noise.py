@@ -1,6 +1,5 @@
 """How much do equal cells differ between processes, and which differences can be resolved?"""
 
-import math
 from collections.abc import Sequence
 
 from runner.analysis.audit.time_rules import Canary, judge_canary
@@ -70,7 +69,7 @@ def _draw_kinds(known: Sequence[MachineNoise], machine: str) -> View:
     lines = []
     for one in sorted(known, key=lambda one: (one.table != "steps", one.bound or "", [*clocks].index(one.clock))):
         least = [resolvable(one.noise, rounds=rounds) for rounds in (1, ROUNDS)]
-        resolved = [100 * share if math.isfinite(share) else None for share in least]
+        resolved = [100 * share if share < 1 else None for share in least]
         # GPU time is set by the GPU, also that of cells for which it waits.
         kind = f"{one.table}, {_BOUNDS[one.bound]}" if has_bounds and one.clock != "device" else one.table
         values = (kind, clocks[one.clock], 100 * (one.noise.typical or one.noise.std), *resolved, one.noise.cells)
@@ -82,7 +81,7 @@ def _draw_kinds(known: Sequence[MachineNoise], machine: str) -> View:
         fields=(KIND, CLOCK, STD, ONE, FIVE, CELLS),
         rows=tuple(lines),
         draw=Draw("dots", "std_percent", down=("kind", "clock"), log="x", beside=("one_percent",)),
-        note="A difference is resolved where one pair of cells is enough to decide it; empty where none is.",
+        note="A difference is resolved where one pair of cells is enough to decide it; empty where one of 2× is not.",
     )
 
 
@@ -130,7 +129,7 @@ def _say(view: View) -> str:
         least, bound = view.get(row, "one_percent"), row.values[0].partition(", ")[2]
         which = f" where the {bound}" if bound == _BOUNDS[None] else f" in {bound} cells" if bound else ""
         shows = "" if parts else "one pair of processes resolves "
-        shows += f"{format_number(least)}% and more" if least else "no difference"
+        shows += f"{format_number(least)}% and more" if least else "nothing below 2×"
         parts.append(f"**{format_number(view.get(row, 'std_percent'))}%**{which} ({shows})")
     return f"Between processes the latency of a step typically varies by {format_list(parts)}."
 

@@ -80,8 +80,8 @@ RoundId = tuple[UUID, int]
 class RoundTime:
     """The time of one phase in one process, in ms: its median, the 95% interval of that within the process (None for
     fewer than 6 samples), the number of samples, and the round in which it was measured, where that is known.
-    `device_ms` is the device's own work in that process, where it was traced, and `undisturbed_ms` the 10th percentile
-    of the samples on a CPU."""
+    `device_ms` is the device's own work in that process, where it was traced, `device_uuid` the GPU, where it has a
+    number, and `undisturbed_ms` the 10th percentile of the samples on a CPU."""
 
     median_ms: float
     low_ms: float | None = None
@@ -89,6 +89,7 @@ class RoundTime:
     n: int | None = None
     id: RoundId | None = None
     device_ms: float | None = None
+    device_uuid: str | None = None
     undisturbed_ms: float | None = None
 
     @property
@@ -111,8 +112,8 @@ class Estimate:
     `error` that of its mean. They and the interval are None where they are not known: with one process on a machine
     without repeated cells of the kind, or with fewer than 6 samples. `medians` are those of the rounds, where they are
     known, and `within` is the standard deviation of ln(median) that the samples within a process account for. `shift`
-    is the mean of the rounds'; the interval reaches up by so much more. `undisturbed` is the estimate
-    from the undisturbed times of six or more processes on a CPU."""
+    is the mean of the rounds'; the interval reaches up by so much more. `devices` are the GPUs that measured it, and
+    `undisturbed` is the estimate from the undisturbed times of six or more processes on a CPU."""
 
     ms: float
     rounds: int
@@ -125,6 +126,7 @@ class Estimate:
     medians: Mapping[RoundId, float] = field(default_factory=dict)
     within: float = 0.0
     shift: float = 0.0
+    devices: frozenset[str] = frozenset()
     undisturbed: "Estimate | None" = None
 
 

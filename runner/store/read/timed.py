@@ -300,7 +300,7 @@ class _PhaseRounds:
         """Returns the time over the rounds."""
         found: dict[Clock, Estimate] = {}
         for clock, column in COLUMNS.items():
-            names = _OF_STEP if clock == "step" else ("n", "device_ms")
+            names = _OF_STEP if clock == "step" else ("n", "device_ms", "device_uuid")
             times = [
                 RoundTime(id=(one["run_id"], one["round"]), **{name: one[name] for name in names} | {"median_ms": ms})
                 for one in self.rounds
@@ -314,14 +314,14 @@ class _PhaseRounds:
 
 
 #: What belongs to the time of a step, and what is read of each round.
-_OF_STEP = ("median_ms", "low_ms", "high_ms", "n", "device_ms", "undisturbed_ms")
-_OF_ROUND = ", ".join(f"{name} := t.{name}" for name in (*_OF_STEP, "loop_ms"))
+_OF_STEP = ("median_ms", "low_ms", "high_ms", "n", "device_ms", "device_uuid", "undisturbed_ms")
+_OF_ROUND = ", ".join(f"{name} := {name}" for name in (*_OF_STEP, "loop_ms"))
 _TIMES = f"""
     WITH rounds AS (
         SELECT min(cell_id) OVER (PARTITION BY c.last_run, c.machine, c.cell_key) AS first, c.run_id, c.round, cell_id,
             s.bound
         FROM chosen c JOIN {{table}} s USING (cell_id) WHERE c.status = 'ok')
-    SELECT first, any_value({DEVICE}) AS device, max(bound) AS bound, t.phase,
+    SELECT first, arg_max({DEVICE}, c.round) AS device, max(bound) AS bound, t.phase,
         list(struct_pack(run_id := c.run_id, round := c.round, {_OF_ROUND}) ORDER BY c.round, c.cell_id) AS rounds,
         avg(t.mean_ms) AS mean_ms, sqrt(avg(t.std_ms * t.std_ms)) AS std_ms, CAST(sum(t.n) AS BIGINT) AS n
     FROM rounds c JOIN timings t USING (cell_id) LEFT JOIN runs r ON r.run_id = c.run_id

@@ -3,6 +3,7 @@ kind are, by tables of special functions and by simulated cells."""
 
 import math
 import random
+from dataclasses import replace
 from itertools import product
 from statistics import variance
 
@@ -119,6 +120,20 @@ def test_one_process_with_the_noise_of_its_machine() -> None:
     assert found.outcome == "undecided", "99% needs 4.604 * 5% * √2 = 32.6% on the log scale, and ln 1.3 is 26.2%"
     assert ratio(estimate([summarize_round([1.4] * 20)], noise), b).outcome == "faster"
     assert ratio(b, estimate([summarize_round([1.4] * 20)], noise)).outcome == "slower"
+
+
+def test_two_gpus_of_one_kind_may_differ() -> None:
+    """0.6% each, with the 99% of the normal distribution and no noise to speak of."""
+    noise = Noise(std=1e-4, dof=1e6, cells=8)
+    a, b, same = (
+        estimate([replace(summarize_round([10.0 + 1e-6 * n for n in range(20)]), device_uuid=gpu)], noise)
+        for gpu in ("GPU-1", "GPU-2", "GPU-1")
+    )
+    found = ratio(a, b)
+    assert found.high == pytest.approx(math.exp(2.5758 * 0.006 * 2**0.5), rel=1e-4)
+    assert found.outcome == "undecided"
+    assert ratio(a, same).outcome == "same"
+    assert ratio(a, estimate([summarize_round([10.0] * 20)], noise)).outcome == "same", "which GPU is not known"
 
 
 def test_rounds_alone_give_students_interval() -> None:

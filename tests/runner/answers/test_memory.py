@@ -154,9 +154,11 @@ def test_the_formula_is_low_by_what_the_allocator_rounds_up() -> None:
         if (peak := one.peak_allocated_bytes) and one.predicted_peak_bytes and one.device == "cuda":
             alive, off = peak - (one.parts["rounding"] or 0), {"train": 1e-4}.get(one.cell.mode, 0.01)
             assert 0.95 * peak < alive == pytest.approx(one.predicted_peak_bytes, rel=off)
-    ((cells,),) = query("""SELECT count(DISTINCT (d_model, d_ff, context, precision)) FROM steps WHERE backend = 'eager'
-        AND (attention, optimizer, mode) = ('sdpa', 'fused', 'train') AND peak_reserved_bytes > 0""")
+    ((cells, off),) = query("""SELECT count(*), 100 * median(off) FROM (
+        SELECT max(peak_allocated_bytes) / max(predicted_peak_bytes) - 1 AS off FROM steps WHERE backend = 'eager'
+        AND (attention, optimizer, mode) = ('sdpa', 'fused', 'train') AND peak_reserved_bytes > 0
+        GROUP BY d_model, d_ff, context, precision)""")
     told = ask("fit", shipped("peaks", "steps")).more
-    assert told.startswith(f"On {cells} measured peaks of sdpa and fused AdamW the formula is off by 1.4% in the")
+    assert told.startswith(f"On {cells} measured peaks of sdpa and fused AdamW the formula is off by {off:.2g}% in the")
     assert f"too low on {cells}, because" in told
     assert "of others than sdpa and fused AdamW" in ask("fit", shipped("peaks")).more

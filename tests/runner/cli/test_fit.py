@@ -40,7 +40,7 @@ def test_json_is_one_object_and_of_several_models_a_list() -> None:
     assert sum(small["parts"].values()) == small["peak_bytes"] > own["peak_bytes"]
     assert small["parts"]["parameters"] == 128_625_408 * 2
     assert small["fits"] is True
-    assert 0 < small["error"] < 0.02
+    assert 0 < small["error"] < 0.03
     assert list(small["largest"]) == ["batch", "context"]
     one = small["largest"]["context"]["bf16"]["every block"]
     assert 1024 < one["low"] < one["largest"] < one["high"]
