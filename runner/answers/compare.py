@@ -106,8 +106,10 @@ def list_side(rows: Rows, by: str, name: str, kind: str) -> list[Any]:
     if by in OF_CELL or by == "machine":
         every: Sequence[Any] = rows.every_step if kind == "steps" else getattr(rows, kind)
         cells = [one for one in every if getattr(one if by == "machine" else one.cell, by, None) == name]
-    else:  # runs come latest first
-        cells = [cell for one in rows.by_run if _OF_RUN[by](one) == name for cell in getattr(one, kind)]
+    else:
+        runs = [one for one in rows.by_run if _OF_RUN[by](one) == name]
+        own = runs[0].pool(tuple(one.run.run_id for one in runs))[kind] if len(runs) > 1 else getattr(runs[0], kind)
+        cells = list(own)
     kept: dict[tuple[str, str], Any] = {}
     for cell in cells:
         if cell.status != "skipped" and not getattr(cell.cell, "timeline", False):

@@ -133,11 +133,13 @@ OF_CELL = ("precision", "backend", "model", "attention", "optimizer", "weights_d
 @dataclass(frozen=True, kw_only=True)
 class RunSteps:
     """One run and what it measured, whatever later runs measured again. Its cells are read when they are asked for:
-    `load` returns those of some runs, by kind. `values` are those that its steps have in each field of OF_CELL;
-    `common` counts the cells that earlier runs measured, too, by run, where the run is one of the latest."""
+    `load` returns those of some runs, by kind, and `pool` those of several runs as one, each over its rounds in all.
+    `values` are those that its steps have in each field of OF_CELL; `common` counts the cells that earlier runs
+    measured, too, by run, where the run is one of the latest."""
 
     run: RunSummary
     load: Callable[[], Mapping[UUID, Mapping[str, Sequence[Any]]]]
+    pool: Callable[[tuple[UUID, ...]], Mapping[str, Sequence[Any]]] = field(default=lambda runs: {})
     values: Mapping[str, Sequence[str]] = field(default_factory=dict)
     common: Mapping[UUID, int] = field(default_factory=dict)
 

@@ -66,33 +66,38 @@ def _load_by_run(path: Path, of: Selection) -> list[RunSteps]:
         for run in load_runs(path)
         if run.run_id in values and run.run_id not in of.hidden and of.machine in (None, run.machine)
     ]
-    found = list[RunSteps]()
+    found, pool = list[RunSteps](), cache(partial(_load_pooled, path, of))
     totals = accumulate(run.cells for run in runs)
     for _, group in groupby(zip(totals, runs, strict=True), lambda counted: counted[0] // _AT_ONCE):
         together = [run for _, run in group]
         load = cache(partial(_load_runs, path, of, tuple(run.run_id for run in together)))
         for run in together:
             own = {name: names or () for name, names in values[run.run_id].items()}
-            found.append(RunSteps(run=run, load=load, values=own, common=common.get(run.run_id, {})))
+            found.append(RunSteps(run=run, load=load, pool=pool, values=own, common=common.get(run.run_id, {})))
     return found
 
 
 def _load_runs(path: Path, of: Selection, runs: tuple[UUID, ...]) -> Mapping[UUID, Mapping[str, Sequence[Any]]]:
     """Returns the cells of each of these runs, by kind."""
-    each = replace(of, run=None, settled=False, runs=runs)
     with open_reader(path) as reader:
         rows = reader.execute(f"SELECT cell_id, run_id FROM ({EVERY_CELL}) WHERE list_contains(?, run_id)", [[*runs]])
         run_of = dict(rows.fetchall())
-        kinds: Mapping[str, Sequence[Any]] = {
-            "steps": load_steps(path, each),
-            "attention": load_attention(path, each),
-            "peaks": load_peaks(path, each),
-        }
+        kinds = _load_compared(path, replace(of, run=None, settled=False, runs=runs))
     found: dict[UUID, dict[str, list[Any]]] = {}
     for kind, cells in kinds.items():
         for one in cells:
             found.setdefault(run_of[one.cell_id], {}).setdefault(kind, []).append(one)
     return found
+
+
+def _load_pooled(path: Path, of: Selection, runs: tuple[UUID, ...]) -> Mapping[str, Sequence[Any]]:
+    """Returns the cells of these runs by kind, each over its rounds in all of them."""
+    with open_reader(path):
+        return _load_compared(path, replace(of, run=None, settled=False, runs=runs, is_pooled=True))
+
+
+def _load_compared(path: Path, of: Selection) -> Mapping[str, Sequence[Any]]:
+    return {"steps": load_steps(path, of), "attention": load_attention(path, of), "peaks": load_peaks(path, of)}
 
 
 def _load_latest(path: Path, of: Selection) -> list[RunSteps]:

@@ -198,7 +198,7 @@ class Selection:
     filters, which apply to `steps`; a filter holds values of the column of its name, or whole shapes as `size`. A field
     that is added here becomes a filter of the sidebar, of a page's address and of every query. Where there is `only`,
     other cells than those of these configurations (`config_of`) do not count in an answer. Where there are
-    `runs`, a cell counts in each of them that measured it, not in the latest alone;
+    `runs`, a cell counts in each of them that measured it, not in the latest alone, unless these are pooled;
     where there is a `cell_key`, no other cell counts."""
 
     machine: str | None = None
@@ -206,6 +206,7 @@ class Selection:
     hidden: tuple[UUID, ...] = ()
     settled: bool = True
     runs: tuple[UUID, ...] = ()
+    is_pooled: bool = False
     cell_key: str | None = None
     only: frozenset[tuple[object, ...]] = frozenset()
     mode: str | None = None
@@ -251,7 +252,7 @@ class Selection:
 
 
 #: The filters in the order of the sidebar, and those that may have several values.
-_NO_FILTERS = ("machine", "run", "hidden", "settled", "runs", "cell_key", "only")
+_NO_FILTERS = ("machine", "run", "hidden", "settled", "runs", "is_pooled", "cell_key", "only")
 FILTERS = tuple(item.name for item in fields(Selection) if item.name not in _NO_FILTERS)
 REPEATABLE = tuple(name for name in FILTERS if name != "mode")
 
@@ -281,6 +282,7 @@ def select_chosen(table: str, of: Selection, names: Sequence[str] = ()) -> tuple
     further rounds in a run of its own: they count together, on one machine, with one torch and at one commit, and
     `last_run` is the run of the last."""
     of_runs, parameters = of.of_runs()
+    is_each = of.runs and not of.is_pooled
     filters, values = write_conditions(of.asked(), prefix="s.") if table == "steps" else ([], [])
     where = " AND ".join([is_stated(TABLES[table], prefix="s."), *(of_runs + filters or ["true"])])
     columns = dict.fromkeys((*TABLES[table].key, *_IDS, *names))
@@ -301,7 +303,7 @@ def select_chosen(table: str, of: Selection, names: Sequence[str] = ()) -> tuple
                 FROM tries SEMI JOIN (SELECT cell_key, machine, max(run_id) AS run_id FROM tries GROUP BY ALL)
                     USING (cell_key, machine, run_id)
                 GROUP BY ALL),
-            counted AS ({"SELECT cell_id, run_id AS last_run FROM tries" if of.runs else counted}),
+            counted AS ({"SELECT cell_id, run_id AS last_run FROM tries" if is_each else counted}),
             latest AS MATERIALIZED (
                 SELECT {", ".join(f"s.{name}" for name in columns)}, last_run, {MACHINE} AS machine, r.torch AS torch
                 FROM {table} s JOIN counted USING (cell_id) LEFT JOIN runs r USING (run_id))"""
@@ -322,7 +324,7 @@ def select_chosen(table: str, of: Selection, names: Sequence[str] = ()) -> tuple
         query += " FROM latest"
     if first := TABLES[table].first:
         query += f"""
-            QUALIFY row_number() OVER (PARTITION BY {"last_run, " if of.runs else ""}{question if of.settled else key}
+            QUALIFY row_number() OVER (PARTITION BY {"last_run, " if is_each else ""}{question if of.settled else key}
                 ORDER BY status = 'ok' DESC, {first}) = 1"""
     return query, [*parameters, *values]
 

@@ -26,8 +26,10 @@ def compared(file: Path, *words: str) -> dict[str, Any]:
     return found
 
 
-def test_attention_has_its_rounds_in_json_too() -> None:
-    done = run("compare", "precision:fp32", "precision:bf16", "--json", db=FOLDER)
+@pytest.mark.parametrize("sides", [("precision:fp32", "precision:bf16"), ("standard", "cs336-2025")])
+def test_rounds_are_those_of_all_runs_of_a_side(sides: tuple[str, str]) -> None:
+    """Those of attention are in JSON too."""
+    done = run("compare", *sides, "--json", db=FOLDER)
     found = json.loads(done.stdout[: done.stdout.rindex("}") + 1])
     assert {row["rounds"]["a"] for row in found["rows"] if "seq_len" in row["cell"]} == {2, 3}
 
