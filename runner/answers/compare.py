@@ -80,7 +80,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     return Answer(
         sentence=_say(views, base.chosen, other.chosen),
         more=_describe_environments(rows.by_run, by.chosen, base.chosen, other.chosen, pairs=pairs),
-        views=tuple(view for view in views if view.rows),
+        # What could be compared stands first.
+        views=tuple(sorted((view for view in views if view.rows), key=lambda view: not any(view.column("ratio")))),
         choices=(*chosen, clock, phase),
         cells=cells_of([side for pair in pairs for side in pair.sides]),
     )

@@ -86,6 +86,12 @@ def test_the_headline_says_how_far_apart_undecided_cells_may_be() -> None:
     assert f"71 undecided ({100 * (most - 1):.2g}% apart at most)" in answer.sentence
 
 
+def test_what_could_be_compared_stands_first() -> None:
+    """The steps of two labels were measured with other limits, and attention with the same."""
+    answer = ask("compare", shipped("by_run", "attention", "every_step", "peaks"), {"a": "cs336-2025", "b": "standard"})
+    assert [any(view.column("ratio")) for view in answer.views] == [True, True, False]
+
+
 def test_a_time_that_the_host_sets_says_nothing_between_two_sweeps(tmp_path: Path) -> None:
     view = compare(scale(tmp_path, 1.05))
     said = {view.get(row, "cell"): view.get(row, "why") for row in view.rows}
