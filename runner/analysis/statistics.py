@@ -26,6 +26,7 @@ only as far as rounds are spread.
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -143,7 +144,7 @@ def _estimate(rounds: Sequence[RoundTime], noise: Noise | None) -> Estimate:
         ms=ms,
         rounds=count,
         medians={one.id: one.median_ms for one in rounds if one.id},
-        devices=frozenset(one.device_uuid for one in rounds if one.device_uuid),
+        devices={gpu: count_of / count for gpu, count_of in Counter(one.device_uuid for one in rounds).items()},
     )
     known = noise if count < OWN_ROUNDS else None
     dof = count - 1 + (known.dof if known else 0.0)
@@ -265,16 +266,16 @@ def _paired_error(a: Estimate, b: Estimate) -> Spread | None:
 
 
 def _unpaired_error(a: Estimate, of_a: Spread, b: Estimate, of_b: Spread) -> Spread:
-    """Returns the standard error of ln(a / b) from those of both and, where each was measured on other GPUs, from what
-    these differ by. Its degrees of freedom are Satterthwaite's and, where both rest on the same noise (with few
-    rounds), no more than those of either."""
+    """Returns the standard error of ln(a / b) from those of both and from what GPUs differ by, for the rounds that were
+    measured on different ones; one that is not known is another. Its degrees of freedom are Satterthwaite's and, where
+    both rest on the same noise (with few rounds), no more than those of either."""
     variances = of_a.std**2, of_b.std**2
     known = sum(variances)
     dof = known**2 / (variances[0] ** 2 / of_a.dof + variances[1] ** 2 / of_b.dof)
     if a.noise and a.noise == b.noise and min(a.rounds, b.rounds) < OWN_ROUNDS:
         dof = min(dof, of_a.dof, of_b.dof)
-    is_apart = a.devices and b.devices and not a.devices & b.devices
-    variance = known + (2 * OTHER_DEVICE_STD**2 if is_apart else 0.0)
+    apart = sum((a.devices.get(gpu, 0) - b.devices.get(gpu, 0)) ** 2 for gpu in {*a.devices, *b.devices})
+    variance = known + apart * OTHER_DEVICE_STD**2
     return Spread(std=math.sqrt(variance), dof=dof * (variance / known) ** 2)
 
 

@@ -46,13 +46,13 @@ def check_chosen(answer: Answer, asked: Asked, *, got: str = "{}={}.") -> None:
 def find_doubts(answer: Answer, audited: Sequence[AuditedRow]) -> tuple[Doubt, ...]:
     """Returns the findings about cells of the views, one a code, the most severe, then the most frequent first."""
     shown = {cell for view in answer.views for row in view.rows for cell in row.cells}
-    rounds: dict[tuple[UUID, str], set[UUID]] = {}
+    rounds: dict[tuple[str, str], set[UUID]] = {}
     for one in audited:
-        rounds.setdefault((one.row.run_id, one.row.cell_key), set()).add(one.cell_id)
+        rounds.setdefault((one.machine, one.row.cell_key), set()).add(one.cell_id)
     groups: dict[str, tuple[Finding, set[UUID]]] = {}
     for one in audited:
         for finding in one.findings:
-            cells = rounds[one.row.run_id, one.row.cell_key] & shown
+            cells = rounds[one.machine, one.row.cell_key] & shown
             if finding.severity != "note" and cells:
                 groups.setdefault(finding.code, (finding, set()))[1].update(cells)
     doubts = [

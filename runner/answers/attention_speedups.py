@@ -2,7 +2,7 @@
 
 from runner.analysis.pair import CLOCKS, Pair, name_attention, pair_cells, partner_key
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
-from runner.answers.shared import about, best, cells_of, narrow
+from runner.answers.shared import about, cells_of, narrow
 from runner.answers.speedup import HIGH, LOW, RATIO, VERDICT
 from runner.answers.words import ATTENTION_PHASES, LEVEL, ended, explain_level, lacks
 from runner.formats import format_bytes, format_number
@@ -73,16 +73,19 @@ def _make_row(pair: Pair[AttentionResult], phase: Phase, clock: str) -> Row:
 
 
 def _say(view: View, pairs: list[Pair[AttentionResult]], other: str, clock: str) -> tuple[str, str]:
-    top, low = best(view), best(view, largest=False)
-    if top is None or low is None:
+    known = [row for row in view.rows if view.get(row, "ratio") is not None]
+    decided = [row for row in known if view.get(row, "outcome") in ("faster", "slower")]
+    if not known:
         return f"No pair of naive attention and {other} has a time.", ""
+    low, *_, top = sorted((decided or known) * 2, key=lambda row: view.get(row, "ratio"))
     several = len({pair.base.cell.d_head for pair in pairs}) > 1
     ends = [
         f"**{format_number(view.get(row, 'ratio'))}×** ({row.values[1]:,} tokens"
         f"{f', heads {row.values[0]} wide' if several else ''})"
         for row in (low, top)
     ]
-    text = f"{other} is {ends[0]} to {ends[1]} as fast as naive attention ({clock})"
+    counts = f"faster in {sum(view.get(row, 'outcome') == 'faster' for row in known)} of {len(known)} pairs"
+    text = f"{other} is {ends[0]} to {ends[1]} as fast as naive attention: {counts} ({clock})"
     more = ""
     longest = [pair for pair in pairs if pair.base.peak_allocated_bytes and pair.other.peak_allocated_bytes]
     if longest:

@@ -248,6 +248,8 @@ def _say(views: Sequence[View], base: str, other: str) -> str:
     changed = [f"{peaks[word]} {word}" for word in ("larger", "smaller") if peaks[word]]
     if changed:
         text += f"{'; peaks' if text else 'Peaks of memory'}: {', '.join(changed)}"
+    unlike = sum(view.get(row, "ratio") is None for view in views[:2] for row in view.rows)
+    text += f"; {unlike} more cannot be compared" if text and unlike else ""
     return f"{text or 'Peaks of memory are the same'}."
 
 

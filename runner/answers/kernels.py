@@ -1,6 +1,5 @@
 """Which kernels is a step made of, and which take the most time?"""
 
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -237,20 +236,19 @@ def _say_clock(view: View) -> str:
     for row in view.rows:
         low, high = view.get(row, "clock_low_ms"), view.get(row, "clock_high_ms")
         # An interval that reaches this far holds almost any time: it says nothing about the kernels.
-        is_wide = low is not None and high is not None and high > 2 * low
-        known += [row] if view.get(row, "ratio") is not None and not is_wide else []
+        known += [row] if view.get(row, "ratio") is not None and (high is None or high <= 2 * low) else []
     if not known:
         return ""
     ratios = [view.get(row, "ratio") for row in known]
     costs = [view.get(row, "overhead_share") for row in view.rows if view.get(row, "overhead_share") is not None]
-    inside = sum(
-        (view.get(row, "clock_low_ms") or math.inf) <= view.get(row, "kernel_ms") <= view.get(row, "clock_high_ms")
+    inside = [
+        view.get(row, "clock_low_ms") <= view.get(row, "kernel_ms") <= view.get(row, "clock_high_ms")
         for row in known
         if view.get(row, "clock_high_ms") is not None
-    )
+    ]
     ends = f"{format_number(min(ratios))}× to {format_number(max(ratios))}×" if len(ratios) > 1 else f"{ratios[0]:.3g}×"
-    text = f"The kernels of the forward pass take {ends} its latency, within the clock's 95% interval in {inside} of "
-    text += f"{len(ratios)} cells."
+    text = f"The kernels of the forward pass take {ends} its latency"
+    text += f", within the clock's 95% interval in {sum(inside)} of {len(inside)} cells." if inside else "."
     if costs:
         change = f"{min(costs):+.0%} to {max(costs):+.0%}".replace("-", "−")
         text += f" The profiler changed the time of a whole step by {change}."

@@ -43,12 +43,14 @@ _BOUNDS = {"device": "GPU-bound", "host": "CPU-bound", None: "bound is not known
 
 def answer(rows: Rows, asked: Asked) -> Answer:
     machines = {join_parts(one.machine, one.device): one.machine for one in rows.noise}
-    machine = choose(asked, "machine", "Machine", list(machines))
+    most = max(rows.noise, key=lambda one: (one.table == "steps", one.noise.cells), default=None)
+    usual = join_parts(most.machine, most.device) if most else ""
+    machine = choose(asked, "machine", "Machine", list(machines), default=usual)
     known = [one for one in rows.noise if join_parts(one.machine, one.device) == machine.chosen]
     if not known:
         words = "no cell was measured in several processes by one run, so what varies between processes is not known"
         return Answer(missing=lacks(words))
-    kinds = _draw_kinds(known, machine.chosen)
+    kinds = _draw_kinds(known)
     by_run = _group_by_run(rows, machines[machine.chosen])
     judged = {name: judge_canary(cells) for name, cells in by_run.items()}
     latest = next((name for name, one in judged.items() if one and one.drifts is not None), "")
@@ -63,7 +65,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     )
 
 
-def _draw_kinds(known: Sequence[MachineNoise], machine: str) -> View:
+def _draw_kinds(known: Sequence[MachineNoise]) -> View:
     clocks = {name: words for words, name in CLOCKS.items()}
     has_bounds = any(one.bound for one in known)
     lines = []
@@ -77,7 +79,7 @@ def _draw_kinds(known: Sequence[MachineNoise], machine: str) -> View:
     return View(
         name="noise",
         title="Noise between processes",
-        about=f"{machine.split(' · ')[0]} · whole steps",
+        about=f"{join_parts(known[0].machine.split(' · ')[0], known[0].device[:8])} · whole steps",
         fields=(KIND, CLOCK, STD, ONE, FIVE, CELLS),
         rows=tuple(lines),
         draw=Draw("dots", "std_percent", down=("kind", "clock"), log="x", beside=("one_percent",)),

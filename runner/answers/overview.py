@@ -9,7 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runner.analysis.pair import compute_ratio, describe_effort_difference, describe_unusual_effort, pair_cells
+from runner.analysis.pair import (
+    compute_ratio,
+    describe_effort_difference,
+    describe_unusual_effort,
+    pair_cells,
+    rank_effort,
+)
 from runner.analysis.statistics import Ratio
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
 from runner.answers.shared import about, cells_of, clock_choice, describe_machine, narrow, sizes_of
@@ -85,14 +91,16 @@ def _draw_best(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by:
     found = []
     several = len({one.cell.batch for group in groups.values() for one in group}) > 1
     for model, group in groups.items():
-        rates = {one.cell_id: one.tokens / ms * 1e3 for one in group if (ms := _ms(one, by))}
+        # Of each way the result that was measured most carefully.
+        careful = sorted((one for one in group if _ms(one, by)), key=lambda one: (rank_effort(one), one.rounds))
+        ways = {(one.cell.batch, *_settings(one)): one for one in careful}
+        rates = {one.cell_id: one.tokens / ms * 1e3 for one in ways.values() if (ms := _ms(one, by))}
         if rates:
-            one = max((one for one in group if one.cell_id in rates), key=lambda one: rates[one.cell_id])
+            one = max(ways.values(), key=lambda one: rates[one.cell_id])
             rate, way = rates[one.cell_id], name_way(one.cell)
             mfu = one.mfu * rate / one.tokens_per_s if one.mfu and one.tokens_per_s else None
-            tried = len({(other.cell.batch, *_settings(other)) for other in group if other.cell_id in rates})
             way = f"batch {one.cell.batch} · {way}" if several else way
-            found.append(Row.of(one, sizes[model], rate, mfu, _ms(one, by), way, tried, ""))
+            found.append(Row.of(one, sizes[model], rate, mfu, _ms(one, by), way, len(ways), ""))
         else:
             one = group[0]
             found.append(Row.of(one, sizes[model], None, None, None, name_way(one.cell), 0, ended(one)))

@@ -62,7 +62,8 @@ def _draw_phases(one: Timeline, about: str) -> View:
         fields=(PHASE, PEAK, LEFT, BEGINS),
         rows=tuple(lines),
         draw=Draw("bars", "peak_bytes", down=("phase",), beside=("left_bytes",)),
-        note=f"{one.allocations:,} allocations in {one.duration_us / 1000:,.0f} ms, which recording makes longer.",
+        note=f"{one.allocations:,} allocations, with those held before, in "
+        f"{one.duration_us / 1000:,.0f} ms, which recording makes longer.",
     )
 
 

@@ -175,7 +175,8 @@ def _draw_ranking(timed: Sequence[StepResult], price: float, words: str) -> View
         beside = "first" if one is timed[0] else "" if ratio is None else _say_beside(ratio)
         peak = one.peak_allocated_bytes and one.peak_allocated_bytes / 2**30
         cost = price * 1e9 / (rate * 3600)
-        lines.append(Row.of(one, _name(one), rate, *ends, one.mfu, peak, _joules(one), cost, beside, one.rounds))
+        mfu = one.mfu * rate / one.tokens_per_s if one.mfu and one.tokens_per_s else None
+        lines.append(Row.of(one, _name(one), rate, *ends, mfu, peak, _joules(one), cost, beside, one.rounds))
     return View(
         name="tune-ranking",
         title="Measured ways to train, the best first",

@@ -6,9 +6,10 @@ python -m runner report --question precision --format latex
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from runner.answers import QUESTIONS, ask
 from runner.answers.answer import Answer
@@ -33,11 +34,6 @@ from runner.store.read.selection import Selection, load_measured
 EDITIONS = tuple(edition for edition in OUTSIDE if edition)
 #: The formats, with the ending of each file.
 FORMATS: dict[str, tuple[Form, str]] = {"markdown": (MARKDOWN, "md"), "html": (HTML, "html"), "latex": (LATEX, "tex")}
-#: What the reference rows are not: of today's model.
-EARLIER_MODEL = (
-    "cells compiled under autocast were measured with an earlier model, which joined its projections when compiled: "
-    "their GPU time is 2 to 8% lower and their peak 1 to 6% higher than the plain model's."
-)
 #: The answers of a brief report.
 BRIEF = ("overview", "step", "precision", "compile", "memory", "attention")
 #: The most runs that are listed with their commands.
@@ -172,13 +168,20 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
     runs = [run for run in contents.runs if run.machine == of.machine and of.run in (None, run.run_id)]
     if not runs:
         return (("Rows", f"This file has no measured run. Measure what this machine can: {MEASURE}"),)
-    first = runs[0]
+
+    def each(column: str, write: Callable[[Any], str] = str) -> str:
+        values = dict.fromkeys(write(value) for row in runs if (value := getattr(row, column)) is not None)
+        return " or ".join(values)
+
+    cores = each("cpu_cores")
+    devices = {row.device_uuid for row in runs if row.device_uuid}
     machine = [
         of.machine or "",
-        f"{format_bytes(first.device_memory_bytes)} of memory" if first.device_memory_bytes else "",
-        first.cpu_name or "",
-        format_count(first.cpu_cores, "CPU core") if first.cpu_cores else "",
-        first.os or "",
+        f"at least {len(devices)} of them" if len(devices) > 1 else "",
+        each("device_memory_bytes", lambda size: f"{format_bytes(size)} of memory"),
+        each("cpu_name"),
+        f"{cores} CPU core{'s' * (cores != '1')}" if cores else "",
+        each("os"),
     ]
     names = {"torch": "torch", "python": "Python", "cuda": "CUDA", "driver": "driver", "git_commit": "commit"}
     versions = []
@@ -192,7 +195,7 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
     versions += [f"{format_count(dirty, 'run')} with uncommitted changes"] if dirty else []
     shipped = f"{describe_reference([run.device_name for run in runs])} Measure your own: {MEASURE}"
     return (
-        *((("Reference", shipped), ("Compiled", EARLIER_MODEL)) if is_reference(db) else ()),
+        *((("Reference", shipped),) if is_reference(db) else ()),
         ("Machine", ", ".join(part for part in machine if part)),
         ("Versions", ", ".join(versions)),
         ("Runs", "; ".join([*commands[:_MAX_RUNS], *earlier])),
@@ -200,7 +203,8 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
         *([("Peaks", f"{say_errors(errors)} {say_errors(COUNTED)}")] if errors.cells and is_reference(db) else []),
         (
             "Reading",
-            "in brackets the interval; of a cell that was measured with several efforts the most careful counts, of "
+            "in brackets the interval, which holds for the GPUs that measured; "
+            "of a cell that was measured with several efforts the most careful counts, of "
             "several runs the latest, with the rounds that it goes on with; a cell without a result says how it ended.",
         ),
     )

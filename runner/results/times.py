@@ -112,8 +112,9 @@ class Estimate:
     `error` that of its mean. They and the interval are None where they are not known: with one process on a machine
     without repeated cells of the kind, or with fewer than 6 samples. `medians` are those of the rounds, where they are
     known, and `within` is the standard deviation of ln(median) that the samples within a process account for. `shift`
-    is the mean of the rounds'; the interval reaches up by so much more. `devices` are the GPUs that measured it, and
-    `undisturbed` is the estimate from the undisturbed times of six or more processes on a CPU."""
+    is the mean of the rounds'; the interval reaches up by so much more. `devices` are the shares of the rounds
+    by GPU, None where that has no number, and `undisturbed` is the estimate from the undisturbed times of six or more
+    processes on a CPU."""
 
     ms: float
     rounds: int
@@ -126,7 +127,7 @@ class Estimate:
     medians: Mapping[RoundId, float] = field(default_factory=dict)
     within: float = 0.0
     shift: float = 0.0
-    devices: frozenset[str] = frozenset()
+    devices: Mapping[str | None, float] = field(default_factory=dict)
     undisturbed: "Estimate | None" = None
 
 

@@ -211,7 +211,7 @@ def load_recorded(path: Path, of: Selection) -> list[Timeline]:
 
 _SENSITIVE = """
     SELECT cell_id, statistic, computed_in, scale, CASE WHEN count(n.error) = count(*) THEN max(n.error) END AS error,
-        avg(overflowed_share) AS overflowed_share, avg(underflowed_share) AS underflowed_share
+        max(overflowed_share) AS overflowed_share, max(underflowed_share) AS underflowed_share
     FROM normalisation n WHERE list_contains(?, cell_id) GROUP BY ALL ORDER BY statistic, computed_in, scale"""
 
 

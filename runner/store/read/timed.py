@@ -286,9 +286,10 @@ def _load_repeated(
 
 @dataclass(frozen=True, kw_only=True)
 class _PhaseRounds:
-    """The rounds of one phase of a cell: of each its run, its number and its times."""
+    """The rounds of one phase of a cell: of each its run, its number and its times. Of the noise of their devices that
+    from most cells counts."""
 
-    device: str
+    devices: tuple[str, ...]
     bound: Bound | None
     phase: Phase
     rounds: tuple[dict[str, Any], ...]
@@ -307,9 +308,10 @@ class _PhaseRounds:
                 if (ms := one[column])
             ]
             bounds = (find_bound(one[column], one["device_ms"]) for one in self.rounds)
-            kind = NoiseKind(device=self.device, bound=pool_bounds(bounds), phase=self.phase, clock=clock)
+            kind = NoiseKind(device="", bound=pool_bounds(bounds), phase=self.phase, clock=clock)
+            known = [one for device in self.devices if (one := noise.get(replace(kind, device=device)))]
             if times:
-                found[clock] = estimate(times, noise.get(kind))
+                found[clock] = estimate(times, max(known, key=lambda one: one.cells, default=None))
         return PhaseTime(step=found.pop("step"), mean_ms=self.mean_ms, std_ms=self.std_ms, n=self.n, others=found)
 
 
@@ -321,7 +323,7 @@ _TIMES = f"""
         SELECT min(cell_id) OVER (PARTITION BY c.last_run, c.machine, c.cell_key) AS first, c.run_id, c.round, cell_id,
             s.bound
         FROM chosen c JOIN {{table}} s USING (cell_id) WHERE c.status = 'ok')
-    SELECT first, arg_max({DEVICE}, c.round) AS device, max(bound) AS bound, t.phase,
+    SELECT first, list(DISTINCT {DEVICE} ORDER BY {DEVICE}) AS devices, max(bound) AS bound, t.phase,
         list(struct_pack(run_id := c.run_id, round := c.round, {_OF_ROUND}) ORDER BY c.round, c.cell_id) AS rounds,
         avg(t.mean_ms) AS mean_ms, sqrt(avg(t.std_ms * t.std_ms)) AS std_ms, CAST(sum(t.n) AS BIGINT) AS n
     FROM rounds c JOIN timings t USING (cell_id) LEFT JOIN runs r ON r.run_id = c.run_id
@@ -337,7 +339,7 @@ TimesByCell = dict[UUID, tuple[Bound | None, TimesByPhase]]
 def load_times(reader: duckdb.DuckDBPyConnection, table: str) -> TimesByCell:
     """Returns the bounds and the times of the cells of the temporary table `chosen`."""
     by_cell = fetch_by(reader, _TIMES.format(table=table), kind=_PhaseRounds, by=("first",))
-    noise = load_noise(reader, table, {rows[0].device for rows in by_cell.values()})
+    noise = load_noise(reader, table, {device for rows in by_cell.values() for device in rows[0].devices})
     return {
         cell: (rows[0].bound, TimesByPhase({one.phase: partial(one.time, noise) for one in rows}))
         for cell, rows in by_cell.items()

@@ -133,7 +133,12 @@ def test_two_gpus_of_one_kind_may_differ() -> None:
     assert found.high == pytest.approx(math.exp(2.5758 * 0.006 * 2**0.5), rel=1e-4)
     assert found.outcome == "undecided"
     assert ratio(a, same).outcome == "same"
-    assert ratio(a, estimate([summarize_round([10.0] * 20)], noise)).outcome == "same", "which GPU is not known"
+    unknown = [estimate([summarize_round([10.0] * 20)], noise) for _ in range(2)]
+    assert ratio(a, unknown[0]).outcome == "undecided", "which GPU is not known"
+    assert ratio(*unknown).outcome == "same", "as on a CPU"
+    most = estimate([replace(summarize_round([10.0] * 20), device_uuid=f"GPU-{n}") for n in (1, 1, 2)], noise)
+    high = ratio(a, most).high
+    assert high == pytest.approx(math.exp(2.5758 * 0.006 * (2 / 9) ** 0.5), rel=1e-3), "a third of its rounds"
 
 
 def test_rounds_alone_give_students_interval() -> None:
