@@ -1,8 +1,9 @@
 """Will it fit on this GPU, and how large may it be?
 
 By the closed formulas, before there is a GPU, or by the bytes of an own model's step as counted on fake tensors. The
-error bars are those of the formulas on the file's peaks with the same attention and optimizer, or of the counts on the
-shipped ones: what PyTorch had reserved over what was predicted, from the 5th to the 95th percentile.
+error bars are those of the formulas on the file's peaks with the same attention and optimizer, or on the shipped ones
+where it has none, and of the counts on the shipped ones: what PyTorch had reserved over what was predicted, from the
+5th to the 95th percentile.
 """
 
 import csv
@@ -18,7 +19,7 @@ from runner.analysis.costs.steps import CONTEXT_BYTES, workspace_bytes
 from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Question, Row, View, choose, verbatim
 from runner.answers.words import write
 from runner.errors import UsageError
-from runner.experiments.models import check_blocks, has_formula
+from runner.experiments.models import check_model, has_formula
 from runner.formats import format_bytes
 from runner.results.cells import Peak, StepResult
 from runner.results.rows import Rows
@@ -45,7 +46,7 @@ _OFFERED: Mapping[str, tuple[str, ...]] = {
 _DEFAULTS = {"size": "small", "context": "1024", "batch": "4"}
 #: The smallest of the whole numbers that are taken.
 _LEAST = {"context": 16, "batch": 1, "checkpoint": 0}
-#: Assumed where the file has no measured peaks: the median of those of an H200.
+#: Assumed where no peaks were measured: the median of those of an H200.
 USUAL_SHARE = 1.06
 #: The largest batch and context that are looked for.
 MOST = 2**20
@@ -105,22 +106,27 @@ def list_gpus() -> dict[str, int]:
 
 def measure_errors(rows: Rows, *kind: str) -> Errors:
     """Returns how far the formulas are off on the measured training steps of Stepscope's own models on CUDA, run
-    eagerly: on those of a kind (attention, optimizer) or, where it has no two, on the others; without a kind on all."""
-    measured: Sequence[StepResult | Peak] = (*rows.steps, *rows.peaks)
-    found = {
-        (one.machine, *(getattr(one.cell, name) for name in ModelCell.names())): one
-        for one in measured
-        if one.status == "ok" and one.cell.mode == "train" and getattr(one.cell, "backend", "eager") == "eager"
-        if has_formula(one.cell) and one.peak_reserved_bytes and one.peak_allocated_bytes
-    }
-    alike = [one for one in found.values() if kind in ((), (one.cell.attention, one.cell.optimizer))]
-    peaks = alike if len(alike) > 1 else [one for one in found.values() if one not in alike]
-    if len(peaks) < 2:
+    eagerly: on those of a kind (attention, optimizer) or, where it has no two, on the others; without a kind on all.
+    Those of the file count, or the shipped ones where it has no two."""
+    own: Sequence[StepResult | Peak] = (*rows.steps, *rows.peaks)
+    for measured in (own, rows.shipped):
+        found = {
+            (one.machine, *(getattr(one.cell, name) for name in ModelCell.names())): one
+            for one in measured
+            if one.status == "ok" and one.cell.mode == "train" and getattr(one.cell, "backend", "eager") == "eager"
+            if has_formula(one.cell) and one.peak_reserved_bytes and one.peak_allocated_bytes
+        }
+        alike = [one for one in found.values() if kind in ((), (one.cell.attention, one.cell.optimizer))]
+        peaks = alike if len(alike) > 1 else [one for one in found.values() if one not in alike]
+        if len(peaks) > 1:
+            break
+    else:
         return Errors()
     predicted = [steps.predicted_peak_bytes(one.cell, gpu=one.machine) for one in peaks]
     reserved = [(one.peak_reserved_bytes or 0) / size for one, size in zip(peaks, predicted, strict=True)]
     shares = [(one.peak_allocated_bytes or 0) / size for one, size in zip(peaks, predicted, strict=True)]
     percentiles, off = quantiles(reserved, n=20, method="inclusive"), [abs(share - 1) for share in shares]
+    origin = "" if measured is own else " that come with Stepscope"
     return Errors(
         reserved=median(reserved),
         low=percentiles[0],
@@ -129,14 +135,14 @@ def measure_errors(rows: Rows, *kind: str) -> Errors:
         most=quantiles(off, n=20, method="inclusive")[-1],
         cells=len(peaks),
         low_cells=sum(share > 1 for share in shares),
-        of=f" of {'' if peaks is alike else 'others than '}{' and '.join(kind)} AdamW" if kind else "",
+        of=f" of {'' if peaks is alike else 'others than '}{' and '.join(kind)} AdamW{origin}" if kind else "",
     )
 
 
 def say_errors(errors: Errors) -> str:
     """Returns how far predictions are off, in a sentence."""
     if errors.peak is None or errors.most is None:
-        return "No measured peak in this file says how far the formula is off."
+        return "No measured peak says how far the formula is off."
     how = "counts on fake tensors are" if errors is COUNTED else "the formula is"
     low = f"; too low on {errors.low_cells}, because the allocator rounds up" if errors.low_cells else ""
     return (
@@ -169,9 +175,10 @@ def find_largest(bytes_at: Callable[[int], int], room: float, *, most: int = MOS
 def answer(rows: Rows, asked: Asked) -> Answer:
     gpu = choose(asked, "gpu", "GPU", list(list_gpus()), default="H200")
     choices: dict[str, Choice] = {}
-    for name in _OFFERED:  # the size first
+    for name, offered in _OFFERED.items():  # the size first, the precision before the weights
         most = _size(choices["size"].chosen).layers if name == "checkpoint" else MOST
-        choices[name] = _choose(asked, name, most)
+        is_wide = name == "weights" and choices["precision"].chosen != "bf16"
+        choices[name] = _choose(asked, name, offered[:1] if is_wide else offered, most)
     cell = _make_cell({name: choice.chosen for name, choice in choices.items()})
     errors = measure_errors(rows, cell.attention, cell.optimizer)
 
@@ -240,9 +247,9 @@ def describe(step: Step, gpu: str, errors: Errors) -> Answer:
     )
 
 
-def _choose(asked: Asked, name: str, most: int = MOST) -> Choice:
+def _choose(asked: Asked, name: str, offered: tuple[str, ...], most: int) -> Choice:
     """Returns the choice, of what is offered or of what was asked for: a whole number, or a shape written out."""
-    wanted, offered, least = asked.get(name, ""), _OFFERED[name], _LEAST.get(name)
+    wanted, least = asked.get(name, ""), _LEAST.get(name)
     is_number = least is not None and wanted.isdecimal() and least <= int(wanted) <= most
     is_own = is_number or (name == "size" and _is_shape(wanted))
     takes = "" if least is None else f"a whole number from {least} to {most:,}"
@@ -260,11 +267,10 @@ def _is_shape(text: str) -> bool:
     return True
 
 
-def check_size(text: str, checkpoint: str = "0") -> None:
-    """Raises UsageError for a size or shape that no model can have, or that has fewer blocks than are recomputed
-    together."""
+def check_size(text: str, **kind: str) -> None:
+    """Raises UsageError for a size or shape that no model can have, or not with these other choices."""
     usual = {name: offered[0] for name, offered in _OFFERED.items()}
-    check_blocks(_make_cell({**usual, "size": text, "checkpoint": checkpoint}))
+    check_model(_make_cell({**usual, "size": text, **kind}))
 
 
 def _size(text: str) -> Size:
@@ -316,4 +322,4 @@ def _draw_largest(name: str, step: Step, room: int, errors: Errors, words: str) 
     )
 
 
-QUESTION = Question(answer=answer, needs=("peaks", "steps"))
+QUESTION = Question(answer=answer, needs=("peaks", "steps", "shipped"), of_file=True)

@@ -6,6 +6,7 @@ python -m runner fit nano.py:build --context 512 --json
 
 import difflib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,8 @@ from runner.render.text import print_answer
 from runner.results.rows import Rows
 from runner.schema.own import UNREAD, own_title, parse_spec
 from runner.schema.sizes import KEY_DIGITS, size_named
-from runner.store.packing import find_reference
-from runner.store.read import read
-from runner.store.read.selection import Selection
+from runner.store.read import load_shipped, read
+from runner.store.read.runs import load_contents
 
 
 def fit(
@@ -46,9 +46,8 @@ def fit(
         _predict(Rows(), asked, "small")  # refuses what cannot be chosen
         answers, errors = [_count(models, asked, timeout_s=timeout_s)], COUNTED
     else:
-        rows = read(db, Selection(), QUESTION.needs) if db else Rows()
-        if not measure_errors(rows).cells and (shipped := find_reference()):
-            rows = read(shipped, Selection(), QUESTION.needs)
+        of = load_contents(db).select() if db else None
+        rows = read(db, replace(of, machine=None), QUESTION.needs) if db and of else Rows(shipped=tuple(load_shipped()))
         names = models.split(",") if models else [] if shapes else ["small"]
         sizes = [size_named(one.strip()).name for one in names] + list(shapes)
         answers = [_predict(rows, asked, one) for one in sizes]
@@ -75,7 +74,8 @@ def find_gpu(name: str) -> str:
 
 
 def _predict(rows: Rows, asked: Mapping[str, str], size: str) -> Answer:
-    check_size(size, asked["checkpoint"] if asked["checkpoint"].isdecimal() else "0")
+    blocks = asked["checkpoint"] if asked["checkpoint"].isdecimal() else "0"
+    check_size(size, checkpoint=blocks, precision=asked["precision"], weights=asked["weights"])
     answer: Answer = QUESTION.answer(rows, {**asked, "size": size})
     check_chosen(answer, asked, got="--{} got {!r}.")
     return answer

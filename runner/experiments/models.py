@@ -45,8 +45,8 @@ COMPILE_SECONDS: Mapping[Device, tuple[float, float, float]] = {
 OWN_SECONDS, OWN_BLOCKS = 3.0, 8
 
 
-def check_blocks(cell: ModelCell) -> None:
-    """Raises UsageError for a shape that no model can have, and for more blocks recomputed together than there are."""
+def check_model(cell: ModelCell) -> None:
+    """Raises UsageError for a step that no model can make."""
     check_shape(cell)
     if cell.model_key is not None and cell.checkpoint_blocks > 1:
         raise UsageError("The blocks of an own model are recomputed one at a time.", expected="--checkpoint 0 or 1")
@@ -56,16 +56,11 @@ def check_blocks(cell: ModelCell) -> None:
             expected=f"0 to {cell.shape.layers}",
             do="Recompute fewer blocks together, or all of them.",
         )
-
-
-def check_model(cell: ModelCell) -> None:
-    """Raises UsageError for a step that no model can make."""
-    check_blocks(cell)
     if cell.weights_dtype == "bf16" and cell.precision != "bf16":
         raise UsageError(
             f"Weights held in bf16 with precision {cell.precision}.",
             expected="precision bf16",
-            do="Add --precisions bf16.",
+            do="Or hold them in fp32.",
         )
     if cell.batch < 1:
         raise UsageError(f"--batch got {cell.batch}.", expected="at least 1")

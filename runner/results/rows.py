@@ -221,6 +221,8 @@ class Rows:
     every_step: tuple[StepResult, ...] = ()
     attention: tuple[AttentionResult, ...] = ()
     peaks: tuple[Peak, ...] = ()
+    #: The steps and peaks that come with Stepscope, unless the file is theirs.
+    shipped: tuple[StepResult | Peak, ...] = ()
     traced: tuple[KernelTrace, ...] = ()
     runs: tuple[RunSummary, ...] = ()
     by_run: tuple[RunSteps, ...] = ()

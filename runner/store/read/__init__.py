@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from runner.results.cells import Kernel, KernelPart, KernelTrace, StepResult
+from runner.results.cells import Kernel, KernelPart, KernelTrace, Peak, StepResult
 from runner.results.rows import OF_CELL, ImportedTrace, Rows, RunSteps
 from runner.schema import TABLES, CeilingRow, Cell
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
+from runner.store.packing import find_reference
 from runner.store.read.findings import load_audit
 from runner.store.read.memory import load_accumulations, load_peaks, load_precise, load_recorded, load_saved
 from runner.store.read.noise import load_machine_noise, load_repeated, load_spreads
@@ -111,6 +112,12 @@ def _load_every_step(path: Path, of: Selection) -> list[StepResult]:
     return load_steps(path, replace(of, settled=False))
 
 
+def load_shipped(path: Path | None = None, of: Selection | None = None) -> list[StepResult | Peak]:
+    """Returns the steps and peaks that come with Stepscope; none where the file is theirs."""
+    shipped = find_reference()
+    return [*load_steps(shipped, Selection()), *load_peaks(shipped, Selection())] if shipped not in (None, path) else []
+
+
 _OWN = ("unprofiled_step_ms", "overhead_share", "busy_share", "host_bound_share", "attributed_share")
 _TRACES = f"""
     SELECT cell_id, machine, device, status, failed_phase, message, {", ".join((*_OWN, *TABLES["profiles"].key))}
@@ -185,6 +192,7 @@ LOADERS: dict[str, Callable[[Path, Selection], Iterable[Any]]] = {
     "every_step": _load_every_step,
     "attention": load_attention,
     "peaks": load_peaks,
+    "shipped": load_shipped,
     "traced": load_traced,
     "runs": load_runs,
     "by_run": _load_by_run,
