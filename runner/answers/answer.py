@@ -4,7 +4,7 @@
     answer.sentence, answer.views[0].rows, answer.views[0].draw.kind
 
 Numbers are raw (ms, bytes, ratios) with their unit in the field; words are made by `render`. A renderer draws from
-`View.rows` alone, so that a picture, its table and its download cannot differ. Standard library and the schema only.
+`View.rows` alone, so that a picture, its table and its download cannot differ.
 """
 
 import re
@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, Literal
 from uuid import UUID
 
+from runner.analysis.audit.time_rules import TIME_CODES
 from runner.results.findings import Severity
 from runner.schema import TABLES, Cell
 
@@ -202,14 +203,19 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Doubt:
-    """A finding of the audit that puts rows in doubt: a footnote of every row that rests on one of `cells`. `words` are
-    what was found of the first of them."""
+    """A finding of the audit that puts rows in doubt: a footnote of every row that rests on one of `cells`; bytes only
+    where it is not of times alone. `words` are what was found of the first of them."""
 
     code: str
     severity: Severity
     words: str
     remedy: str
     cells: frozenset[UUID]
+
+    def find_cells(self, view: View, row: Row) -> frozenset[UUID]:
+        """Returns the cells by which the number of a row is in doubt."""
+        is_bytes = view.field(view.draw.value).unit == "bytes"
+        return frozenset() if is_bytes and self.code in TIME_CODES else self.cells.intersection(row.cells)
 
 
 def verbatim(text: str) -> str:

@@ -125,7 +125,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         rows=tuple(
             Row(
                 values=(what, name, fit.exponent, fit.low, fit.high, fit.start, fit.end),
-                cells=tuple(cell_id for cell_id, (way, _) in key.items() if way == name),
+                cells=tuple(cell_id for cell_id, (way, _) in key.items() if way == name and found is fits),
             )
             for what, found in (("time", fits), (f"memory {counted.chosen}", memory_fits))
             for name, fit in found.items()

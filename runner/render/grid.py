@@ -97,10 +97,10 @@ def write_measured(view: View, row: Row, scale: Scale) -> tuple[str, str]:
 
 def list_footnotes(views: Sequence[View], doubts: Sequence[Doubt]) -> list[str]:
     """Returns the footnotes of an answer, one a doubt about rows of these views, each with its mark."""
-    shown = {cell for view in views for row in view.rows if not view.ended(row) for cell in row.cells}
+    shown = [(view, row) for view in views for row in view.rows if not view.ended(row)]
     notes = []
     for mark, doubt in zip(MARKS, doubts, strict=False):
-        if cells := doubt.cells & shown:
+        if cells := {cell for view, row in shown for cell in doubt.find_cells(view, row)}:
             about = f"{doubt.code.replace('_', ' ')} ({doubt.severity}, {format_count(len(cells), 'cell')})"
             notes.append(f"{mark} {about}. For one: {doubt.words}")
     return notes
@@ -201,6 +201,6 @@ def _write(view: View, row: Row, doubts: Sequence[Doubt], scale: Scale) -> Entry
         return Entry(words=NONE)
     if why := view.ended(row):
         return Entry(words=why, lost=True)
-    marks = "".join(mark for mark, doubt in zip(MARKS, doubts, strict=False) if not doubt.cells.isdisjoint(row.cells))
+    marks = "".join(mark for mark, doubt in zip(MARKS, doubts, strict=False) if doubt.find_cells(view, row))
     words, interval = write_measured(view, row, scale)
     return Entry(words=words, interval=interval, marks=marks)

@@ -238,6 +238,8 @@ TIME_RULES: tuple[Rule, ...] = (
     too_few_samples, wide_interval, cold_step, drifting, machine_drift, page_faults, throttled, other_speed,
     shared_gpu, impossible_ratio, spilled, launch_bound,
 )  # fmt: skip
+#: The codes that say nothing of bytes.
+TIME_CODES = {"busy_machine", "above_peak", *(rule.__name__ for rule in TIME_RULES if rule is not shared_gpu)}
 
 #: The fewest rounds of a canary.
 MIN_ROUNDS = 3

@@ -8,6 +8,7 @@ import pytest
 from runner.answers import ask
 from runner.answers.answer import Row
 from runner.answers.attention import fit_growth
+from runner.render.grid import make_grid
 from runner.schema.axes import SHAPE
 from runner.store.read import read
 from runner.store.read.selection import Selection
@@ -90,7 +91,11 @@ def test_peaks_in_bf16_stand_beside_those_in_fp32() -> None:
 
 
 def test_what_runs_out_is_accounted_tensor_by_tensor() -> None:
-    answer = ask("attention", shipped("attention"), {"precision": "fp32", "d_head": "128"})
+    answer = ask("attention", shipped("attention", "audited"), {"precision": "fp32", "d_head": "128"})
+    grids = [make_grid(view, answer.doubts).lines for view in answer.views]
+    marked = [any(one.marks for line in lines for one in line) for lines in grids]
+    assert marked == [True, True, False, True, False], "a doubt about a time marks no bytes"
+    assert not any(one.marks for one in grids[3][1]), "nor how they grow"
     account = answer.views[-1]
     sizes = {row.values[0]: account.get(row, "size_bytes") for row in account.rows}
     assert account.title.endswith("naive at 32,768 tokens is made of")
