@@ -294,14 +294,16 @@ def ticks(low: float, high: float, *, log: bool, most: int = 9) -> Figure:
 
 def tone_of(view: View) -> Callable[[Row], str]:
     """Returns the color of a number: around the center of a ratio in two hues, gray where its interval holds the
-    center or is not known; else from little to much of one hue."""
+    center or is not known; else from little to much of one hue. A word has its own."""
     draw = view.draw
     logs = {value: math.log(value) for value in view.column(draw.value) if isinstance(value, int | float) and value > 0}
     center = math.log(draw.center) if draw.center else min(logs.values(), default=0.0)
     reach = max((abs(one - center) for one in logs.values()), default=1.0) or 1.0
 
     def tone(row: Row) -> str:
-        apart = (logs.get(view.get(row, draw.value), center) - center) / reach
+        if isinstance(value := view.get(row, draw.value), str):
+            return tint(color_of(value, view.column(draw.value)), opacity=0.2)
+        apart = (logs.get(value, center) - center) / reach
         if is_unsure(view, row):
             return tint(QUIET, opacity=0.10)
         return tint(PURPLE if apart >= 0 else ORANGE, opacity=0.06 + 0.56 * abs(apart))

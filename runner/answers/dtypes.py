@@ -80,7 +80,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         ),
         fields=(PART, PRECISION, FORMAT),
         rows=tuple(lines),
-        draw=Draw("table", "format", down=("part",), series="precision"),
+        draw=Draw("matrix", "format", down=("part",), across="precision"),
         note="Read by hooks, parts in the order of the pass. Autocast has other rules on a CPU than on CUDA.",
     )
     return Answer(

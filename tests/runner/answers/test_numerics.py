@@ -1,5 +1,6 @@
 """Sums, dtypes, errors and normalization: against the handout, and against SQL on the shipped rows."""
 
+from pages.plot import figure
 from runner.answers import ask
 from runner.answers.answer import View
 from runner.results.rows import Rows
@@ -34,6 +35,8 @@ def test_dtypes_are_those_that_were_read() -> None:
     assert read["parameters", "bf16"] == read["layer norm's output", "fp16"] == read["gradients", "fp16"] == "fp32"
     assert read["first linear's output", "fp16"] == read["logits", "fp16"] == "fp16"
     assert read["first linear's output", "bf16"] == "bf16"
+    colors = dict(zip(values(view, "format"), figure(view)["data"][0]["marker"]["color"], strict=True))
+    assert len({*colors.values()}) == 3, "a matrix in which each dtype has its color"
 
 
 def test_errors_are_the_stored_ones() -> None:
