@@ -47,9 +47,12 @@ async function draw({card, title, alt, source}) {
   const {paper_bgcolor: page, font} = chart._fullLayout, [width, height] = [chart._fullLayout.width, chart._fullLayout.height].map(Math.round)
   const drawn = await window.Plotly.toImage(chart, {format: "svg", width, height, imageDataOnly: true, setBackground: page})
   const inner = new DOMParser().parseFromString(drawn, "image/svg+xml").documentElement
-  // Text has the ink that the page gives it.
-  const inks = new Map([...chart.querySelectorAll("text")].map(words => [words.style.fill, getComputedStyle(words).fill]))
-  for (const words of inner.querySelectorAll("text")) words.style.fill = inks.get(words.style.fill) ?? words.style.fill
+  // Text has the ink that the page gives it, and covers the lines behind it as there.
+  const looks = new Map([...chart.querySelectorAll("text")].map(words => [words.style.fill, getComputedStyle(words)]))
+  for (const words of inner.querySelectorAll("text")) {
+    const {fill, stroke, strokeWidth, paintOrder} = looks.get(words.style.fill) ?? words.style
+    Object.assign(words.style, {fill, stroke, strokeWidth, paintOrder})
+  }
   const whole = height + TOP + BOTTOM, text = getComputedStyle(chart).color
   const outer = element("svg", {width, height: whole, viewBox: `0 0 ${width} ${whole}`, role: "img"})
   inner.setAttribute("y", TOP)

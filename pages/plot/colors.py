@@ -117,10 +117,12 @@ def ink(color: str, *, page: str) -> str:
 
 
 def ink_rules() -> str:
-    """Returns a CSS rule for each color, for every Plotly chart on a page that sets `color-scheme`."""
+    """Returns a CSS rule for each color, for every Plotly chart on a page that sets `color-scheme`; and one by which
+    numbers cover the lines behind them, where they stand on the page and not in a bar or a tinted cell."""
     inks = {color: (ink(color, page=LIGHT), ink(color, page=DARK)) for color in PALETTE}
     inks |= dict.fromkeys((QUIET, *_THEME), _QUIET_INKS) | {STRONG: _STRONG_INKS}
-    return "\n".join(
+    halo = f"{{ paint-order: stroke; stroke: light-dark({LIGHT}, {DARK}); stroke-width: 5px; stroke-linejoin: round; }}"
+    return f".js-plotly-plot .subplot:not(:has(.bars)) .textpoint text {halo}\n" + "\n".join(
         f'.js-plotly-plot tspan[style*="fill:{color}"], '
         f'.js-plotly-plot text[style*="fill: rgb({red}, {green}, {blue})"] '
         f"{{ fill: light-dark({on_light}, {on_dark}) !important; }}"

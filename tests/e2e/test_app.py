@@ -37,6 +37,10 @@ def test_cold_deep_link(browser: Browser, address: str) -> None:
         expect(visit.page.get_by_test_id("stSidebarNavLink")).to_have_count(len(PAGES))
         expect(visit.page.locator(CHART).first).to_be_visible()
         assert re.search("Mixed precision · .* · Stepscope", visit.page.title())
+        settled(visit.page)
+        paint = "charts => charts.map(one => getComputedStyle(one.querySelector('.textpoint text')).paintOrder)"
+        orders = visit.page.locator(".js-plotly-plot").evaluate_all(paint)
+        assert orders[:2] == ["normal", "stroke"], "numbers beside dots cover lines, those in cells nothing"
 
 
 @pytest.mark.parametrize(
