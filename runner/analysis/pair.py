@@ -165,10 +165,12 @@ def rank_effort(side: Result) -> tuple[float, ...]:
 
 def describe_effort_difference(a: Cell, b: Cell) -> str:
     """Returns the effort fields in which two cells differ, as text; empty for a pair."""
-    return ", ".join(
-        f"{column.label.lower()} {getattr(a, column.name)} against {_format_with_unit(column, getattr(b, column.name))}"
-        for column in _list_differing(a, b)
-    )
+    parts = []
+    for column in _list_differing(a, b):
+        name = (column.label.partition(", ")[2] or column.label).lower()  # "at most" of "Steps, at most"
+        other = _format_with_unit(column, getattr(b, column.name))
+        parts.append(f"{name} {getattr(a, column.name)} against {other}")
+    return ", ".join(parts)
 
 
 def describe_unusual_effort(cell: Cell) -> str:

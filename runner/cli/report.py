@@ -223,7 +223,7 @@ def _describe_runs(runs: Sequence[RunSummary]) -> list[str]:
         several = f", {len(found)} runs" if len(found) > 1 else ""
         names = {"failed": "without a result", "skipped": "skipped"}
         counts = {words: sum(getattr(run, name) for run in found) for name, words in names.items()}
-        ok = f"{format_count(sum(run.ok for run in found), 'cell')} ok"
+        ok = f"{format_count(sum(run.ok for run in found), 'measurement')} ok"
         cells = ", ".join([ok, *(f"{count} {words}" for words, count in counts.items() if count)])
         lines.append(f"{when}{f' ({called})' if called else ''}, {command}{several}: {cells}")
     return lines
