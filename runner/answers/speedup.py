@@ -117,7 +117,13 @@ class Compared:
 
     @property
     def usual_context(self) -> int:
-        return Counter(pair.base.cell.context for pair in self.pairs).most_common(1)[0][0]
+        """The context of most pairs; of two, that with more intervals."""
+        pairs, known = Counter[int](), Counter[int]()
+        for pair in self.pairs:
+            ratio = pair.ratio(phase=PHASES[self.phase], clock=self.by)
+            pairs[pair.base.cell.context] += 1
+            known[pair.base.cell.context] += ratio is not None and ratio.low is not None
+        return max(pairs, key=lambda one: (pairs[one], known[one]))
 
     def draw_phases(self) -> View:
         """Returns the ratio of each phase, at the context that most sizes have."""

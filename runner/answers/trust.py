@@ -106,7 +106,7 @@ def _say(grades: View, findings: View) -> str:
     if not findings.rows:
         return f"{text}."
     place, name, count = findings.rows[0].values[:3]
-    return f"{text}. The most severe finding: {name} ({verbatim(place)}, {format_count(count, 'row')})."
+    return f"{text}. The most frequent {verbatim(place)}: {name} ({format_count(count, 'row')})."
 
 
 QUESTION = Question(answer=answer, needs=("audited",))
