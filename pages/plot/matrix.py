@@ -109,7 +109,7 @@ def _write(view: View, row: Row, *, digits: int = 3) -> str:
         more = needs.partition(",")[0] or (f"in {where}" if where else "")
         return f"<b>{escape(first)}</b>" + (f"<br>{_small(escape(more))}" if more else "")
     number, shown = write_measured(view, row, scale)
-    return f"<b>{number}</b>" + (f"<br>{_small(shown)}" if shown else "")
+    return f"<b>{escape(number)}</b>" + (f"<br>{_small(shown)}" if shown else "")
 
 
 def _small(text: str) -> str:

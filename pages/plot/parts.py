@@ -103,7 +103,7 @@ def hover(view: View, row: Row) -> str:
         scale = scale_of(view, view.draw.value)
         number, shown = write_measured(view, row, scale)
         lines.append(
-            f"{view.field(view.draw.value).label}: {scale.add_unit(number)}" + (f" ({shown})" if shown else "")
+            f"{view.field(view.draw.value).label}: {escape(scale.add_unit(number))}" + (f" ({shown})" if shown else "")
         )
         lines += [
             f"{escape(item.label)}: {escape(scale_of(view, item.name).with_unit(note))}"

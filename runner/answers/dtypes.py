@@ -74,7 +74,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     ]
     view = View(
         name="dtypes",
-        title=f"dtypes of a pass: {model.chosen}",
+        title=f"Dtypes of a pass: {model.chosen}",
         about=" · ".join(
             [next(iter(shown.values())).machine.split(" · ")[0], *[place.chosen] * (read[model.chosen] != "toy")]
         ),

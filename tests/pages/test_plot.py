@@ -65,6 +65,15 @@ def test_percent_is_written_as_a_sign() -> None:
     assert any(re.search(r"0\.218%</b>\s+· 2\.76% resolved", text) for text in written(figure(next(views("noise")))))
 
 
+def test_words_of_a_matrix_are_text() -> None:
+    view = next(views("dtypes"))
+    drawn = json.dumps(
+        figure(replace(view, rows=tuple(replace(row, values=(*row.values[:2], "<i>x")) for row in view.rows)))
+    )
+    assert "&lt;i>x" in drawn
+    assert "<i>x" not in drawn
+
+
 def test_no_interval_is_cut() -> None:
     view = next(view for view in views("precision") if view.draw.kind == "lines")
     low, high = (10**end for end in figure(view)["layout"]["yaxis"]["range"])
