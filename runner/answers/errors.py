@@ -58,10 +58,12 @@ def _say(matrix: View, place: str) -> tuple[str, str]:
     parts = [f"{matrix.get(row, 'precision')} **{matrix.get(row, 'error'):.1e}**" for row in mine]
     text = f"of {place}: {format_list(parts)}." if parts else "is known for no precision."
     scaled = [row for row in mine if matrix.get(row, UNSCALED.name)]
+    plain = next((matrix.get(row, LOST.name) for row in mine if matrix.get(row, "precision") == "fp32"), None)
+    beside = "" if plain is None else f" (fp32: {100 * plain:.2g}%)"
     more = "".join(
         f"Without its gradient scaler {matrix.get(row, 'precision')} would lose "
         f"**{100 * matrix.get(row, UNSCALED.name):.2g}%** of the gradients to zero; with it "
-        f"{100 * (matrix.get(row, LOST.name) or 0):.2g}%."
+        f"{100 * (matrix.get(row, LOST.name) or 0):.2g}%{beside}."
         for row in scaled
     )
     return f"{matrix.title} {text}", more
