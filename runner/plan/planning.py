@@ -122,7 +122,11 @@ def parse_shard(text: str) -> Shard:
 def take_shard(cells: Sequence[Cell], shard: Shard, *, device: str) -> list[Cell]:
     """Returns the cells of one share, in the order given. Raises UsageError where there are fewer sizes than shares,
     and none is left for this one."""
-    shares = share_out(cells, shard.of, device=device)
+    groups: dict[tuple[object, ...], list[float]] = {}
+    for cell in cells:
+        groups.setdefault(size_of(cell), []).append(kind_of(cell).predict(cell, _ON[device]).seconds)
+    # `fsum` gives the same sum in any order, and equal sums must be equal on every machine.
+    shares = share_out({size: fsum(seconds) for size, seconds in groups.items()}, [0.0] * shard.of)
     mine = [cell for cell in cells if shares[size_of(cell)] == shard.number - 1]
     if not mine:
         raise UsageError(
@@ -133,17 +137,11 @@ def take_shard(cells: Sequence[Cell], shard: Shard, *, device: str) -> list[Cell
     return mine
 
 
-def share_out(cells: Iterable[Cell], count: int, *, device: str) -> Mapping[tuple[object, ...], int]:
-    """Returns the share of each size, from 0, the same on every machine and whatever is measured. The longest comes
-    first, each to whoever has least to do: no share exceeds the least by more than one size."""
-    groups: dict[tuple[object, ...], list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(size_of(cell), []).append(cell)
-    on = _ON[device]
-    # `fsum` gives the same sum in any order, and equal sums must be equal on every machine.
-    seconds = {size: fsum(kind_of(cell).predict(cell, on).seconds for cell in found) for size, found in groups.items()}
-    loads, shares = [0.0] * count, dict[tuple[object, ...], int]()
-    for size in sorted(groups, key=lambda size: (-seconds[size], repr(size))):
+def share_out(seconds: Mapping[tuple[object, ...], float], loads: Sequence[float]) -> Mapping[tuple[object, ...], int]:
+    """Returns the share of each size, from 0, by the time that each takes and the time of what each share has already.
+    The longest comes first, each to whoever has least to do: no share exceeds the least by more than one size."""
+    loads, shares = [*loads], dict[tuple[object, ...], int]()
+    for size in sorted(seconds, key=lambda size: (-seconds[size], repr(size))):
         shares[size] = loads.index(min(loads))
         loads[shares[size]] += seconds[size]
     return shares

@@ -84,6 +84,12 @@ def find_run(db: Path, sweep_key: str) -> UUID | None:
     return rows[0][0] if rows else None
 
 
+def measured_keys(db: Path, run_id: UUID) -> set[str]:
+    """Returns the keys of the cells that a run has measured."""
+    rows = _query(db, f"SELECT DISTINCT cell_key FROM ({EVERY_CELL}) WHERE run_id = $run_id", {"run_id": run_id})
+    return {key for (key,) in rows}
+
+
 def next_rounds(db: Path, run_id: UUID, machine: Mapping[str, Any]) -> dict[str, int] | None:
     """Returns the round after the last one of each cell of a run, by cell key; None where the run is not in the file,
     or was on another machine, with another torch or at another commit."""

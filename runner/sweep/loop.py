@@ -170,6 +170,10 @@ class Sweep:
         #: Held while the state changes, and while the watcher is told of it.
         self.lock, self.has_ended = threading.RLock(), False
         self.owners: dict[tuple[object, ...], Place] = {}
+        sizes = {item.cell.key: size_of(item.cell) for item in prepared.cells}
+        for place in places:  # what a run has begun stays there
+            begun = set() if place.is_new else history.measured_keys(settings.db, place.run_id)
+            self.owners |= {sizes[key]: place for key in begun & sizes.keys()}
         self._share_out()
         self.further = FurtherRounds(prepared)
         self.cells: list[Expected] = []
@@ -279,13 +283,17 @@ class Sweep:
             return next((item for item in left if self.owners.get(size_of(item.cell), place) is place), None)
 
     def _share_out(self, lost: Place | None = None) -> None:
-        """Gives each size to a place, or those of a lost place to the others; one that has all needs none."""
-        cells = [item.cell for item in self.prepared.cells if self.owners.get(size_of(item.cell)) is lost]
-        if len(self.places) > 1:
-            shares = share_out(cells, len(self.places), device=self.prepared.machine["device"])
-            self.owners |= {size: self.places[share] for size, share in shares.items()}
-        else:
+        """Gives each size that has no place to one, or those of a lost place to the others, by what is owed of each;
+        one place that has all needs none."""
+        if len(self.places) == 1:
             self.owners = {}
+            return
+        owed = dict.fromkeys((size_of(item.cell) for item in self.prepared.cells), 0.0)
+        for item in self.prepared.owed:
+            owed[size_of(item.cell)] += item.predicted.seconds
+        loads = [sum(owed[size] for size in owed if self.owners.get(size) is place) for place in self.places]
+        shares = share_out({size: owed[size] for size in owed if self.owners.get(size) is lost}, loads)
+        self.owners |= {size: self.places[share] for size, share in shares.items()}
 
     def _begin(self, place: Place) -> None:
         """Stores the run of a place, and what its machine can do at most."""

@@ -16,11 +16,12 @@ from runner.engines.engine import Engine, PlaceLost
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
 from runner.job import Job, Outcome
+from runner.plan.planning import Shard, take_shard
 from runner.schema import Row
 from runner.store.read.runs import load_progress
 from runner.sweep.loop import SweepEnd
 from runner.sweep.start import spread
-from tests.command import TINY, make_job, parsed, rows, run, tiny
+from tests.command import TINY, make_job, parsed, planned, rows, run, tiny
 
 #: 4 sizes × 2 modes × 2 precisions in 2 rounds.
 WORDS = (*TINY, "--contexts", "8,16,24,32", "--modes", "inference,train", "--precisions", "fp32,bf16",
@@ -84,6 +85,16 @@ def test_each_cell_is_measured_once_and_what_is_compared_in_one_place(db: Path) 
     assert {row["run_id"] for row in found} == {row["run_id"] for row in rows(db, "SELECT run_id FROM runs")}
     assert len({(row["context"], row["run_id"]) for row in found}) == 4, "a size is in one place, in all rounds"
     assert load_progress(db) == []
+
+
+def test_what_is_owed_is_shared_out(db: Path) -> None:
+    """Of four lengths two are measured, those that one of two shares of the whole plan would have."""
+    half = take_shard([item.cell for item in planned(*WORDS)], Shard(1, 2), device="cpu")
+    done = ",".join(sorted({str(getattr(cell, "context", "")) for cell in half}))
+    measure(db, [LocalEngine(goes_on=True)], words=[done if word == "8,16,24,32" else word for word in WORDS])
+    measure(db, [LocalEngine(goes_on=True), LocalEngine(goes_on=True)])
+    found = rows(db, "SELECT context, run_id FROM steps JOIN runs USING (run_id) WHERE places = 2 GROUP BY ALL")
+    assert len({row["run_id"] for row in found}) == len({row["context"] for row in found}) == len(found) == 2
 
 
 def test_the_cells_of_a_lost_place_are_measured_in_the_other(db: Path) -> None:
