@@ -97,18 +97,19 @@ def _cells(places: list[tuple[int, int]], *, color: Any, edge: Any) -> Figure:
     return {**drawn, "base": [x - 0.48 for x, _ in places]}
 
 
-def _write(view: View, row: Row, *, digits: int = 3) -> str:
-    """Returns the number of a cell, of so many digits at most, with its interval, or how it ended in short."""
+def _write(view: View, row: Row, *, digits: int | None = None) -> str:
+    """Returns the number of a cell, of at most so many digits without its interval; or how it ended in short."""
     if row.wanted:
         return ""
     scale = scale_of(view, view.draw.value)
-    scale = replace(scale, digits=min(scale.digits, digits))
+    scale = replace(scale, digits=min(scale.digits, digits or 3))
     if why := view.ended(row):
         words, _, needs = why.partition(": ")
         first, _, where = words.partition(", ")[0].replace("out of memory", "OOM").partition(" in ")
         more = needs.partition(",")[0] or (f"in {where}" if where else "")
         return f"<b>{escape(first)}</b>" + (f"<br>{_small(escape(more))}" if more else "")
-    number, shown = write_measured(view, row, scale)
+    value = view.get(row, view.draw.value)
+    number, shown = (scale.write(value), "") if digits else write_measured(view, row, scale)
     return f"<b>{escape(number)}</b>" + (f"<br>{_small(shown)}" if shown else "")
 
 

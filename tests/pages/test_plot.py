@@ -85,6 +85,9 @@ def test_a_phone_has_intervals_where_they_fit() -> None:
     fit, precision = next(views("fit")), next(views("precision"))
     assert all("<br>" in text for text in written(figure(fit, narrow=True)))
     assert not any("<br>" in text for text in written(figure(precision, narrow=True)))
+    alone = next(view for view in views("overview") if view.name == "alone")
+    sizes = [len(re.sub("<.*?>|[.]", "", text).lstrip("0")) for text in written(figure(alone, narrow=True))]
+    assert max(sizes) == 3, "digits, where a wide page has four: 0.9982"
 
 
 def test_out_of_memory_stands_at_the_limit() -> None:
