@@ -297,8 +297,10 @@ def _say(best: View, ladder: Ladder | None, size: str, clock: str) -> str:
     if ladder and ladder.cells[-1].cell_id in row.cells:
         gain = compute_ratio(ladder.cells[0], ladder.cells[-1], clock=CLOCKS.get(clock, "step"))
         if gain and gain.ratio > 1:
+            is_open = gain.outcome == "undecided"
             reach = f" ({format_number(gain.low)}–{format_number(gain.high)})" if gain.low and gain.high else ""
-            text += f", **{format_number(gain.ratio)}×**{reach} the plain fp32 step"
+            text += f", **{format_number(gain.ratio)}×**{reach * (not is_open)} the plain fp32 step"
+            text += ", undecided" if is_open else ""
     return f"{text} ({clock})."
 
 

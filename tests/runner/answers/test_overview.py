@@ -53,6 +53,14 @@ def test_nothing_measured_is_faster_than_the_recommended_way(combinations: int) 
             assert float(times[1].replace(",", "")) > 1, answer.sentence
 
 
+def test_a_gain_that_may_be_none_is_undecided() -> None:
+    """Of one process each nothing is known of the noise, and the ratio has no interval."""
+    rows = shipped("every_step", "latest", "history", "runs")
+    alone = [replace(one, times={}) if one.rounds > 1 else one for one in rows.every_step]
+    sentence = ask("overview", replace(rows, every_step=tuple(alone))).sentence
+    assert re.search(r"[\d.]+×\*\* the plain fp32 step, undecided \(", sentence)
+
+
 def test_each_bar_of_the_ladder_is_one_pair_or_says_that_it_is_none() -> None:
     answer = ask(
         "overview", shipped("every_step", "latest", "history", "runs"), {"size": "xl@2026", "clock": "latency"}
