@@ -6,6 +6,7 @@ Answers B1, B2, B3 and C2. All phases of a cell are timed inside the same real s
 """
 
 from runner.experiments.experiment import Experiment, Grid
+from runner.experiments.models import EDITIONS
 from runner.experiments.steps import EDITION_STEP, EDITION_STEPS, FITTING, STEPS, TOY_STEP, TOY_STEPS
 
 
@@ -31,7 +32,11 @@ EXPERIMENT = Experiment(
             _vary_warmup(FITTING.change(sizes=("small",), contexts=(512,))),
         ),
         **{
-            name: (grid.change(modes=("inference", "train")), _vary_warmup(EDITION_STEP[name]))
+            name: (
+                (both := grid.change(modes=("inference", "train"))),
+                both.change(**EDITIONS[name]["profiles"]),  # whose forward passes are compared with the clock's
+                _vary_warmup(EDITION_STEP[name]),
+            )
             for name, grid in EDITION_STEPS.items()
         },
     },

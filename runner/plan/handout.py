@@ -26,13 +26,14 @@ from runner.schema import (
 
 @dataclass(frozen=True)
 class CourseQuestion:
-    """A question of the handout: its problem and part, what it asks in short, and what its cells have. Of an edition it
-    holds the cells, and those of them that have no row."""
+    """A question of the handout: its problem and part, what it asks in short, and what its cells have; with an
+    `experiment` those of its grids alone. Of an edition it holds the cells, and those of them that have no row."""
 
     problem: str
     words: str
     cell: type[Cell]
     having: Mapping[str, Any] = field(default_factory=dict)
+    experiment: str = ""
     cells: tuple[Cell, ...] = ()
     missing: tuple[Cell, ...] = ()
 
@@ -59,7 +60,7 @@ COURSE: Mapping[str, CourseQuestion] = {
     "P2": _Q("benchmarking_mixed_precision (a), (b)", "dtypes under autocast; what in layer norm is sensitive",
              NumericsCell),
     "P3": _Q("benchmarking_mixed_precision (c)", "fp32 against bf16 for every size, forward and backward", StepCell,
-             {**_STEP, "precision": ("fp32", "bf16"), "mode": ("train",)}),
+             {**_STEP, "precision": ("fp32", "bf16"), "mode": ("train",)}, "mixed-precision"),
     "M1": _Q("memory_profiling (a)", "Memory timeline of inference and of a full training step", MemoryCell, _RECORDED),
     "M2": _Q("memory_profiling (b)", "Peak memory, forward and full step, per context", MemoryCell, _PEAK | _FP32),
     "M3": _Q("memory_profiling (c)", "The same under mixed precision", MemoryCell, _PEAK | _BF16),
@@ -89,19 +90,22 @@ OUTSIDE: Mapping[str, str] = {
 }
 
 
-def cells_of_edition(edition: str) -> list[Cell]:
-    """Returns the cells of the preset of an edition, but for the counterfactuals, which no handout asks for."""
-    grids = PRESETS[f"cs336-{edition}"].grids.items()
-    return [cell for name, of in grids if name != "counterfactuals" for grid in of for cell in grid.cells()]
+def cells_of_edition(edition: str, experiment: str = "") -> list[Cell]:
+    """Returns the cells of the preset of an edition: of one experiment, or of all but the counterfactuals, which no
+    handout asks for."""
+    grids = dict(PRESETS[f"cs336-{edition}"].grids)
+    del grids["counterfactuals"]
+    of = [grids[experiment]] if experiment else grids.values()
+    return [cell for each in of for grid in each for cell in grid.cells()]
 
 
 def ask_handout(edition: str, measured: Iterable[Cell]) -> dict[str, CourseQuestion]:
     """Returns the questions of an edition by their ids, with their cells."""
     known = {_identify(cell) for cell in measured}
-    every = {_identify(cell): cell for cell in cells_of_edition(edition)}
     found = {}
     for name, one in COURSE.items():
-        cells = {key: cell for key, cell in every.items() if isinstance(cell, one.cell)
+        cells = {_identify(cell): cell for cell in cells_of_edition(edition, one.experiment)
+                 if isinstance(cell, one.cell)
                  and all(getattr(cell, column) in values for column, values in one.having.items())}  # fmt: skip
         missing = tuple(cell for key, cell in cells.items() if key not in known)
         problem = "not in this edition" if (edition, name) == ("2025", "M6") else one.problem

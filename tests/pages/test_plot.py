@@ -93,7 +93,7 @@ def test_a_phone_has_intervals_where_they_fit() -> None:
 def test_out_of_memory_stands_at_the_limit() -> None:
     drawn = figure(next(view for view in views("memory") if view.draw.kind == "bars"))
     ((text, (x, _, side)),) = ((text, at) for text, at in written(drawn).items() if "✕" in text)
-    assert "needs 239 GiB" in text
+    assert "needs 172 GiB" in text
     assert (x, side) == (drawn["layout"]["shapes"][0]["x0"], "middle left")
 
 

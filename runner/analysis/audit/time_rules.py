@@ -267,11 +267,12 @@ def find_drifts(cells: Sequence[RepeatedCell]) -> dict[UUID, Sequence[Drift]]:
 
 
 def judge_canary(cells: Sequence[RepeatedCell]) -> Canary | None:
-    """Returns the canary among the repeated cells of one run, or None where there is none with known starts."""
+    """Returns the canary among the repeated cells of one run: of those with the most rounds the first that the host
+    does not set. None where there is none with known starts."""
     dated = [cell for cell in cells if len(cell.started) == len(cell.rounds) > 1]
     if not dated:
         return None
-    cell = min(dated, key=lambda cell: (-len(cell.rounds), cell.started[0]))
+    cell = min(dated, key=lambda cell: (-len(cell.rounds), cell.bound == "host", cell.started[0]))
     others = [one for one in cells if one is not cell and (one.table, one.bound) == (cell.table, cell.bound)]
     logs = [[math.log(each.time.median_ms) for each in one.rounds] for one in others]
     noise = estimate_noise([(len(own), statistics.variance(own)) for own in logs], max_dof=MAX_DOF)

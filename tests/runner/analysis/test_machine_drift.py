@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runner.analysis.audit.findings import Drift, RowContext
-from runner.analysis.audit.time_rules import find_drifts, judge_canary, machine_drift
+from runner.analysis.audit.time_rules import Canary, find_drifts, judge_canary, machine_drift
 from runner.results.times import RepeatedCell, Repetition, RoundTime
 from runner.schema import Bound, new_id
 from runner.store.read.findings import load_findings
@@ -97,6 +97,7 @@ def test_the_cell_with_the_most_rounds_is_the_canary_and_the_first_of_several() 
     assert [drift.after_ms for drift in drifts] == [24.0]
     more = cell("a", [7.0, 7.0, 7.0, 7.0], minutes=(1, 2, 3, 4))
     assert find_drifts([more, cell("z", [12.0, 12.0, 12.01]), *quiet(0.001)]) == {}
+    assert judge_canary([replace(early, bound="host"), late]) == Canary(cell=late, drifts=None), "which shows the GPU"
 
 
 def test_a_steady_machine_has_false_findings_in_at_most_one_of_100_runs() -> None:

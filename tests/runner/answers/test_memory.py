@@ -26,7 +26,7 @@ def test_a_residual_stream_is_batch_times_context_times_width_times_four() -> No
 
 def test_a_block_keeps_what_its_tensors_keep() -> None:
     answer = ask("saved", shipped("peaks", "saved"), {"size": "large", "context": "256"})
-    by_size, contributors, checkpointing = answer.views
+    by_size, contributors, checkpointing, _ = answer.views
     whole = {(row.values[0], row.values[1]): by_size.get(row, "block_saved_bytes") for row in by_size.rows}
     assert sum(contributors.column("size")) == whole["large", 256]
     # 4 d² + 3 d·d_ff + 2 d parameters of a block, 4 bytes each

@@ -138,9 +138,11 @@ def test_noise_says_what_one_pair_of_processes_resolves() -> None:
     unknown = replace(known, bound=None, noise=replace(noise, std=0.4, dof=1.0))
     said = ask("noise", Rows(noise=(unknown,))).sentence
     assert said.endswith("varies by **40.0%** (one pair of processes resolves nothing below 2×).")
-    judged = ask("noise", shipped("noise", "repeated", "runs"))
+    rows = shipped("noise", "repeated", "runs")
+    judged = ask("noise", rows)
     assert judged.more == "The canary of this run shows no lasting change of the machine.", "the latest to judge"
-    run = judged.choices[-1].chosen[-6:]
+    (name,) = [name for name in judged.choices[-1].options if name.endswith(run := "46abdf")]
+    judged = ask("noise", rows, {"canary": name})
     ((first, *others),) = query(f"""SELECT list(median_ms ORDER BY round) FROM attention JOIN timings USING (cell_id)
         WHERE timings.run_id::VARCHAR LIKE '%{run}' AND (implementation, seq_len, d_head) = ('naive', 16384, 16)
         AND phase = 'step'""")[0]

@@ -31,7 +31,7 @@ def test_rounds_are_those_of_all_runs_of_a_side(sides: tuple[str, str]) -> None:
     """Those of attention are in JSON too."""
     done = run("compare", *sides, "--json", db=FOLDER)
     found = json.loads(done.stdout[: done.stdout.rindex("}") + 1])
-    assert {row["rounds"]["a"] for row in found["rows"] if "seq_len" in row["cell"]} == {2, 3}
+    assert max(row["rounds"]["a"] for row in found["rows"] if "seq_len" in row["cell"]) == 3
 
 
 def test_every_compared_cell_is_listed_farthest_from_one_first(file: Path) -> None:

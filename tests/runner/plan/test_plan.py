@@ -77,7 +77,7 @@ def test_standard_has_at_most_44_timed_cells_and_compares_tf32() -> None:
     ("preset", "shapes", "contexts", "count"),
     [
         ("cs336-2025", [(768, 12), (1024, 24), (1280, 36), (1600, 48), (2560, 32)], {128, 256, 512, 1024}, 40 + 3 + 20),
-        ("cs336-2026", [(768, 12), (1024, 24), (1280, 36), (2560, 32), (4608, 50)], {512}, 10 + 3 + 5),
+        ("cs336-2026", [(768, 12), (1024, 24), (1280, 36), (2560, 32), (4608, 50)], {512, 1024, 2048}, 10 + 8 + 3 + 5),
     ],
 )
 def test_editions_of_the_assignment(preset: str, shapes: list[tuple[int, int]], contexts: set[int], count: int) -> None:
@@ -94,6 +94,9 @@ def test_the_edition_of_2026_profiles_two_sizes_and_looks_for_the_memory_of_xl()
     cells = [item.cell for item in planned("--preset", "cs336-2026", *everything, device="cuda")]
     profiles = Counter((cell.d_model, cell.context, cell.mode) for cell in cells if isinstance(cell, ProfileCell))
     assert profiles == Counter(itertools.product((768, 1280), (512, 1024, 2048), ("inference", "train")))
+    words = ("--preset", "cs336-2026", "--experiment", "benchmark")
+    timed = [item.cell for item in planned(*words, device="cuda")]
+    assert {(cell.d_model, cell.context, cell.mode) for cell in timed} > {*profiles}, "the clock beside the profiler"
     memory = [cell for cell in cells if isinstance(cell, MemoryCell)]
     assert {(cell.d_model, cell.layers) for cell in memory} == {(2560, 32)}
     asked = itertools.product((128, 2048), ("inference", "forward", "train"), ("fp32", "bf16"))
