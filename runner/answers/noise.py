@@ -42,7 +42,7 @@ _BOUNDS = {"device": "GPU-bound", "host": "CPU-bound", None: "bound is not known
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
-    machines = {join_parts(one.machine, one.device): one.machine for one in rows.noise}
+    machines = dict.fromkeys(join_parts(one.machine, one.device) for one in rows.noise)
     most = max(rows.noise, key=lambda one: (one.table == "steps", one.noise.cells), default=None)
     usual = join_parts(most.machine, most.device) if most else ""
     machine = choose(asked, "machine", "Machine", list(machines), default=usual)
@@ -51,7 +51,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         words = "no cell was measured in several processes by one run, so what varies between processes is not known"
         return Answer(missing=lacks(words))
     kinds = _draw_kinds(known)
-    by_run = _group_by_run(rows, machines[machine.chosen])
+    by_run = _group_by_run(rows, known[0])
     judged = {name: judge_canary(cells) for name, cells in by_run.items()}
     latest = next((name for name, one in judged.items() if one and one.drifts is not None), "")
     run = choose(asked, "canary", "Canary of run", list(by_run), default=latest)
@@ -87,12 +87,12 @@ def _draw_kinds(known: Sequence[MachineNoise]) -> View:
     )
 
 
-def _group_by_run(rows: Rows, machine: str) -> dict[str, list[RepeatedCell]]:
-    """Returns the cells with known starts that each run of a machine repeated, by its name, the newest first."""
-    names = {run.run_id: run.name for run in rows.runs}
+def _group_by_run(rows: Rows, of: MachineNoise) -> dict[str, list[RepeatedCell]]:
+    """Returns the cells with known starts that each run of a machine or GPU repeated, by its name, the newest first."""
+    names = {run.run_id: run.name for run in rows.runs if of.device in ("", run.device_uuid)}
     groups: dict[str, list[RepeatedCell]] = {name: [] for name in names.values()}
     for one in rows.repeated:
-        if one.machine == machine and one.run_id in names and len(one.started) == len(one.rounds):
+        if one.machine == of.machine and one.run_id in names and len(one.started) == len(one.rounds):
             groups[names[one.run_id]].append(one)
     return {name: cells for name, cells in groups.items() if cells}
 
