@@ -190,7 +190,7 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             "" if draw.beside else title_of(view, draw.value),
             range=[0, most * 1.01],
             nticks=5,
-            tickformat=".0%" if scale.unit == "%" else ",~s" if most > 9999 else "",
+            tickformat=".0%" if scale.unit == "%" else ",~s" if most > 9999 else ",",
         ),
         "yaxis": down,
         "annotations": [*notes, *head],

@@ -138,7 +138,7 @@ def _draw_checkpointing(mode: str, families: Sequence[Peak], sizes: dict[Any, st
 
     return View(
         name="saved-checkpointing" if mode == "train" else f"saved-checkpointing-{mode}",
-        title="Peak with checkpointing, by the blocks recomputed together",
+        title=f"Peak with checkpointing{'' if mode == 'train' else f', {mode}'}, by the blocks recomputed together",
         about=about(families, "checkpoint_blocks"),
         fields=(SIZE, CONTEXT, Field("blocks", "Blocks recomputed together"), PEAK, AGAINST, STATUS),
         rows=tuple(map(row, families)),
