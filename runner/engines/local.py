@@ -151,7 +151,7 @@ AnyJob = Job | CeilingJob | OwnModelJob | FitJob | str
 class LocalEngine:
     """Fresh processes on this machine, one at a time, on `device` where it is given, whatever the job names. With
     `compiles` and an NVIDIA GPU, the fork server imports the compiler, too. With `goes_on`, the process of the next
-    cell starts while that of the last one frees its memory, and waits for its job; `end` ends it."""
+    job starts while that of the last one frees its memory, and waits for its job; `end` ends it."""
 
     def __init__(self, *, device: str | None = None, compiles: bool = False, goes_on: bool = False) -> None:
         for name, value in ENVIRONMENT.items():
@@ -174,6 +174,7 @@ class LocalEngine:
         device = self.device or device
         message, _, text = self._run(device, timeout_s=300.0)
         if "forked subprocess" in text:  # something that the fork server imports has used CUDA, and no child may then
+            self._end_waiting()
             self.context = multiprocessing.get_context("spawn")
             message, _, text = self._run(device, timeout_s=300.0)
         if message is None or message[0] != "described":
@@ -284,10 +285,11 @@ class LocalEngine:
                 worker.take_output()
             if self.has_ended:
                 raise PlaceLost("The sweep was ended.")
-            if self.goes_on and isinstance(job, Job):
+            if self.goes_on:
                 worker.kill()
+                device = job if isinstance(job, str) else getattr(job, "device", "")
                 with contextlib.suppress(StepscopeError, OSError):  # the next job will say so; this result is kept
-                    self.next = self._start(device=job.device)
+                    self.next = self._start(device=device)
         finally:
             self.current = None
             worker.end()

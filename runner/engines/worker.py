@@ -23,12 +23,12 @@ from typing import Any
 
 import torch
 
-from runner.errors import BadModel, Skipped, StepscopeError
+from runner.errors import BadModel, Skipped, StepscopeError, UsageError
 from runner.experiments import TRIAL, kind_of
 from runner.job import CeilingJob, Failed, FitJob, Job, OwnModelJob
 from runner.measure import limits
 from runner.measure.ceilings import measure_ceilings
-from runner.measure.device import describe
+from runner.measure.device import choose, describe
 from runner.measure.fit import count_step
 from runner.measure.limits import is_out_of_memory
 from runner.measure.own import describe_own
@@ -36,7 +36,7 @@ from runner.measure.own import describe_own
 
 def work(pipe: Connection, prints: Connection, device: str) -> None:
     """Does the one job that the pipe brings: measures it, or describes the machine where it is the name of a device.
-    All output goes to `prints`. Until the job comes, gets ready for `device`, if it is a CUDA device."""
+    All output goes to `prints`. Until the job comes, gets ready for `device`, if that is or means a CUDA device."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(prints.fileno(), sys.stdout.fileno())
@@ -44,9 +44,9 @@ def work(pipe: Connection, prints: Connection, device: str) -> None:
     prints.close()
     threading.Thread(target=_end_with_the_sweep, daemon=True).start()
     gc.freeze()  # what was imported before is not walked by every collection: 0.1 s each, two or three in a cell
-    if device.startswith("cuda"):
-        with contextlib.suppress(RuntimeError):  # the job says so, if the device cannot be used
-            torch.cuda.synchronize(device)  # starts a CUDA context, without memory of the allocator's
+    with contextlib.suppress(RuntimeError, UsageError):  # the job says so, if the device cannot be used
+        if device and (name := choose(device)).startswith("cuda"):
+            torch.cuda.synchronize(name)  # starts a CUDA context, without memory of the allocator's
     try:
         job: Job | CeilingJob | OwnModelJob | FitJob | str = pipe.recv()
     except EOFError:
