@@ -53,6 +53,8 @@ HOST_BOUND = 0.99
 #: fastest of 100 minor faults of 4 KiB took 0.58 µs on a desktop (https://ddumbying.vercel.app/experiments/
 #: pagefault-latency), and 3 µs in a virtual machine.
 MANY_FAULTS, FAULT_MS, FAULT_SHARE = 100, 0.0005, 0.05
+#: Nothing is computed so early in a cell (s). On an H200 the driver named the reason that held for the cell before.
+EARLY_SECONDS = 0.3
 _COMPUTING: tuple[Phase, ...] = ("forward", "loss", "backward")
 
 
@@ -140,7 +142,8 @@ def page_faults(row: Timed, seen: RowContext) -> Found:
 
 
 def throttled(row: Timed, seen: RowContext) -> Found:
-    reasons = sorted({reason for item in seen.telemetry for reason in (item.throttle_reasons or "").split(",")} - {""})
+    loaded = [item for item in seen.telemetry if item.at_seconds >= EARLY_SECONDS]
+    reasons = sorted({reason for item in loaded for reason in (item.throttle_reasons or "").split(",")} - {""})
     if reasons:
         sentence = f"The driver held the clocks down while this cell was measured: {', '.join(reasons)}."
         yield doubt("throttled", sentence, reasons=", ".join(reasons))

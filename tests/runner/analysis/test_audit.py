@@ -57,8 +57,8 @@ def both(forward: float, backward: float, **values: Any) -> list[TimingRow]:
     return [timed("forward", median_ms=forward, **values), timed("backward", median_ms=backward, **values)]
 
 
-def seen_by(reasons: str = "", *, others: int = 0) -> TelemetryRow:
-    return TelemetryRow(**IDS, at_seconds=1.0, throttle_reasons=reasons, foreign_processes=others)
+def seen_by(reasons: str = "", *, others: int = 0, at_s: float = 1.0) -> TelemetryRow:
+    return TelemetryRow(**IDS, at_seconds=at_s, throttle_reasons=reasons, foreign_processes=others)
 
 
 def context(timings: Sequence[TimingRow] = (), **known: Any) -> RowContext:
@@ -97,6 +97,7 @@ CASES: list[Case] = [
     ("other_speed", ATTENTION, {}, {"timings": [timed("step", median_ms=9.7, loop_ms=9.9, device_ms=10.0)]}, "B"),
     ("shared_gpu", STEP, {}, {"telemetry": [seen_by(others=2)]}, "C"),
     ("shared_gpu", MEMORY, {}, {"telemetry": [seen_by("power cap", others=1)]}, "C"),
+    ("shared_gpu", STEP, {}, {"telemetry": [seen_by("power cap", at_s=0.2), seen_by(others=1)]}, "C"),
     ("impossible_ratio", STEP, {}, {"timings": both(10.0, 4.9)}, "D"),
     ("impossible_ratio", ATTENTION, {}, {"timings": both(1.0, 20.0)}, "D"),
     ("spilled", STEP, {"predicted_peak_bytes": 120 * GIB}, {"timings": both(1.0, 20.0)}, "D"),
