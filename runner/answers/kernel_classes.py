@@ -5,12 +5,13 @@ from typing import Any
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View
 from runner.answers.kernels import CLASS, PHASE, TOTAL, group_by_phase, split_time
-from runner.answers.shared import about, cells_of, name_time, narrow, sizes_of
-from runner.answers.words import SIZE, lacks, plain_cells
+from runner.answers.shared import about, cells_of, name_time, narrow, place_of, sizes_of
+from runner.answers.words import CONTEXT, SIZE, lacks, plain_cells
 from runner.formats import at_tokens, format_list, format_share
 from runner.results.cells import CLASS_WORDS, KernelTrace
 from runner.results.rows import Rows
-from runner.schema import Model, ProfileCell
+from runner.schema import TABLES, Model, ProfileCell
+from runner.schema.axes import MODEL
 
 MODE = Field.of("profiles", "mode")
 SHARE = Field("share", "Share", unit="%", role="value", doc="Of the GPU time of the phase.")
@@ -36,13 +37,16 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     picked, size_choice = narrow(shown, asked, drawn=("mode",))
     size = sizes[Model.of(picked[0].cell)]
     kinds = _draw_kinds(picked, size, about(picked, "mode", more=["GPU time"]))
-    by_mode = _draw_modes(shown, sizes, about(shown, "mode", more=["GPU time"]))
+    free = (*MODEL, "mode", "context")  # whether the share rises depends on the context, too
+    fixed = [name for name in TABLES["profiles"].question if name not in free]
+    every = [one for one in traced if all(getattr(one.cell, name) == getattr(picked[0].cell, name) for name in fixed)]
+    by_mode = _draw_modes(every, sizes, about(every, "mode", more=["GPU time"]))
     found = Answer(
         sentence=_say_modes(by_mode, size, picked[0].cell.context),
         more=_say_kinds(kinds),
         views=(kinds, by_mode),
         choices=(*size_choice, *choices),
-        cells=cells_of(shown),
+        cells=cells_of(shown, every),
     )
     return name_time(found, traced)
 
@@ -69,24 +73,26 @@ def _draw_modes(traced: Sequence[KernelTrace], sizes: Mapping[Any, str], words: 
     for one in traced:
         whole = sum(part.device_ms for part in one.parts)
         products = sum(part.device_ms for part in one.parts if part.kernel_class == "matmul")
-        lines.append(Row.of(one, sizes[Model.of(one.cell)], one.cell.mode, products / whole, whole))
+        lines.append(Row.of(one, *place_of(one, sizes), one.cell.mode, products / whole, whole))
     order = [*dict.fromkeys(sizes.values())]
     return View(
         name="matmul-by-mode",
         title="Share of matrix products",
         about=words,
-        fields=(SIZE, MODE, PRODUCTS, WHOLE),
-        rows=tuple(sorted(lines, key=lambda row: (_MODES.index(row.values[1]), order.index(row.values[0])))),
-        draw=Draw("matrix", "matmul_share", down=("size",), across="mode"),
+        fields=(SIZE, CONTEXT, MODE, PRODUCTS, WHOLE),
+        rows=tuple(
+            sorted(lines, key=lambda row: (_MODES.index(row.values[2]), order.index(row.values[0]), row.values[1] or 0))
+        ),
+        draw=Draw("matrix", "matmul_share", down=("size", "context"), across="mode"),
         note="Of the GPU time of all kernels of a step: inference, forward, forward and backward, the full step.",
     )
 
 
 def _say_modes(view: View, size: str, context: int) -> str:
-    shares: dict[str, dict[str, float]] = {}
+    shares: dict[tuple[str, int | None], dict[str, float]] = {}
     for row in view.rows:
-        shares.setdefault(row.values[0], {})[row.values[1]] = view.get(row, "matmul_share")
-    known = shares[size]
+        shares.setdefault(row.values[:2], {})[row.values[2]] = view.get(row, "matmul_share")
+    known = shares[size, context or None]
     name = f"**{size}**{at_tokens(context)}"
     if not {"inference", "train"} <= known.keys():
         (mode, share) = next(reversed(known.items()))
@@ -97,7 +103,7 @@ def _say_modes(view: View, size: str, context: int) -> str:
     text += f"**{format_share(after)}** of GPU time at {name}"
     both = [one for one in shares.values() if {"inference", "train"} <= one.keys()]
     same = sum((one["train"] < one["inference"]) == (after < before) for one in both)
-    return f"{text}, as at {same} of {len(both)} sizes." if len(both) > 1 else f"{text}."
+    return f"{text}, as at {same} of {len(both)} sizes and contexts." if len(both) > 1 else f"{text}."
 
 
 def _say_kinds(view: View) -> str:

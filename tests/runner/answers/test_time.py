@@ -178,8 +178,8 @@ def test_kernels_of_the_forward_pass_add_up() -> None:
 def test_matrix_products_lose_share_from_inference_to_training() -> None:
     answer = ask("kernel_classes", shipped("traced"), {"size": "xl@2026", "context": "512", "precision": "fp32"})
     view = answer.views[1]
-    shares = {row.values[1]: view.get(row, "matmul_share") for row in view.rows if row.values[0] == "xl@2026"}
-    (row,) = [row for row in view.rows if row.values[:2] == ("xl@2026", "train")]
+    shares = {row.values[2]: view.get(row, "matmul_share") for row in view.rows if row.values[:2] == ("xl@2026", 512)}
+    (row,) = [row for row in view.rows if row.values[:3] == ("xl@2026", 512, "train")]
     ((stored,),) = query(f"""SELECT sum(device_ms) FILTER (kernel_class = 'matmul') / sum(device_ms)
         FROM kernels WHERE cell_id = '{row.cells[0]}'""")
     assert shares["train"] == pytest.approx(stored)
@@ -193,6 +193,12 @@ def test_a_profile_of_a_cpu_has_operator_time(device: str, words: str, tmp_path:
     stored = read(traces.store(tmp_path / "results.duckdb", cells), Selection(), ("traced",))
     for name in ("kernels", "kernel_classes", "inside_attention"):
         said = to_text(as_json(ask(name, stored)))
+    every = {row.values[:3]: view.get(row, "matmul_share") for row in view.rows}
+    both = [(share, every[(*key, "train")]) for (*key, mode), share in every.items() if mode == "inference"
+            and (*key, "train") in every]  # fmt: skip
+    falls = sum(after < before for before, after in both)
+    assert 0 < falls < len(both), "whether the share rises depends on the context"
+    assert answer.sentence.endswith(f"as at {falls} of {len(both)} sizes and contexts.")
         assert {found.lower() for found in re.findall("GPU time|operator time", said, re.I)} == {words.lower()}
 
 
