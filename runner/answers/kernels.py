@@ -175,8 +175,12 @@ def _draw_leaders(traced: Sequence[KernelTrace], sizes: dict[Any, str], words: s
 
 
 def _cut(name: str) -> str:
-    """Returns both ends of a name that has more than 36 letters: its tile stands at the end."""
-    return name if len(name) <= 36 else f"{name[:14]}…{name[-21:]}"
+    """Returns both ends of a name that has more than 36 letters: its tile stands at the end, and is not cut."""
+    if len(name) <= 36:
+        return name
+    tails = (name[place + 1 :] for place, letter in enumerate(name) if letter in "_…")
+    tail = next((one for one in tails if len(one) <= 31), name[-21:])
+    return f"{name[: 35 - len(tail)].rstrip('_…')}…{tail}"
 
 
 def _draw_clock(traces: Sequence[KernelTrace], steps: Sequence[StepResult], sizes: dict[Any, str]) -> View:

@@ -116,6 +116,7 @@ def make_grid(view: View, doubts: Sequence[Doubt] = (), *, most: int = MOST, tur
     caption = f"{view.title}{f' ({scale.unit})' if scale.unit else ''}. {view.about}"
     columns = list(dict.fromkeys(value for value in view.column(axis) if value is not None)) if axis else []
     columns = sorted(columns) if columns and all(isinstance(value, int) for value in columns) else columns
+    columns.sort(key=lambda value: value == view.draw.total)
     if view.columns or not axis or len(columns) > most or len(columns) < 2:
         return _make_listed(view, doubts, scale, caption)
     by_line: dict[tuple[Value, ...], dict[Value, Row]] = {}

@@ -9,8 +9,9 @@ from uuid import UUID
 import pytest
 
 from runner.answers import ask
+from runner.answers.kernels import _cut
 from runner.answers.words import plain_cells
-from runner.render.grid import scale_of
+from runner.render.grid import make_grid, scale_of
 from runner.render.json import as_json, to_text
 from runner.results.cells import EarlyStep
 from runner.results.rows import MachineNoise, Rows
@@ -159,6 +160,7 @@ def test_kernels_of_the_forward_pass_add_up() -> None:
     assert clock.get(row, "kernel_ms") == pytest.approx(stored)
     assert clock.get(row, "ratio") == pytest.approx(stored / clock.get(row, "clock_ms"))
     ((name, calls, share),) = query(f"""
+    assert make_grid(views["kernels-by-phase"]).headings[-2:] == ("optimizer", "total")
         SELECT kernel, sum(calls), sum(device_ms) / any_value(whole) FROM
             (SELECT *, sum(device_ms) OVER () AS whole FROM kernels
              WHERE cell_id = '{row.cells[0]}' AND phase IN ('forward', 'loss', 'backward'))
@@ -170,6 +172,7 @@ def test_kernels_of_the_forward_pass_add_up() -> None:
     wide = []
     for one in shipped("steps").steps:
         ends = {phase: replace(time.step, low_ms=time.median_ms / 2, high_ms=time.median_ms * 2)
+    assert _cut("sm80_xmma_gemm…tn_tilesize128x128x8_warpsize2x2x1") == "sm80…tilesize128x128x8_warpsize2x2x1"
                 for phase, time in one.times.items()}  # fmt: skip
         wide.append(replace(one, times={phase: replace(one.times[phase], step=step) for phase, step in ends.items()}))
     assert "its latency" not in ask("kernels", replace(shipped("traced"), steps=tuple(wide))).more
