@@ -52,7 +52,7 @@ def find_doubts(answer: Answer, audited: Sequence[AuditedRow]) -> tuple[Doubt, .
     groups: dict[str, tuple[Finding, set[UUID]]] = {}
     for one in audited:
         for finding in one.findings:
-            cells = rounds[one.machine, one.row.cell_key] & shown
+            cells = {one.cell_id} & shown or rounds[one.machine, one.row.cell_key] & shown
             if finding.severity != "note" and cells:
                 groups.setdefault(finding.code, (finding, set()))[1].update(cells)
     doubts = [

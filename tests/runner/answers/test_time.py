@@ -98,6 +98,11 @@ def test_warmup_on_the_shipped_rows_is_what_the_samples_say() -> None:
     ]
     assert view.get(row, "mean_ms") == pytest.approx(fmean(times))
     assert view.get(row, "first_ratio") == pytest.approx(times[0] / median(times[1:]))
+    assert query(f"SELECT max_seconds FROM steps WHERE cell_id = '{row.cells[0]}'") == [(10,)], "the most careful"
+    rows = shipped("early", "audited")
+    found = {one.cell_id: {finding.code for finding in one.findings} for one in rows.audited}
+    doubts = ask("warmup", rows, {"context": "512"}).doubts
+    assert {one.code in found[cell] for one in doubts for cell in one.cells} == {True}, "each of its own process"
 
 
 def test_spread_is_the_stored_standard_deviation_over_the_mean() -> None:
@@ -155,24 +160,24 @@ def test_kernels_of_the_forward_pass_add_up() -> None:
     answer = ask("kernels", shipped("traced", "steps"), {"size": "small", "context": "512", "mode": "train"})
     views = {view.name: view for view in answer.views}
     clock, leading = views["kernels-clock"], views["kernels-leading"]
+    assert make_grid(views["kernels-by-phase"]).headings[-2:] == ("optimizer", "total")
     (row,) = [row for row in clock.rows if row.values[:2] == ("small", 512)]
     ((stored,),) = query(f"SELECT sum(device_ms) FROM kernels WHERE cell_id = '{row.cells[0]}' AND phase = 'forward'")
     assert clock.get(row, "kernel_ms") == pytest.approx(stored)
     assert clock.get(row, "ratio") == pytest.approx(stored / clock.get(row, "clock_ms"))
     ((name, calls, share),) = query(f"""
-    assert make_grid(views["kernels-by-phase"]).headings[-2:] == ("optimizer", "total")
         SELECT kernel, sum(calls), sum(device_ms) / any_value(whole) FROM
             (SELECT *, sum(device_ms) OVER () AS whole FROM kernels
              WHERE cell_id = '{row.cells[0]}' AND phase IN ('forward', 'loss', 'backward'))
         GROUP BY kernel ORDER BY sum(device_ms) DESC LIMIT 1""")
     (both,) = [one for one in leading.rows if one.values[:2] == ("small", "with backward")]
     assert (leading.get(both, "whole_name"), leading.get(both, "calls")) == (name, calls)
+    assert _cut("sm80_xmma_gemm…tn_tilesize128x128x8_warpsize2x2x1") == "sm80…tilesize128x128x8_warpsize2x2x1"
     assert leading.get(both, "share") == pytest.approx(share)
     assert "its latency" in answer.more
     wide = []
     for one in shipped("steps").steps:
         ends = {phase: replace(time.step, low_ms=time.median_ms / 2, high_ms=time.median_ms * 2)
-    assert _cut("sm80_xmma_gemm…tn_tilesize128x128x8_warpsize2x2x1") == "sm80…tilesize128x128x8_warpsize2x2x1"
                 for phase, time in one.times.items()}  # fmt: skip
         wide.append(replace(one, times={phase: replace(one.times[phase], step=step) for phase, step in ends.items()}))
     assert "its latency" not in ask("kernels", replace(shipped("traced"), steps=tuple(wide))).more
@@ -188,6 +193,12 @@ def test_matrix_products_lose_share_from_inference_to_training() -> None:
     assert shares["train"] == pytest.approx(stored)
     assert shares["train"] < shares["inference"]
     assert "matrix products fall from **92%** to **87%** of GPU time at **xl@2026**" in answer.sentence
+    every = {row.values[:3]: view.get(row, "matmul_share") for row in view.rows}
+    both = [(share, every[(*key, "train")]) for (*key, mode), share in every.items() if mode == "inference"
+            and (*key, "train") in every]  # fmt: skip
+    falls = sum(after < before for before, after in both)
+    assert 0 < falls < len(both), "whether the share rises depends on the context"
+    assert answer.sentence.endswith(f"as at {falls} of {len(both)} sizes and contexts.")
 
 
 @pytest.mark.parametrize(("device", "words"), [("cuda", "GPU time"), ("cpu", "operator time")])
@@ -196,12 +207,6 @@ def test_a_profile_of_a_cpu_has_operator_time(device: str, words: str, tmp_path:
     stored = read(traces.store(tmp_path / "results.duckdb", cells), Selection(), ("traced",))
     for name in ("kernels", "kernel_classes", "inside_attention"):
         said = to_text(as_json(ask(name, stored)))
-    every = {row.values[:3]: view.get(row, "matmul_share") for row in view.rows}
-    both = [(share, every[(*key, "train")]) for (*key, mode), share in every.items() if mode == "inference"
-            and (*key, "train") in every]  # fmt: skip
-    falls = sum(after < before for before, after in both)
-    assert 0 < falls < len(both), "whether the share rises depends on the context"
-    assert answer.sentence.endswith(f"as at {falls} of {len(both)} sizes and contexts.")
         assert {found.lower() for found in re.findall("GPU time|operator time", said, re.I)} == {words.lower()}
 
 
