@@ -67,7 +67,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     wanted = tuple(replace(plain, checkpoint_blocks=blocks) for blocks in (0, 1))
     return Answer(
         sentence=_say(one, views, sizes),
-        more=_say_best(families, sizes),
+        more=f"{_say_gradients(one)}{_say_best(families, sizes)}".strip(),
         views=tuple(views),
         choices=(*choices, *more_choices),
         cells=cells_of(shown, families),
@@ -137,7 +137,7 @@ def _draw_checkpointing(mode: str, families: Sequence[Peak], sizes: dict[Any, st
         return Row(values=values, cells=tuple(dict.fromkeys((base.cell_id, one.cell_id))))
 
     return View(
-        name="saved-checkpointing" if mode == "train" else f"saved-checkpointing-{mode}",
+        name=_name_checkpointing(mode),
         title=f"Peak with checkpointing{'' if mode == 'train' else f', {mode}'}, by the blocks recomputed together",
         about=about(families, "checkpoint_blocks"),
         fields=(SIZE, CONTEXT, Field("blocks", "Blocks recomputed together"), PEAK, AGAINST, STATUS),
@@ -147,6 +147,15 @@ def _draw_checkpointing(mode: str, families: Sequence[Peak], sizes: dict[Any, st
     )
 
 
+def _name_checkpointing(mode: str) -> str:
+    return "saved-checkpointing" if mode == "train" else f"saved-checkpointing-{mode}"
+
+
+def _say_gradients(one: Peak) -> str:
+    size = block_gradient_bytes(one.cell)
+    return f"The gradients of its parameters take {format_bytes(size)}. " if size else ""
+
+
 def _say(one: Peak, views: Sequence[View], sizes: dict[Any, str]) -> str:
     name = f"**{sizes[Model.of(one.cell)]}** at {one.cell.context:,} tokens"
     text = f"One block of {name} keeps **{format_bytes(one.block_saved_bytes or 0)}** for backward"
@@ -154,7 +163,7 @@ def _say(one: Peak, views: Sequence[View], sizes: dict[Any, str]) -> str:
     if contributors:
         share = sum(contributors.get(row, "share") for row in contributors.rows[:LARGEST])
         text += f", {format_share(share)} of it in five operations"
-    checkpointing = next((view for view in views if view.name == "saved-checkpointing"), None)
+    checkpointing = next((view for view in views if view.name == _name_checkpointing(one.cell.mode)), None)
     return f"{text}{_say_checkpointing(checkpointing) if checkpointing else ''}."
 
 

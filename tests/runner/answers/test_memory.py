@@ -8,6 +8,7 @@ import pytest
 from runner.answers import ask
 from runner.answers.answer import Row
 from runner.answers.attention import fit_growth
+from runner.formats import format_bytes
 from runner.render.grid import make_grid
 from runner.schema.axes import SHAPE
 from runner.store.read import read
@@ -32,6 +33,7 @@ def test_a_block_keeps_what_its_tensors_keep() -> None:
     # 4 d² + 3 d·d_ff + 2 d parameters of a block, 4 bytes each
     gradients = {row.values[0]: by_size.get(row, "gradient_bytes") for row in by_size.rows}
     assert gradients["large"] == (4 * 1280**2 + 3 * 1280 * 5120 + 2 * 1280) * 4
+    assert answer.more.startswith("The gradients of its parameters take 100 MiB. ")
     # softmax [batch, heads, context, context]
     (softmax,) = [row for row in contributors.rows if row.values[0] == "_softmax in attention"]
     assert contributors.get(softmax, "size") == 4 * 20 * 256 * 256 * 4
@@ -52,10 +54,13 @@ def test_the_best_number_of_blocks_to_recompute_is_measured_and_is_the_formulas(
     none, one, two, three = views["saved-checkpointing-backward"]
     assert one < two < three < none
     words = "Of 3 numbers of blocks recomputed together **1** needs least at toy-256, 64 tokens, backward"
-    assert answer.more.startswith(words)
+    assert answer.more.startswith(f"The gradients of its parameters take 3.25 MiB. {words}")
     assert answer.more.endswith("By the formula it is 1.")
     peaks = (one if one.cell.checkpoint_blocks else replace(one, peak_allocated_bytes=None) for one in rows.peaks)
-    assert "with checkpointing toy-256 at 64 needs **" in ask("saved", replace(rows, peaks=tuple(peaks))).sentence
+    lost = replace(rows, peaks=tuple(peaks))
+    for mode, name in (("train", "saved-checkpointing"), ("backward", "saved-checkpointing-backward")):
+        needs = f"with checkpointing toy-256 at 64 needs **{format_bytes(min(views[name][1:]))}**"
+        assert needs in ask("saved", lost, {"mode": mode}).sentence, "of its own mode"
 
 
 def test_a_timeline_peaks_where_the_allocator_did() -> None:
