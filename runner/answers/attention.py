@@ -1,6 +1,7 @@
 """At which sequence length does attention run out, of time and of memory?"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from runner.analysis.costs.attention import peak_breakdown
 from runner.analysis.costs.steps import Device
@@ -24,6 +25,7 @@ from runner.results.rows import Rows
 
 WAY = Field.of("attention", "implementation")
 LENGTH = Field.of("attention", "seq_len")
+PASS = Field.of("timings", "phase", label="Pass")
 TIME = Field.of("timings", "median_ms", "value", label="Time")
 LOW, HIGH = Field.of("timings", "low_ms", "low"), Field.of("timings", "high_ms", "high")
 #: What is counted: the choice and the column.
@@ -61,18 +63,15 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     key = {one.cell_id: (name_attention(one.cell), one.cell.seq_len) for one in cells}
     of_time = (WAY, LENGTH, TIME, LOW, HIGH, STATUS)
     timed = tuple(Row.of(one, *key[one.cell_id], *time(one), ended(one)) for one in cells)
-    of_bytes = (WAY, LENGTH, Field.of("attention", of_what, "value"), SAVED, NEEDED, STATUS)
-    held = tuple(
-        Row.of(
-            one,
-            *key[one.cell_id],
-            getattr(one, of_what) if one.status == "ok" else None,
-            one.saved_bytes,
-            one.predicted_peak_bytes,
-            _why(one),
+
+    def list_held(column: str) -> tuple[Row, ...]:
+        sizes = [getattr(one, column) if one.status == "ok" else None for one in cells]
+        notes = [(one.saved_bytes, one.predicted_peak_bytes, _why(one)) for one in cells]
+        return tuple(
+            Row.of(one, *key[one.cell_id], size, *note) for one, size, note in zip(cells, sizes, notes, strict=True)
         )
-        for one in cells
-    )
+
+    held = list_held(of_what)
     fits = {name: fit_growth(timed, name) for name in dict.fromkeys(name for name, _ in key.values())}
     memory_fits = {name: fit_growth(held, name) for name in fits}
     title = f"Time, {phase.chosen}"
@@ -99,15 +98,41 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         draw=Draw("lines", "median_ms", across="seq_len", series="implementation", log="xy", guides=_guides(fits)),
         note=f"Shaded: the power law over the {LONGEST} longest lengths of each line.",
     )
+    passes = View(
+        name="attention-passes",
+        title="Time of each pass",
+        about=of_clock,
+        fields=(WAY, LENGTH, PASS, TIME, LOW, HIGH),
+        rows=tuple(
+            Row.of(one, *key[one.cell_id], name, found.ms, found.low_ms, found.high_ms)
+            for one in cells
+            for name in ("forward", "backward")
+            if clock.chosen and (found := one.time(name, CLOCKS[clock.chosen]))
+        ),
+        draw=Draw("table", "median_ms", down=("implementation", "seq_len"), series="phase"),
+    )
     memory = View(
         name="attention-memory",
         title=f"Memory {counted.chosen or 'at the peak'}, against the length",
         about=words,
-        fields=of_bytes,
+        fields=(WAY, LENGTH, Field.of("attention", of_what, "value"), SAVED, NEEDED, STATUS),
         rows=held,
         draw=Draw("lines", of_what, across="seq_len", series="implementation", log="xy", guides=guides),
         note="Of what ran out of memory, the peak by the formula." if has_lost else "",
     )
+    others = [
+        replace(
+            memory,
+            name=f"attention-memory-{words.replace(' ', '-')}",
+            title=f"Memory {words}, against the length",
+            fields=(WAY, LENGTH, Field.of("attention", _MEMORY[words], "value"), SAVED, NEEDED, STATUS),
+            rows=list_held(_MEMORY[words]),
+            draw=replace(memory.draw, value=_MEMORY[words], guides=()),
+            note="",
+        )
+        for words in memories
+        if words != counted.chosen
+    ]
     powers = Guide(words="S", at=1.0), Guide(words="S²", at=2.0)
     growth = View(
         name="attention-growth",
@@ -134,8 +159,9 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         draw=Draw("dots", "exponent", down=("what", "implementation"), series="implementation", guides=powers),
     )
     sentence, more = _say(matrix, memory, fits, memory_fits, counted.chosen, clock.chosen)
-    views, choices = (matrix, lines, memory, growth, *_account(cells)), [*choices, clock, phase, counted]
-    return Answer(sentence=sentence, more=more, views=views, choices=tuple(choices), cells=cells_of(cells))
+    views = (matrix, lines, memory, passes, growth, *others, *_account(cells))
+    made = (*choices, clock, phase, counted)
+    return Answer(sentence=sentence, more=more, views=views, choices=made, cells=cells_of(cells))
 
 
 def _account(cells: Sequence[AttentionResult]) -> list[View]:

@@ -99,8 +99,12 @@ def test_what_runs_out_is_accounted_tensor_by_tensor() -> None:
     answer = ask("attention", shipped("attention", "audited"), {"precision": "fp32", "d_head": "128"})
     grids = [make_grid(view, answer.doubts).lines for view in answer.views]
     marked = [any(one.marks for line in lines for one in line) for lines in grids]
-    assert marked == [True, True, False, True, False], "a doubt about a time marks no bytes"
-    assert not any(one.marks for one in grids[3][1]), "nor how they grow"
+    assert marked == [True, True, False, True, True, False, False], "a doubt about a time marks no bytes"
+    assert not any(one.marks for one in grids[4][1]), "nor how they grow"
+    views = {view.name: view for view in answer.views}
+    cells, passes = {one.cell_id: one for one in shipped("attention", "audited").attention}, views["attention-passes"]
+    assert {*passes.column("phase")} == {"forward", "backward"}
+    assert all(row.values[3] == cells[row.cells[0]].times[row.values[2]].median_ms for row in passes.rows)
     account = answer.views[-1]
     sizes = {row.values[0]: account.get(row, "size_bytes") for row in account.rows}
     assert account.title.endswith("naive at 32,768 tokens is made of")
@@ -113,6 +117,7 @@ def test_what_runs_out_is_accounted_tensor_by_tensor() -> None:
     bytes_at = {
         row.values[1]: before.get(row, "before_backward_bytes") for row in before.rows if row.values[0] == "naive"
     }
+    assert views["attention-memory-before-backward"].rows == before.rows, "what is not chosen is a table beside it"
     assert bytes_at[16_384] > 8 * 16_384**2 * 4
     assert bytes_at[32_768] is None
     assert holds < 144 * 2**30
