@@ -66,7 +66,8 @@ def _say(view: View, statistic: str) -> str:
     if not lost:
         return f"{text}."
     scale, share = lost[0].values[1], lost[0].values[3]
-    return f"{text}; in fp16 it **overflows from {scale:g} times** on ({format_share(share)} of the tokens there)."
+    where = f"{format_share(share)} of the worst block's tokens"
+    return f"{text}; in fp16 it **overflows from {scale:g} times** on ({where})."
 
 
 QUESTION = Question(answer=answer, needs=("precise",), course=("P2",))

@@ -34,7 +34,7 @@ BETWEEN = Field(
     "Between processes",
     unit="% of the mean",
     role="note",
-    doc="Standard deviation of ln(median) from one process to the next.",
+    doc="Standard deviation of ln(median) from one process to the next, pooled with that of cells of its kind.",
 )
 WHY = Field("why", "Explained by", role="note", doc="Findings of the audit that can explain the spread.")
 ROUND = Field.of("steps", "round", label="Process")
@@ -70,7 +70,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         fields=(SIZE, CONTEXT, SHARE, MEAN, STD, LEAST, MOST, BETWEEN, WHY, N, STATUS),
         rows=tuple(lines),
         draw=Draw("matrix", "std_share", down=("size",), across="context", log="x"),
-        note="Standard deviation over mean of the measured steps.",
+        note="Standard deviation over mean of the measured steps. Between processes it is that of the medians, pooled "
+        "with that of other cells of the kind.",
     )
     views = [matrix]
     for one in [one for one in shown if one.cell_id in spreads and spreads[one.cell_id].samples][:1]:

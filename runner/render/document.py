@@ -66,7 +66,7 @@ def write(answer: Answer, form: Form, *, words: str = "", commands: bool = True,
     parts += [form.paragraph(form.escape(f"Missing: {missing.words}.")) for missing in answer.missing]
     if commands and (again := sweep_commands(answer.cells.values())):
         is_cut = len(again) > _MAX_COMMANDS
-        last = f" The first of {len(again)} commands; `show` prints all." if is_cut else ""
+        last = f" The first of {len(again)} commands; show {answer.question} prints all." if is_cut else ""
         shown = again[: 1 if is_cut else _MAX_COMMANDS]
         parts += [form.paragraph(form.escape(f"Measure these rows again:{last}")), form.code(shown)]
     return "\n\n".join(parts) + "\n"

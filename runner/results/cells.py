@@ -144,7 +144,7 @@ class AccumulationResult:
 
 @dataclass(frozen=True, kw_only=True)
 class NormalizationResult:
-    """A statistic in one dtype at one scale, over all blocks: the worst error and the mean shares."""
+    """A statistic in one dtype at one scale, over all blocks: the worst error and the largest shares."""
 
     statistic: NormStatistic
     computed_in: FloatName
