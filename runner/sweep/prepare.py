@@ -236,7 +236,7 @@ def prepare(
         preset=request.named_preset(device),
         machine=machine,
         cells=cells,
-        done={} if settings.fresh else history.measured_rounds(settings.db, machine, any_commit=settings.any_commit),
+        done={} if settings.fresh else _find_done(settings, machine, planned),
         forecast=forecast,
         is_auto=is_auto,
         ceiling_seconds=CEILING_SECONDS[device] if settings.ceilings else 0.0,
@@ -244,6 +244,19 @@ def prepare(
         left_out=left_out,
         own=own,
     )
+
+
+def _find_done(
+    settings: Settings, machine: Mapping[str, Any], planned: Sequence[Planned]
+) -> dict[history.CellRound, history.MeasuredRound]:
+    """Returns the rounds that need not be measured again. Rounds of two commits never count together: of a cell that
+    another commit measured in fewer rounds than are planned, all are measured at this one."""
+    own = history.measured_rounds(settings.db, machine)
+    if not settings.any_commit:
+        return own
+    done = history.measured_rounds(settings.db, machine, any_commit=True)
+    short = {key for key, _ in own} | {item.cell.key for item in planned if (item.cell.key, item.round) not in done}
+    return {place: found for place, found in done.items() if place in own or place[0] not in short}
 
 
 def _predictor(

@@ -128,6 +128,8 @@ def test_cells_of_another_commit_are_done_if_that_is_said(swept: Path) -> None:
     assert "1 cell" in run("sweep", *words, "--dry-run", db=swept).stdout
     done = run("sweep", *words, "--any-commit", db=swept)
     assert (done.returncode, "Nothing to measure" in done.stdout) == (0, True)
+    third = run("sweep", *words[:-1], "3", "--any-commit", "--dry-run", db=swept)
+    assert "3 cells" in third.stdout, "a third round at this commit would count alone"
 
 
 @pytest.mark.soak
