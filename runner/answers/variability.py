@@ -79,7 +79,11 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         of_one, samples = about([one], more=["latency"]), spreads[one.cell_id].samples
         views.append(draw_steps(one.cell_id, samples, name="variability-samples", title=words, words=of_one))
     return Answer(
-        sentence=_say(matrix), more=_explain(matrix), views=tuple(views), choices=tuple(choices), cells=cells_of(shown)
+        sentence=_say(matrix),
+        more=f"{_say_between(matrix)} {_explain(matrix)}".strip(),
+        views=tuple(views),
+        choices=tuple(choices),
+        cells=cells_of(shown),
     )
 
 
@@ -145,6 +149,15 @@ def _say(view: View) -> str:
     )
 
 
+def _say_between(view: View) -> str:
+    known = [row for row in view.rows if view.get(row, "between_share") is not None]
+    worst = max(known, key=lambda row: view.get(row, "between_share"), default=None)
+    if worst is None:
+        return ""
+    share, place = view.get(worst, "between_share"), f"{worst.values[0]}{at_tokens(worst.values[1] or 0)}"
+    return f"Between processes the standard deviation of the median is {format_number(share)}% at most ({place})."
+
+
 def _explain(view: View) -> str:
     large = [row for row in view.rows if (view.get(row, "std_share") or 0.0) > LARGE]
     if not large:
@@ -153,6 +166,8 @@ def _explain(view: View) -> str:
     explained = sum(bool(view.get(row, "why")) for row in large)
     if not explained:
         return f"The audit does not explain {'it' if len(large) == 1 else f'any of the {len(large)} larger ones'}."
+    if len(large) == 1:
+        return f"The audit can explain it: {format_list(list(codes))}."
     named = format_list([f"{code} ({count})" for code, count in codes.most_common()])
     worst = best(view)
     why = view.get(worst, "why") if worst else ""

@@ -130,6 +130,8 @@ def test_spread_is_the_stored_standard_deviation_over_the_mean() -> None:
     worst = max(matrix.rows, key=lambda row: matrix.get(row, "std_share") or 0)
     assert {row.cells for row in samples.rows} == {worst.cells}, "the samples are those of the cell that varies most"
     assert answer.more.endswith(f" The finding of the cell that varies most: {matrix.get(worst, 'why')}.")
+    most = max(between for between in matrix.column("between_share") if between is not None)
+    assert answer.more.startswith(f"Between processes the standard deviation of the median is {most:.1f}% at most (")
 
 
 def test_noise_says_what_one_pair_of_processes_resolves() -> None:
