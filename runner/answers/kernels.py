@@ -56,6 +56,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     every = [one for one in rows.traced if one.status != "skipped"]
     timed, _ = narrow(every, asked, drawn=("size", "context"))
     clock = _draw_clock(timed, rows.steps, sizes_of(every))
+    rested = {cell_id for row in clock.rows for cell_id in row.cells}
     found = Answer(
         sentence=_say(one, size, top),
         more=f"{_say_leaders(leaders, size)} {_say_clock(clock)}".strip(),
@@ -67,7 +68,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             clock,
         ),
         choices=(*size_choice, *choices),
-        cells=cells_of(shown, timed),
+        cells=cells_of(shown, timed, [one for one in rows.steps if one.cell_id in rested]),
     )
     return name_time(found, traced)
 
@@ -187,22 +188,22 @@ def _draw_clock(traces: Sequence[KernelTrace], steps: Sequence[StepResult], size
     """Draws the time of the forward pass in the profiler over what the clock says without one."""
     names = TABLES["profiles"].question
     timed = {
-        (one.machine, *(getattr(one.cell, name) for name in names)): one.times["forward"]
-        for one in steps
-        if "forward" in one.times
+        (one.machine, *(getattr(one.cell, name) for name in names)): one for one in steps if "forward" in one.times
     }
     lines = []
     for trace in traces:
         is_known = trace.status == "ok" and trace.kernels
         took = sum(part.device_ms for part in trace.parts if part.phase == "forward") if is_known else None
-        clock = timed.get((trace.machine, *(getattr(trace.cell, name) for name in names)))
+        step = timed.get((trace.machine, *(getattr(trace.cell, name) for name in names)))
+        clock = step.times["forward"] if step else None
         ms, low, high = (clock.median_ms, clock.low_ms, clock.high_ms) if clock else (None, None, None)
         ratio = took / ms if took and ms else None
         status = ("" if trace.status == "ok" else describe_status(trace)) or (
             "" if ratio else "forward pass not timed without a profiler"
         )
         shares = (trace.overhead_share, trace.attributed_share)
-        lines.append(Row.of(trace, *place_of(trace, sizes), ratio, took, ms, low, high, *shares, status))
+        sides = (trace, step) if step else (trace,)  # a doubt about the clock is one about the ratio
+        lines.append(Row.of(sides, *place_of(trace, sizes), ratio, took, ms, low, high, *shares, status))
     return View(
         name="kernels-clock",
         title="Forward pass: kernels under the profiler over the clock without it",

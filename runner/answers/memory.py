@@ -146,7 +146,7 @@ def _say(matrix: View, parts: View) -> tuple[str, str]:
     if lost := lost_of(matrix):
         first_lost = min(lost, key=lambda row: row.values[3] or 0)
         more += f"**{first_lost.values[0]}**{at_tokens(first_lost.values[1] or 0)} ran {matrix.ended(first_lost)}."
-    return text, more
+    return text, more.strip()
 
 
 QUESTION = Question(answer=answer, needs=("peaks",), course=("M2", "M3"))

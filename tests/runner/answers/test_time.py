@@ -166,6 +166,8 @@ def test_kernels_of_the_forward_pass_add_up() -> None:
     (row,) = [row for row in clock.rows if row.values[:2] == ("small", 512)]
     ((stored,),) = query(f"SELECT sum(device_ms) FROM kernels WHERE cell_id = '{row.cells[0]}' AND phase = 'forward'")
     assert clock.get(row, "kernel_ms") == pytest.approx(stored)
+    (timed,) = [one for one in shipped("traced", "steps").steps if one.cell_id == row.cells[1]]
+    assert clock.get(row, "clock_ms") == timed.times["forward"].median_ms, "its doubts are those of the ratio"
     assert clock.get(row, "ratio") == pytest.approx(stored / clock.get(row, "clock_ms"))
     ((name, calls, share),) = query(f"""
         SELECT kernel, sum(calls), sum(device_ms) / any_value(whole) FROM
