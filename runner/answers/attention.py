@@ -102,9 +102,9 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         name="attention-passes",
         title="Time of each pass",
         about=of_clock,
-        fields=(WAY, LENGTH, PASS, TIME, LOW, HIGH),
+        fields=(WAY, LENGTH, PASS, TIME),
         rows=tuple(
-            Row.of(one, *key[one.cell_id], name, found.ms, found.low_ms, found.high_ms)
+            Row.of(one, *key[one.cell_id], name, found.ms)
             for one in cells
             for name in ("forward", "backward")
             if clock.chosen and (found := one.time(name, CLOCKS[clock.chosen]))
