@@ -254,13 +254,19 @@ class Answer:
 
     @property
     def tables(self) -> tuple[View, ...]:
-        """The views without those that draw the value of an earlier one once more, over rows that it has: as tables
-        they say the same."""
+        """The views without those that draw the numbers of an earlier one once more, with no column that it has not: as
+        tables they say the same."""
+
+        def list_numbers(view: View) -> set[tuple[object, ...]]:
+            return {(row.cells, view.get(row, view.draw.value)) for row in view.rows}
+
         return tuple(
             view
             for place, view in enumerate(self.views)
             if not any(
-                view.draw.value == earlier.draw.value and set(view.rows) <= set(earlier.rows)
+                view.draw.value == earlier.draw.value
+                and {*view.names} <= {*earlier.names}
+                and list_numbers(view) <= list_numbers(earlier)
                 for earlier in self.views[:place]
             )
         )

@@ -70,8 +70,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         fields=(SIZE, CONTEXT, SHARE, MEAN, STD, LEAST, MOST, BETWEEN, WHY, N, STATUS),
         rows=tuple(lines),
         draw=Draw("matrix", "std_share", down=("size",), across="context", log="x"),
-        note="Standard deviation over mean of the measured steps. Between processes it is that of the medians, pooled "
-        "with that of other cells of the kind.",
+        note="Standard deviation over mean of the measured steps.",
     )
     views = [matrix]
     for one in [one for one in shown if one.cell_id in spreads and spreads[one.cell_id].samples][:1]:

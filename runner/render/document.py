@@ -57,6 +57,8 @@ def write(answer: Answer, form: Form, *, words: str = "", commands: bool = True,
     parts += [form.paragraph(write_sentence(said, form)) for said in (answer.sentence, answer.more) if said]
     for view in answer.tables:
         grid = make_grid(view, answer.doubts)
+        if max_lines and view.draw.kind in ("lines", "strip") and len(grid.lines) > _MOST_POINTS:
+            continue
         parts.append(form.paragraph(form.bold(form.escape(grid.caption))))
         parts.append(write_table(grid, form, max_lines))
         is_cut = max_lines is not None and len(grid.lines) > max_lines
@@ -138,6 +140,8 @@ LATEX = Form(
 LEFT_OUT = ("runs", "fit")
 #: The facts of a brief document.
 BRIEF_FACTS = ("Reference", "Machine", "Trust", "Edition")
+#: The points of a chart that are left out where tables are cut: the first of so many say nothing.
+_MOST_POINTS = 30
 #: The most lines of a table, and the most views of a question that is not the handout's.
 MAX_LINES, VIEWS_BESIDE = 7, 1
 

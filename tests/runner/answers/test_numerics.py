@@ -3,6 +3,7 @@
 from pages.plot import figure
 from runner.answers import ask
 from runner.answers.answer import View
+from runner.render.document import MARKDOWN, write
 from runner.results.rows import Rows
 from tests.runner.answers.shipped import query, shipped
 
@@ -20,6 +21,7 @@ def test_the_four_sums_are_those_of_the_handout() -> None:
     assert "9.953125 instead of 10" in answer.sentence.replace("**", "")
     assert answer.sentence.endswith("4 of 4 sums are as CS336's assignment 2 prints.")
     assert not answer.missing
+    assert [view.title in write(answer, MARKDOWN, max_lines=7) for view in answer.tables] == [True, False], "a chart"
 
 
 def test_a_sum_that_was_not_measured_is_asked_for() -> None:

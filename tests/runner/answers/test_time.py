@@ -52,6 +52,7 @@ def test_the_headline_of_a_speedup_is_of_decided_pairs(question: str) -> None:
         float(f"{end:.3g}") for end in (min(decided), max(decided))
     }
     assert len(decided) < len([*filter(None, view.column("ratio"))]), "noise does not name the ends"
+    assert "precision-trend" not in [one.name for one in answer.tables], "it has no number that the first has not"
 
 
 def test_phases_stand_with_their_mean_and_standard_deviation() -> None:
