@@ -56,20 +56,22 @@ def make_job(cell: Cell, **more: Any) -> Job:
     return Job(cell=cell, **(usual | more))
 
 
-def run(*words: str, db: Path) -> subprocess.CompletedProcess[str]:
-    """Runs `python -m runner WORDS --db DB` to its end in this process; both outputs come as one.
+def run(*words: str, db: Path, code: int | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs `python -m runner WORDS --db DB` to its end in this process; both outputs come as one. Fails with them where
+    it must end with a `code` and ends with another.
 
     Sweeps share a fork server, so that torch is imported once and not by each of them.
     """
-    return run_line(*_line(*words, db=db))
+    return run_line(*_line(*words, db=db), code=code)
 
 
-def run_line(*line: str) -> subprocess.CompletedProcess[str]:
+def run_line(*line: str, code: int | None = None) -> subprocess.CompletedProcess[str]:
     """Runs `python -m runner LINE` as it stands."""
     with patch.dict(os.environ), patch.object(sys, "argv", ["runner", *line]):
         done = CliRunner().invoke(app, line, env={"COLUMNS": "300"})
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
+    assert code in (None, done.exit_code), done.output
     return subprocess.CompletedProcess(line, done.exit_code, stdout=done.output)
 
 
@@ -85,10 +87,13 @@ def start(*words: str, db: Path, env: Mapping[str, str] | None = None, module: s
     )
 
 
-def run_apart(*words: str, db: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run_apart(
+    *words: str, db: Path, env: Mapping[str, str] | None = None, code: int | None = None
+) -> subprocess.CompletedProcess[str]:
     """Runs the command to its end in its own process."""
     process = start(*words, db=db, env=env)
     output = ended(process)
+    assert code in (None, process.returncode), output
     return subprocess.CompletedProcess(process.args, process.returncode, stdout=output)
 
 

@@ -25,8 +25,7 @@ T_4 = 2.7764
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns the file after a sweep of two cells in three rounds."""
     path = tmp_path_factory.mktemp("replay") / "results.duckdb"
-    done = run("sweep", *TINY, "--modes", "inference,train", "--rounds", "3", db=path)
-    assert done.returncode == 0, done.stdout
+    run("sweep", *TINY, "--modes", "inference,train", "--rounds", "3", db=path, code=0)
     return path
 
 
@@ -123,8 +122,7 @@ def test_a_cell_of_one_process_has_the_interval_of_its_machines_noise(tmp_path: 
     interval = next_process_interval(times["step"].step)
     reach = math.exp(12.706 * 0.2 * math.sqrt(2))
     assert interval == pytest.approx((5.0 / reach, 5.0 * reach), rel=1e-3)
-    done = run("sweep", "--again", str(cells[-1].step.cell_id), db=path)
-    assert done.returncode == 0, done.stdout
+    done = run("sweep", "--again", str(cells[-1].step.cell_id), db=path, code=0)
     assert "It lands inside" in done.stdout
     assert "from the noise that 1 cell repeated on that machine showed" in done.stdout
 
@@ -158,11 +156,9 @@ def test_the_exit_code_is_the_verdict_and_another_machine_is_named(
 @pytest.mark.soak
 def test_an_attention_cell_is_compared_by_the_time_of_both_passes(db: Path) -> None:
     words = "--experiment attention --attention naive --seq-lens 32 --d-heads 16 --batch 1 --precisions fp32 --steps 5"
-    done = run("sweep", *words.split(), "--max-steps", "5", "--warmup", "1", "--rounds", "1", "--device", "cpu", db=db)
-    assert done.returncode == 0, done.stdout
+    run("sweep", *words.split(), "--max-steps", "5", "--warmup", "1", "--rounds", "1", "--device", "cpu", db=db, code=0)
     (row, *_) = stored(db, "FROM attention WHERE status = 'ok'")
-    replayed = run("sweep", "--again", str(row["cell_id"]), db=db)
-    assert replayed.returncode == 0, replayed.stdout
+    replayed = run("sweep", "--again", str(row["cell_id"]), db=db, code=0)
     assert "The forward and backward takes" not in replayed.stdout
     assert "Forward and backward take" in replayed.stdout
     assert len(stored(db, f"FROM attention WHERE cell_key = '{row['cell_key']}'")) == 2
@@ -171,11 +167,9 @@ def test_an_attention_cell_is_compared_by_the_time_of_both_passes(db: Path) -> N
 def test_a_missing_or_ambiguous_cell_is_one_clear_error(swept: Path, tmp_path: Path) -> None:
     ids = [str(row["cell_id"]) for row in stored(swept, "FROM steps ORDER BY cell_id")]
     before = len(ids)
-    several = run("sweep", "--again", ids[0][:6], db=swept)
-    assert (several.returncode, "runs and cells begin so" in several.stdout) == (2, True)
+    assert "runs and cells begin so" in run("sweep", "--again", ids[0][:6], db=swept, code=2).stdout
     for wrong, words in (("ffff", "'ffff': no run or cell is called so"), ("toy-64", "no run or cell is called so")):
-        done = run("sweep", "--again", wrong, db=swept)
-        assert (done.returncode, words in done.stdout) == (2, True), done.stdout
+        assert words in run("sweep", "--again", wrong, db=swept, code=2).stdout
     assert run("sweep", "--again", "0", db=tmp_path / "none.duckdb").returncode == 2
     assert len(stored(swept, "FROM steps")) == before, "nothing was measured"
 
@@ -184,8 +178,7 @@ def test_a_row_of_another_table_is_refused(tmp_path: Path) -> None:
     path, of = tmp_path / "r.duckdb", rows.run()
     memory_rows.store(path, [memory_rows.memory(of, {"parameters": 2**20})])
     (row,) = stored(path, "FROM memory")
-    done = run("sweep", "--again", str(row["cell_id"]), db=path)
-    assert done.returncode == 2
+    done = run("sweep", "--again", str(row["cell_id"]), db=path, code=2)
     assert "is no row of steps or attention" in done.stdout
     assert "`python -m runner sweep --fresh`" in " ".join(done.stdout.split())
 

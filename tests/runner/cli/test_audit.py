@@ -50,8 +50,7 @@ def line(text: str, beginning: str) -> list[str]:
 
 
 def test_grades_by_table_and_every_finding_most_severe_first(filled: Path) -> None:
-    done = run("show", "mixed", "--strict", db=filled)
-    assert done.returncode == 1, "one row is graded D"
+    done = run("show", "mixed", "--strict", db=filled, code=1)  # one row is graded D
     text = done.stdout
     assert line(text, "table") == ["table", "A", "B", "C", "D", "no", "result"]
     assert line(text, "steps") == ["steps", "1", "1", "1", "1", "1"]
@@ -84,8 +83,7 @@ def test_a_finding_names_its_cell_by_a_unique_prefix_of_its_id(filled: Path) -> 
 
 
 def test_a_run_without_a_fault_is_exit_0(filled: Path) -> None:
-    done = run("show", str(FIRST.run_id)[:30], "--strict", db=filled)
-    assert done.returncode == 0
+    done = run("show", str(FIRST.run_id)[:30], "--strict", db=filled, code=0)
     assert line(done.stdout, "steps") == ["steps", "1", "0", "0", "0", "0"]
     assert "The audit found nothing against any of these rows." in done.stdout
 
@@ -96,10 +94,8 @@ def test_the_latest_run_is_audited_unless_one_is_named_and_no_run_is_an_error(fi
     old = run("audit", db=filled)
     assert (old.returncode, "audit is now: python -m runner show --findings --strict" in old.stdout) == (1, True)
     assert latest.stdout in old.stdout
-    done = run("show", "nobody", "--findings", db=filled)
-    assert (done.returncode, "No run is called 'nobody'. Expected an id" in done.stdout) == (2, True)
-    done = run("show", "--strict", db=tmp_path / "none.duckdb")
-    assert (done.returncode, "python -m runner sweep" in done.stdout) == (2, True)
+    assert "No run is called 'nobody'. Expected an id" in run("show", "nobody", "--findings", db=filled, code=2).stdout
+    assert "python -m runner sweep" in run("show", "--strict", db=tmp_path / "none.duckdb", code=2).stdout
 
 
 def test_filters_apply_to_the_tables_that_have_their_column(filled: Path) -> None:

@@ -213,8 +213,7 @@ def test_show_finds_a_run_by_label_and_by_a_prefix_of_its_id(filled: Path) -> No
     assert by_label.count("toy-64 · 64") == 1
     run_id = next(word for word in by_label.split() if word.count("-") == 4)
     assert run("show", run_id[:20], db=filled).stdout == by_label
-    missing = run("show", "nobody", db=filled)
-    assert missing.returncode == 2
+    missing = run("show", "nobody", db=filled, code=2)
     assert "No run is called 'nobody'" in missing.stdout
     assert "odd [/name]" in missing.stdout, "the message lists the runs"
 

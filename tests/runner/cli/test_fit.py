@@ -21,8 +21,7 @@ from tests.synthetic import rows
 
 
 def fitted(*words: str) -> Any:
-    done = run("fit", *words, "--json", db=FOLDER)
-    assert done.returncode == 0, done.stdout
+    done = run("fit", *words, "--json", db=FOLDER, code=0)
     return json.loads(done.stdout)
 
 
@@ -157,7 +156,6 @@ def test_what_cannot_be_counted_is_one_sentence(tmp_path: Path) -> None:
         ((MIXTRAL, "--context", "5000"), "at most 4,096 tokens"),
         ((reading,), "cannot be counted on fake tensors"),
     ):
-        done = run("fit", *words, db=FOLDER)
-        assert done.returncode == 2, done.stdout
+        done = run("fit", *words, db=FOLDER, code=2)
         assert told in done.stdout
         assert done.stdout.startswith("error: ")

@@ -25,14 +25,12 @@ def theirs(tmp_path: Path) -> Path:
 
 
 def test_propose_correct_and_import(tmp_path: Path, db: Path, theirs: Path) -> None:
-    draft = run("import", str(theirs), "--propose", db=db)
-    assert draft.returncode == 0
+    draft = run("import", str(theirs), "--propose", db=db, code=0)
     assert '# "F" = { quantity = "forward", statistic = "mean", unit = "ms" }' in draft.stdout
     assert not db.exists()
     mapping = tmp_path / "theirs.toml"
     mapping.write_text(draft.stdout.replace('# "F"', '"F"'), encoding="utf-8")
-    done = run("import", str(theirs), "--mapping", str(mapping), db=db)
-    assert done.returncode == 0
+    done = run("import", str(theirs), "--mapping", str(mapping), db=db, code=0)
     assert done.stdout.splitlines() == [
         "theirs.md: 1 table, 2 rows, 5 figures; 1 cell was refused.",
         "Their H100: 2 rows of steps, 3 figures with a value.",

@@ -42,8 +42,7 @@ def test_kernels_are_in_the_range_that_launched_them(tmp_path: Path) -> None:
 
 def test_nothing_private_is_imported_and_the_user_is_told(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
-    done = run("import", str(made(tmp_path / "report.sqlite").close()), db=db)
-    assert done.returncode == 0, done.stdout
+    done = run("import", str(made(tmp_path / "report.sqlite").close()), db=db, code=0)
     assert "0.300 ms a step, over 2 steps" in done.stdout
     assert "None of that was imported" in done.stdout
     assert SECRET not in done.stdout

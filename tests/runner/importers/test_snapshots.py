@@ -83,8 +83,7 @@ def test_every_device_has_its_own_timeline(tmp_path: Path) -> None:
 
 def test_the_command(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
-    done = run("import", str(write(tmp_path, synthetic(1000))), "--label", "theirs", db=db)
-    assert done.returncode == 0, done.stdout
+    done = run("import", str(write(tmp_path, synthetic(1000))), "--label", "theirs", db=db, code=0)
     (timeline,) = rows(db, "SELECT * FROM timelines")
     assert f"their.pickle: {timeline['allocations']:,} allocations; peak " in done.stdout
     (check,) = rows(
@@ -99,5 +98,4 @@ def test_the_command(tmp_path: Path) -> None:
         """,
     )
     assert (check["peak"], check["at_us"]) == (timeline["peak_bytes"], timeline["peak_at_us"])
-    listed = run("show", "runs", db=db)
-    assert "theirs" in listed.stdout
+    assert "theirs" in run("show", "runs", db=db).stdout

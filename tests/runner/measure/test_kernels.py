@@ -166,8 +166,7 @@ def test_range_names_neither_break_a_graph_nor_recompile_it() -> None:
 
 
 def test_a_sweep_leaves_the_rows_of_all_three_tables(db: Path) -> None:
-    done = run("sweep", *TINY[2:-8], "--experiment", "kernels", "--modes", "inference", "--device", "cpu", db=db)
-    assert done.returncode == 0, done.stdout
+    run("sweep", *TINY[2:-8], "--experiment", "kernels", "--modes", "inference", "--device", "cpu", db=db, code=0)
     (profile_row,) = rows(db, "FROM profiles")
     (trace,) = rows(db, "FROM traces")
     found = rows(db, "FROM kernels")
@@ -176,8 +175,7 @@ def test_a_sweep_leaves_the_rows_of_all_three_tables(db: Path) -> None:
     assert (trace["kernels"], trace["steps"]) == (len(found), 1)
     assert {row["cell_id"] for row in [trace, *found]} == {profile_row["cell_id"]}
     assert sum(row["device_ms"] for row in found) == pytest.approx(profile_row["kernel_ms"])
-    shown = run("show", db=db)
-    assert f"{profile_row['kernel_ms']:,.2f}" in shown.stdout
+    assert f"{profile_row['kernel_ms']:,.2f}" in run("show", db=db).stdout
     assert {row["phase"] for row in found} == {"forward"}
     assert sum(row["flops"] or 0 for row in found if row["kernel_class"] == "matmul") == step_flops(
         profiled_cell(mode="inference", context=16)

@@ -216,23 +216,17 @@ def test_streams_of_the_first_and_the_last_block() -> None:
 @pytest.mark.soak
 def test_a_sweep_and_the_output_of_show(db: Path) -> None:
     shape = ",".join(f"{name}={TINY[name]}" for name in ("d_model", "d_ff", "layers", "heads", "vocabulary"))
-    words = ("--experiment", "numerics", "--shape", shape, "--contexts", "6", "--batch", "2", "--device", "cpu")
-    done = run(
-        "sweep", *words, "--sums", "fp32,fp16,fp16-in-fp32,fp16-upcast-in-fp32", "--precisions", "fp32,tf32,bf16", db=db
-    )
-    assert done.returncode == 0, done.stdout
-    sums = {
-        (one.row.accumulator, one.row.addend, one.row.upcast): one.row for one in load_accumulations(db, Selection())
-    }
-    assert {key: f"{row.total:.9g}" for key, row in sums.items()} == {
-        (accumulator, addend, upcast): f"{total:.9g}" for accumulator, addend, upcast, total in SUMS
+    words = ["--experiment", "numerics", "--shape", shape, "--contexts", "6", "--batch", "2", "--device", "cpu"]
+    words += ["--sums", "fp32,fp16,fp16-in-fp32,fp16-upcast-in-fp32", "--precisions", "fp32,tf32,bf16"]
+    run("sweep", *words, db=db, code=0)
+    sums = [one.row for one in load_accumulations(db, Selection())]
+    assert {(row.accumulator, row.addend, row.upcast, f"{row.total:.9g}") for row in sums} == {
+        (*how, f"{total:.9g}") for *how, total in SUMS
     }
     precise = load_precise(db, Selection())
     found = {one.row.precision: one.row for one in precise}
     assert {name: row.status for name, row in found.items()} == {"fp32": "ok", "tf32": "skipped", "bf16": "ok"}
-    assert (
-        found["bf16"].gradient_error == measured(cell()).values["gradient_error"]
-    )  # another process gives the same value
+    assert found["bf16"].gradient_error == measured(cell()).values["gradient_error"], "in another process"
     assert next(one.normalization for one in precise if one.row is found["bf16"])
     assert read(db, "SELECT count(*) AS n FROM dtypes WHERE model = 'toy' AND part = 'parameter'")[0]["n"] == 2 * 4
     shown = run("show", db=db).stdout

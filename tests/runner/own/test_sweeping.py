@@ -135,8 +135,7 @@ def test_a_sweep_skips_models_that_cannot_be_built_and_keeps_rows_of_those_that_
     bad = own_file(tmp_path, BAD["raises"][0], name="bad.py")
     db = tmp_path / "own.duckdb"
     models = [word for spec in (good, growing, frozen, bad) for word in ("--model", spec)]
-    done = run("sweep", "--experiment", "benchmark", *models, *LIMITS, db=db)
-    assert done.returncode == 1, done.stdout
+    done = run("sweep", "--experiment", "benchmark", *models, *LIMITS, db=db, code=1)
     assert "raised ValueError: no weights" in done.stdout
     found = read(db, "SELECT regexp_extract(model, '([a-z]+)\\.py:', 1) AS file, status, message FROM steps ORDER BY 1")
     assert [row[:2] for row in found] == [("frozen", "error"), ("good", "ok"), ("growing", "error")]
@@ -158,8 +157,7 @@ def test_a_model_that_depends_on_its_data_is_planned_at_every_context(tmp_path: 
         """,
     )
     words = ("--experiment", "benchmark", "--model", asking, "--contexts", "8,16,32", *LIMITS)
-    done = run("sweep", *words, "--dry-run", db=tmp_path / "own.duckdb")
-    assert done.returncode == 0, done.stdout
+    done = run("sweep", *words, "--dry-run", db=tmp_path / "own.duckdb", code=0)
     assert re.findall(r"mine@\w+ · (\d+) · train", done.stdout) == ["8", "16", "32"], done.stdout
 
 
@@ -172,27 +170,20 @@ def test_every_experiment_measures_an_own_model_only_once(tmp_path: Path) -> Non
     words = ("sweep", "--config", str(config), "--precisions", "fp32", "--backends", "eager", "--device", "cpu")
     experiments = ("benchmark", "memory", "kernels", "numerics")
     asked = [word for name in experiments for word in ("--experiment", name)]
-    first = run(*words, *asked, db=db)
-    assert first.returncode == 0, first.stdout
+    run(*words, *asked, db=db, code=0)
     tables = ("steps", "memory", "profiles", "numerics")
     counts = [read(db, f"SELECT count(*), count(model_key), count(d_model) FROM {table}")[0] for table in tables]
     ((key,), *_) = read(db, "SELECT DISTINCT model_key FROM steps")
     assert all(rows == own and rows > 0 and widths == 0 for rows, own, widths in counts)
-    again = run(*words, *asked, db=db)
-    assert "Nothing to measure: every cell is done." in again.stdout
+    assert "Nothing to measure: every cell is done." in run(*words, *asked, db=db).stdout
     own_file(tmp_path, body + "\n# changed\n", name="net.py")
-    changed = run(*words, "--experiment", "benchmark", db=db)
-    assert changed.returncode == 0
+    run(*words, "--experiment", "benchmark", db=db, code=0)
     keys = [found for (found,) in read(db, "SELECT DISTINCT model_key FROM steps")]
     ((cell,),) = read(db, f"SELECT cell_id FROM steps WHERE status = 'ok' AND model_key = '{key}' LIMIT 1")
     assert len(keys) == 2
     assert key in keys
-    asked_first = run("sweep", "--again", str(cell), db=db)
-    assert asked_first.returncode == 2
-    assert "which the results file names" in asked_first.stdout
-    replayed = run("sweep", "--again", str(cell), "--yes", db=db)
-    assert replayed.returncode == 2
-    assert "another version" in replayed.stdout
+    assert "which the results file names" in run("sweep", "--again", str(cell), db=db, code=2).stdout
+    assert "another version" in run("sweep", "--again", str(cell), "--yes", db=db, code=2).stdout
     runs = [run_id for (run_id,) in read(db, "SELECT run_id FROM runs ORDER BY started_at")]
     compared = run("compare", f"run:{runs[0]}", f"run:{runs[-1]}", db=db)
     assert re.search(rf"source of \S+/{tmp_path.name}/net.py:build", " ".join(compared.stdout.split()))
@@ -201,8 +192,7 @@ def test_every_experiment_measures_an_own_model_only_once(tmp_path: Path) -> Non
 
 def test_the_plan_of_an_own_model_shows_its_cost(tmp_path: Path) -> None:
     words = ("--model", NANO, "--experiment", "benchmark", "--contexts", "32", *LIMITS)
-    done = run("sweep", *words, "--dry-run", db=tmp_path / "own.duckdb")
-    assert done.returncode == 0, done.stdout
+    done = run("sweep", *words, "--dry-run", db=tmp_path / "own.duckdb", code=0)
     assert "nano@" in done.stdout
     assert "unknown" in done.stdout  # no formula gives its peak
 

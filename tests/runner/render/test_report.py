@@ -33,8 +33,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_show_prints_the_answer_within_80_columns_and_as_json(file: Path) -> None:
-    done = run_apart("show", "step", "--precision", "bf16", db=file, env={"COLUMNS": "80"})
-    assert done.returncode == 0, done.stdout
+    done = run_apart("show", "step", "--precision", "bf16", db=file, env={"COLUMNS": "80"}, code=0)
     lines = [line for line in done.stdout.splitlines() if not line.startswith("$ ")]
     assert max(map(len, lines)) <= 160, "a pipe is wide"
     assert f"{format_number(2 * 64**1.5 * 64 / 20_000 / 2)}" in done.stdout, (
@@ -62,14 +61,11 @@ def test_show_prints_the_answer_within_80_columns_and_as_json(file: Path) -> Non
     ],
 )
 def test_what_is_refused(file: Path, words: tuple[str, ...], said: str) -> None:
-    done = run(*words, db=file)
-    assert done.returncode == 2
-    assert said in re.sub(r"\s+", " ", done.stdout)
+    assert said in re.sub(r"\s+", " ", run(*words, db=file, code=2).stdout)
 
 
 def test_a_report_is_written_beside_and_renamed(file: Path, tmp_path: Path) -> None:
-    done = run("report", "--brief", "--out", str(tmp_path), db=file)
-    assert done.returncode == 0, done.stdout
+    run("report", "--brief", "--out", str(tmp_path), db=file, code=0)
     assert [one.name for one in tmp_path.iterdir()] == ["report.md"]
     assert "Example CPU · bench1" in (tmp_path / "report.md").read_text()
 
@@ -126,8 +122,7 @@ def test_questions_of_the_handout_come_first_and_open_ones_are_listed(file: Path
 
 
 def test_the_shipped_report_on_the_h200_is_current() -> None:
-    done = run("report", "--whole", db=FOLDER)
-    assert done.returncode == 0, done.stdout
+    done = run("report", "--whole", db=FOLDER, code=0)
     written = (ROOT / "docs/h200-report.md").read_text()
     assert done.stdout == written, "python -m runner report --whole --db data/reference/h200 > docs/h200-report.md"
 
@@ -169,6 +164,5 @@ def test_the_shipped_report_is_short_and_names_no_path_of_a_machine() -> None:
 
 @pytest.mark.soak
 def test_latex_has_no_letter_that_pdflatex_lacks() -> None:
-    done = run("report", "--format", "latex", db=FOLDER)
-    assert done.returncode == 0
+    done = run("report", "--format", "latex", db=FOLDER, code=0)
     assert not {letter for letter in done.stdout if ord(letter) > 127} - set("–—…“”’±µ°é")

@@ -133,9 +133,7 @@ def test_impossible_questions_are_refused(flags: dict[str, str], words: str) -> 
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("frontier") / "results.duckdb"
-    done = run("sweep", "--experiment", "frontier", *WORDS, db=path)
-    assert done.returncode == 0, done.stdout
-    assert "predicted 1,600" in done.stdout
+    assert "predicted 1,600" in run("sweep", "--experiment", "frontier", *WORDS, db=path, code=0).stdout
     return path
 
 
@@ -156,18 +154,14 @@ def test_the_largest_size_fits_and_the_next_does_not(db: Path) -> None:
 
 
 def test_a_known_frontier_is_not_searched_again(db: Path) -> None:
-    done = run("sweep", "--experiment", "frontier", *WORDS, db=db)
-    assert done.returncode == 0
-    assert "1 answered before" in done.stdout
+    assert "1 answered before" in run("sweep", "--experiment", "frontier", *WORDS, db=db, code=0).stdout
     assert len(rows(db, "FROM frontier")) == 1
-    shown = run("show", db=db)
-    assert "fits," in shown.stdout
+    assert "fits," in run("show", db=db).stdout
 
 
 def test_a_models_largest_batch(tmp_path: Path) -> None:
     words = "--sizes toy-64 --grow batch --contexts 64 --limit 192MiB --step 16 --device cpu"
-    done = run("sweep", "--experiment", "frontier", *words.split(), db=tmp_path / "r.duckdb")
-    assert done.returncode == 0, done.stdout
+    run("sweep", "--experiment", "frontier", *words.split(), db=tmp_path / "r.duckdb", code=0)
     (found,) = rows(tmp_path / "r.duckdb", "FROM frontier")
     assert (found["d_model"], found["batch"], found["context"], found["d_head"]) == (64, None, 64, None)
     assert found["smallest_failing"] - found["largest"] == 16
@@ -176,8 +170,7 @@ def test_a_models_largest_batch(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_a_kernel_that_does_not_exist_is_skipped(tmp_path: Path) -> None:
-    done = run("sweep", "--experiment", "frontier", *WORDS, "--attention", "sdpa-cudnn", db=tmp_path / "r.duckdb")
-    assert done.returncode == 0, done.stdout
+    run("sweep", "--experiment", "frontier", *WORDS, "--attention", "sdpa-cudnn", db=tmp_path / "r.duckdb", code=0)
     (found,) = rows(tmp_path / "r.duckdb", "FROM frontier")
     assert (found["status"], found["largest"]) == ("skipped", None)
     assert "no sdpa-cudnn kernel" in found["message"]

@@ -27,8 +27,7 @@ def test_the_time_of_a_cell_without_parts_counts_as_the_rest() -> None:
 
 
 def test_the_last_lines_of_a_sweep_agree_with_its_rows(db: Path) -> None:
-    done = run("sweep", *TINY, "--contexts", "64,128", "--steps", "50", "--max-steps", "50", db=db)
-    assert done.returncode == 0, done.stdout
+    done = run("sweep", *TINY, "--contexts", "64,128", "--steps", "50", "--max-steps", "50", db=db, code=0)
     found = re.search(r"The time went to: (.*)\.\n", done.stdout)
     assert found is not None, done.stdout
     said = {part: int(percent) for percent, part in re.findall(r"(\d+)% ([a-z -]+)", found[1])}

@@ -34,9 +34,7 @@ FIVE = (*TINY, "--contexts", "8,12,16,20,24")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns the file after the sweep `WORDS`."""
     path = tmp_path_factory.mktemp("sweep") / "new folder" / "results.duckdb"
-    done = run("sweep", *WORDS, db=path)
-    assert done.returncode == 0, done.stdout
-    assert "Measured: 6 ok" in done.stdout
+    assert "Measured: 6 ok" in run("sweep", *WORDS, db=path, code=0).stdout
     return path
 
 
@@ -113,8 +111,7 @@ def test_the_time_of_a_cell_includes_all_its_parts(swept: Path) -> None:
 
 def test_a_second_sweep_measures_nothing_unless_fresh(swept: Path) -> None:
     before, words = swept.read_bytes(), (*WORDS, "--modes", "train", "--rounds", "1")
-    done = run("sweep", *words, db=swept)
-    assert (done.returncode, "Nothing to measure" in done.stdout) == (0, True), "it asks for one of the 6 cells"
+    assert "Nothing to measure" in run("sweep", *words, db=swept, code=0).stdout, "it asks for one of the 6 cells"
     assert swept.read_bytes() == before
     assert (Spool(swept).files(), Spool(swept).plans(), rows(swept, "FROM plan")) == ([], [], [])
     assert run("sweep", *words, "--fresh", db=swept).returncode == 0
@@ -126,8 +123,7 @@ def test_cells_of_another_commit_are_done_if_that_is_said(swept: Path) -> None:
     change(swept, "UPDATE runs SET git_commit = '0123456789'")
     words = (*WORDS, "--modes", "train", "--rounds", "1")
     assert "1 cell" in run("sweep", *words, "--dry-run", db=swept).stdout
-    done = run("sweep", *words, "--any-commit", db=swept)
-    assert (done.returncode, "Nothing to measure" in done.stdout) == (0, True)
+    assert "Nothing to measure" in run("sweep", *words, "--any-commit", db=swept, code=0).stdout
     third = run("sweep", *words[:-1], "3", "--any-commit", "--dry-run", db=swept)
     assert "3 cells" in third.stdout, "a third round at this commit would count alone"
 
@@ -150,8 +146,7 @@ def test_a_sweep_with_other_settings_is_another_sweep(swept: Path, others: dict[
 def test_a_step_keeps_its_memory_unless_the_user_says_otherwise(db: Path) -> None:
     words = (*TINY, "--contexts", "64", "--batch", "4", "--warmup", "3", "--fresh")
     for environment in ({}, {"MALLOC_MMAP_THRESHOLD_": "65536"}):
-        done = run_apart("sweep", *words, db=db, env=environment)
-        assert done.returncode == 0, done.stdout
+        run_apart("sweep", *words, db=db, env=environment, code=0)
     kept, returned = rows(db, "SELECT page_faults, allocator FROM steps JOIN runs USING (run_id) ORDER BY cell_id")
     assert "MALLOC_MMAP_THRESHOLD_=65536" in returned["allocator"]
     assert 5 * kept["page_faults"] < returned["page_faults"], (
@@ -179,9 +174,7 @@ def test_an_interrupted_sweep_continues_under_its_run(tmp_path: Path, number: si
     assert states.total() == 5, "the plan still shows the cells that are left"
     if number == signal.SIGTERM:
         return  # one of the signals is enough to test how the sweep continues
-    done = run("sweep", *words, db=db)
-    assert done.returncode == 0, done.stdout
-    assert f"{len(kept)} of them measured before" in done.stdout
+    assert f"{len(kept)} of them measured before" in run("sweep", *words, db=db, code=0).stdout
     every = rows(db, "SELECT cell_key, status, cell_id FROM steps ORDER BY cell_id")
     assert [row["cell_id"] for row in every[: len(kept)]] == [row["cell_id"] for row in kept]
     assert Counter(row["cell_key"] for row in every).most_common(1)[0][1] == 1
@@ -201,9 +194,7 @@ def load_visible(db: Path) -> list[dict[str, Any]]:
 
 
 def test_out_of_budget_is_exit_1(db: Path) -> None:
-    done = run("sweep", *FIVE, "--budget", "0.3s", db=db)
-    assert done.returncode == 1
-    assert "The budget ran out" in done.stdout
+    assert "The budget ran out" in run("sweep", *FIVE, "--budget", "0.3s", db=db, code=1).stdout
     assert len(load_visible(db)) < 5
 
 
@@ -248,8 +239,7 @@ def test_a_reader_during_a_sweep_sees_complete_cells(db: Path) -> None:
 def test_a_cell_that_times_out_is_exit_1_and_tried_again(db: Path) -> None:
     words = (*TINY, "--steps", "10000000", "--max-steps", "10000000", "--max-seconds", "500", "--timeout", "1s")
     for tries in (1, 2):
-        done = run("sweep", *words, db=db)
-        assert done.returncode == 1, done.stdout
+        run("sweep", *words, db=db, code=1)
         found = rows(db, "SELECT status, failed_phase, context, message, steps FROM steps")
         assert [row["status"] for row in found] == ["timeout"] * tries
     assert found[0]["context"] == 16, "a failure keeps its whole key"
@@ -264,8 +254,7 @@ def test_skipped_and_out_of_memory_cells_are_done(db: Path) -> None:
     assert run("sweep", *words, db=db).returncode == 0
     found = rows(db, "SELECT precision, status, message FROM steps ORDER BY precision")
     assert [(row["precision"], row["status"]) for row in found] == [("fp32", "oom"), ("tf32", "skipped")]
-    other = run("sweep", *words, "--contexts", "300000,400000", "--skip-predicted-oom", db=db)
-    assert other.returncode == 0, other.stdout
+    other = run("sweep", *words, "--contexts", "300000,400000", "--skip-predicted-oom", db=db, code=0)
     assert "4 cells, 2 of them measured before" in other.stdout
     (row,) = rows(db, "SELECT status, message, build_seconds FROM steps WHERE context = 400000 AND precision = 'fp32'")
     assert (row["status"], row["build_seconds"]) == ("skipped", None)
@@ -276,8 +265,7 @@ def test_a_file_of_another_program_is_left_unchanged(tmp_path: Path) -> None:
     db = tmp_path / "mine.duckdb"
     change(db, "CREATE TABLE steps_of_a_stair AS SELECT 17 AS height")
     before = db.read_bytes()
-    done = run("sweep", *TINY, db=db)
-    assert done.returncode == 2
+    done = run("sweep", *TINY, db=db, code=2)
     assert "error:" in done.stdout
     assert "Traceback" not in done.stdout
     assert db.read_bytes() == before
