@@ -15,7 +15,6 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
@@ -24,7 +23,6 @@ from statistics import quantiles
 from uuid import UUID
 
 from runner.store.database import BETWEEN_CELLS, ingest, open_reader
-from runner.store.spool import Spool
 from tests.bench.grid import fill
 from tests.bench.readers import PAGES, find_server
 from tests.bench.visitor import Visitor
@@ -33,7 +31,6 @@ from tests.synthetic import rows
 
 LOOKS_S, ASKS_S = 10.0, 2.0
 CELLS = 20_000
-Tables = Mapping[str, Sequence[object]]
 
 
 @dataclass(kw_only=True)
@@ -111,13 +108,12 @@ def _sweep(path: Path, rate: float, over: Event, done: Connection) -> None:
     number of cells that were missing from the file in the end."""
     of, added, ids = rows.run(label="while all look"), list[float](), set[UUID]()
     shapes = [(size, context) for size in rows.TOYS for context in (32, 64, 128, 256, 512)]
-    spool, start = Spool(path), time.monotonic()
+    start = time.monotonic()
     while not over.wait(max(0.0, start + len(added) / rate - time.monotonic())):
         size, context = shapes[len(added) % len(shapes)]
         one = rows.ok(of, rows.asked(size, context=context), round=len(added) // len(shapes))
         began = time.perf_counter()
-        tables: Tables = {"runs": [of], "steps": [one.step], "timings": one.timings, "samples": one.samples}
-        spool.write(tables, str(one.step.cell_id))
+        rows.spooled(path, of, one)
         ingest(path, **BETWEEN_CELLS)
         added.append((time.perf_counter() - began) * 1e3)
         ids.add(one.step.cell_id)

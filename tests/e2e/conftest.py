@@ -40,7 +40,7 @@ def address(tmp_path_factory: pytest.TempPathFactory, asked: Path) -> Iterator[s
     rows.store(path, of, rows.laptop(of))
     attention = [memory_rows.attention(of, seq_len=length) for length in (256, 1024)]
     parts = {"parameters": 2**20, "activations": 2**22}
-    memory_rows.store(path, [*attention, memory_rows.memory(of, parts), memory_rows.memory(of, parts, context=256)])
+    rows.store_tables(path, [*attention, memory_rows.memory(of, parts), memory_rows.memory(of, parts, context=256)])
     timelines.write(path, of, timelines.step(allocations=300))
     with served(path) as found:
         yield found

@@ -30,7 +30,7 @@ SLOW = "SELECT pg_sleep(60)"
 def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     of, path = rows.run(label="console"), tmp_path_factory.mktemp("sql") / "results.duckdb"
     rows.store(path, of, [rows.ok(of, rows.asked(size, context=64)) for size in rows.TOYS])
-    memory_rows.store(path, [memory_rows.attention(of, seq_len=256), memory_rows.memory(of, {"parameters": 2**20})])
+    rows.store_tables(path, [memory_rows.attention(of, seq_len=256), memory_rows.memory(of, {"parameters": 2**20})])
     return path
 
 

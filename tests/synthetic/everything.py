@@ -26,16 +26,11 @@ def store(path: Path) -> Path:
     cells += [memory_rows.attention(of, seq_len=65536, status="oom", values={"device_bytes": 2**33})]
     cells += [memory_rows.attention(of, seq_len=1024, backend="compiled")]
     cells += [memory_rows.frontier(of, largest=size, implementation=how) for how, size in LARGEST.items()]
-    cells += [memory_rows.frontier(of, largest=512, **memory_rows.SHAPE, limited="context", batch=4, d_head=None)]
-    memory_rows.store(path, [*cells, _attended(of)])
+    cells += [memory_rows.frontier(of, largest=512, **rows.TOYS["toy-64"], limited="context", batch=4, d_head=None)]
+    rows.store_tables(path, [*cells, _attended(of)])
     compiled = rows.ok(of, rows.asked("toy-256", backend="compiled", compile_cache="empty"))
-    costs: dict[str, Any] = {
-        "compile_seconds": 9.0,
-        "compile_cold_seconds": 9.0,
-        "compile_warm_seconds": 1.0,
-        "graph_breaks": 0,
-    }
-    rows.store(path, of, [replace(compiled, step=replace(compiled.step, **costs))])
+    took: Any = {"compile_seconds": 9.0, "compile_cold_seconds": 9.0, "compile_warm_seconds": 1.0}
+    rows.store(path, of, [replace(compiled, step=replace(compiled.step, **took, graph_breaks=0))])
     roofs = [roofline_rows.ceiling("matmul fp32", 1e12 * share, moment=moment, run=of.run_id)
              for moment, share in (("start", 1), ("end", 0.7))]  # fmt: skip
     Spool(path).write({"ceilings": roofs}, "ceilings")

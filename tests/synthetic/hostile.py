@@ -33,8 +33,8 @@ def store(path: Path, *, phases: bool = False) -> Path:
     runs = [rows.run(label=name) for name in ("before", "after")]
     for of in runs:
         rows.store(path, of, [*rows.laptop(of), rows.failed(of, rows.asked(context=512))])
-        traces.store(path, [traces.profiled(of), traces.profiled(of, mode="inference")])
-        memory_rows.store(path, [memory_rows.memory(of, {"parameters": 2**20, "activations": 2**22})])
+        rows.store_tables(path, [traces.profiled(of), traces.profiled(of, mode="inference")])
+        rows.store_tables(path, [memory_rows.memory(of, {"parameters": 2**20, "activations": 2**22})])
         timelines.write(path, of, timelines.step(allocations=300))
     everything.store(path)
     ingest_all(path)

@@ -1,13 +1,12 @@
 """Synthetic attention, memory and frontier rows, which look like measurements.
 
-    store(path, of, [attention(of, seq_len=1024), attention(of, implementation="sdpa-flash", seq_len=1024)])
+    rows.store_tables(path, [attention(of, seq_len=1024), attention(of, implementation="sdpa-flash", seq_len=1024)])
 
 Values follow simple formulas, so that a test can compute by hand what a chart must show. They are written through the
 real spool and the real ingest.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from runner.schema import (
@@ -25,13 +24,12 @@ from runner.schema import (
     TimingRow,
     new_id,
 )
-from tests.synthetic.rows import store_tables
+from tests.synthetic.rows import TOYS, key_of
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 #: Forward time in ms at 1024 tokens. It grows with the square of the length, and backward takes twice as long.
 FORWARD_MS = {"naive": 4.0, "sdpa-flash": 1.0, "sdpa-math": 8.0}
 STEPS = 11
-SHAPE = {"d_model": 64, "d_ff": 192, "layers": 2, "heads": 2, "vocabulary": 2048}
 Tables = dict[str, Sequence[object]]
 
 
@@ -64,12 +62,8 @@ def attention(of: RunRow, *, seq_len: int, status: str = "ok", values: Mapping[s
 
 def _times(ids: dict[str, Any], forward: float) -> Tables:
     """Returns samples that are symmetric about their median, and their summaries."""
-    medians: dict[Phase, float] = {
-        "forward": forward,
-        "backward": 2 * forward,
-        "forward_backward": 3 * forward,
-        "step": 3 * forward,
-    }
+    shares: dict[Phase, int] = {"forward": 1, "backward": 2, "forward_backward": 3, "step": 3}
+    medians = {phase: share * forward for phase, share in shares.items()}
     spread = [1 + 0.01 * (step - STEPS // 2) for step in range(STEPS)]
     return {
         "timings": [
@@ -96,7 +90,7 @@ def frontier(of: RunRow, *, largest: int, limit_bytes: int = GIB, **asked: Any) 
 
 def memory(of: RunRow, parts: Mapping[str, int], *, values: Mapping[str, Any] | None = None, **asked: Any) -> Tables:
     """Returns one memory cell whose peak is the sum of `parts` (bytes by column without `_bytes`)."""
-    of_cell: dict[str, Any] = {**SHAPE, "context": 128, "mode": "train", "precision": "fp32", **asked}
+    of_cell: dict[str, Any] = {**TOYS["toy-64"], "context": 128, "mode": "train", "precision": "fp32", **asked}
     cell = MemoryCell(**of_cell)
     ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
     held = {f"{name}_bytes": size for name, size in parts.items()}
@@ -120,12 +114,3 @@ def saved(tables: Tables, kept: Iterable[tuple[str, str, int]]) -> Tables:
         for position, (operation, module, size) in enumerate(kept)
     ]  # fmt: skip
     return {**tables, "saved_tensors": found}
-
-
-def key_of(cell: Any) -> dict[str, Any]:
-    return {name: getattr(cell, name) for name in type(cell).names()}
-
-
-def store(path: Path, cells: Iterable[Tables]) -> Path:
-    """Writes them into the file as a sweep would."""
-    return store_tables(path, cells)

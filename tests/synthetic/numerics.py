@@ -22,7 +22,6 @@ from runner.sweep.loop import ingest_all
 from tests.runner.measure import test_accumulation
 from tests.runner.measure.test_numerics import cell
 from tests.synthetic import rows
-from tests.synthetic.memory_rows import key_of
 
 
 def store(db: Path) -> Path:
@@ -31,7 +30,7 @@ def store(db: Path) -> Path:
     for name, error in (("fp32", 5e-7), ("bf16", 5e-3)):
         asked = cell(**rows.TOYS["toy-64"], context=128, batch=4, precision=name)
         ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
-        row = NumericsRow(**key_of(asked), **ids, cell_key=asked.key, status="ok", reference="fp64", loss=7.6,
+        row = NumericsRow(**rows.key_of(asked), **ids, cell_key=asked.key, status="ok", reference="fp64", loss=7.6,
                           loss_error=error / 100, logits_error=error / 2, gradient_error=error)  # fmt: skip
         wide = {"bf16": "bfloat16"}.get(name, "float32")
         seen = [("parameter", "first.weight", "float32"), ("output", "first", wide),
@@ -45,15 +44,10 @@ def store(db: Path) -> Path:
                       for kind in ("fp32", "bf16", "fp16") for scale in (1.0, 1024.0)]  # fmt: skip
         Spool(db).write({"runs": [of], "numerics": [row], "dtypes": read_off, "normalisation": statistics},
                         str(ids["cell_id"]))  # fmt: skip
-    _write_sum(db, of)
+    sum_asked = AccumulationCell(accumulator="fp16", addend="fp16")
+    found, ids = test_accumulation.measured(sum_asked), {"run_id": of.run_id, "cell_id": new_id()}
+    total = AccumulationRow(**rows.key_of(sum_asked), **ids, cell_key=sum_asked.key, status="ok", **found.values)
+    partial = [replace(point, **ids) for point in found.details["partial_sums"] if isinstance(point, PartialSumRow)]
+    Spool(db).write({"runs": [of], "accumulation": [total], "partial_sums": partial}, str(total.cell_id))
     ingest_all(db)
     return db
-
-
-def _write_sum(db: Path, of: Any) -> None:
-    found = test_accumulation.measured(AccumulationCell(accumulator="fp16", addend="fp16"))
-    asked = AccumulationCell(accumulator="fp16", addend="fp16")
-    ids = {"run_id": of.run_id, "cell_id": new_id()}
-    row = AccumulationRow(**key_of(asked), **ids, cell_key=asked.key, status="ok", **found.values)
-    partial = [replace(point, **ids) for point in found.details["partial_sums"] if isinstance(point, PartialSumRow)]
-    Spool(db).write({"runs": [of], "accumulation": [row], "partial_sums": partial}, str(row.cell_id))

@@ -22,6 +22,6 @@ def pack_reference(folder: Path) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     file, of = folder.parent / "packed-from.duckdb", run()
     rows.store(file, of, [rows.ok(of, cell, round=number, slower=0.5) for cell in CELLS for number in range(3)])
-    memory_rows.store(file, [memory_rows.attention(of, seq_len=length) for length in (256, 1024)])
+    rows.store_tables(file, [memory_rows.attention(of, seq_len=length) for length in (256, 1024)])
     pack(file, folder)
     return folder

@@ -9,13 +9,12 @@ through the real spool and the real ingest.
 import random
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
-from uuid import UUID
 
 from runner.schema import (
     PHASES,
@@ -63,6 +62,10 @@ def run(**values: Any) -> RunRow:
     return RunRow(run_id=rest.pop("run_id", None) or new_id(), **rest)
 
 
+def key_of(cell: Any) -> dict[str, Any]:
+    return {name: getattr(cell, name) for name in type(cell).names()}
+
+
 def asked(size: str = "toy-64", **values: Any) -> StepCell:
     """Returns a cell of a toy size."""
     rest = {"context": 128, "mode": "train", "precision": "fp32", **TOYS[size], **values}
@@ -78,7 +81,8 @@ def step_ms(cell: StepCell) -> float:
 def ok(of: RunRow, cell: StepCell, *, round: int = 0, steps: int = 11, slower: float = 1.0) -> Rows:
     """Returns a cell that worked: `steps` measured steps, symmetric about `step_ms`, the first warm-up step 6 times as
     long; all times are longer by the factor `slower`."""
-    cell_id, phases = new_id(), PHASES[cell.mode]
+    ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
+    phases = PHASES[cell.mode]
     noise = random.Random(f"{cell.key} {round}")
     whole = sum(SHARES[phase] for phase in phases)
     samples = []
@@ -87,23 +91,16 @@ def ok(of: RunRow, cell: StepCell, *, round: int = 0, steps: int = 11, slower: f
         place = (step - cell.warmup_steps) - (steps - 1) / 2
         factor = cold if step < 2 else 1 + 0.004 * place + noise.uniform(-1e-4, 1e-4) * (place != 0)
         for phase in phases:
-            milliseconds = step_ms(cell) * SHARES[phase] / whole * factor * slower
-            samples.append(_sample(of, cell_id, phase=phase, step=step, milliseconds=milliseconds, cell=cell))
+            ms, is_warmup = step_ms(cell) * SHARES[phase] / whole * factor * slower, step < cell.warmup_steps
+            samples.append(SampleRow(**ids, phase=phase, step=step, duration_ms=ms, is_warmup=is_warmup))
     timings = tuple(_timings(samples, phases))
     total = next(timing for timing in timings if timing.phase == "step").median_ms or 0.0
     row = _row(
-        of,
-        cell,
-        cell_id=cell_id,
-        round=round,
-        status="ok",
-        steps=steps,
-        parameters=12 * cell.shape.layers * cell.shape.d_model**2,
+        of, cell, cell_id=ids["cell_id"], round=round, status="ok", steps=steps, phase_sum_share=0.999,
+        parameters=12 * cell.shape.layers * cell.shape.d_model**2, cell_seconds=1.5,
         tokens_per_s=cell.batch * cell.context / total * 1e3,
-        phase_sum_share=0.999,
         compile_seconds=8.5 if cell.backend != "eager" else None,
-        cell_seconds=1.5,
-    )
+    )  # fmt: skip
     return Rows(step=row, timings=timings, samples=tuple(samples))
 
 
@@ -114,19 +111,7 @@ def failed(of: RunRow, cell: StepCell, *, status: str = "oom", phase: str = "bac
 
 
 def _row(of: RunRow, cell: StepCell, **values: Any) -> StepRow:
-    key = {item.name: getattr(cell, item.name) for item in fields(StepCell)}
-    return StepRow(**key, run_id=of.run_id, cell_key=cell.key, started_at=utc_now(), **values)
-
-
-def _sample(of: RunRow, cell_id: UUID, *, phase: Phase, step: int, milliseconds: float, cell: StepCell) -> SampleRow:
-    return SampleRow(
-        run_id=of.run_id,
-        cell_id=cell_id,
-        phase=phase,
-        step=step,
-        duration_ms=milliseconds,
-        is_warmup=step < cell.warmup_steps,
-    )
+    return StepRow(**key_of(cell), run_id=of.run_id, cell_key=cell.key, started_at=utc_now(), **values)
 
 
 def _timings(samples: Sequence[SampleRow], phases: Sequence[Phase]) -> Iterable[TimingRow]:
@@ -164,16 +149,9 @@ def laptop(of: RunRow) -> list[Rows]:
     rows += [
         ok(of, asked("toy-256", warmup_steps=warmup, min_steps=10, max_steps=10), steps=10) for warmup in (0, 1, 2, 5)
     ]
+    late = asked("toy-256", context=256, precision="bf16")
     rows.append(failed(of, asked("toy-256", context=256)))
-    rows.append(
-        failed(
-            of,
-            asked("toy-256", context=256, precision="bf16"),
-            status="timeout",
-            phase="warmup",
-            message="no result within 60 s",
-        )
-    )
+    rows.append(failed(of, late, status="timeout", phase="warmup", message="no result within 60 s"))
     return rows
 
 

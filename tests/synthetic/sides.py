@@ -14,7 +14,7 @@ from runner.analysis.statistics import summarize
 from runner.schema import Phase, RunRow, SampleRow, StepCell, StepRow, TimingRow, new_id
 from tests.synthetic import memory_rows
 from tests.synthetic.memory_rows import MIB
-from tests.synthetic.rows import Rows, asked, failed, run, store
+from tests.synthetic.rows import Rows, asked, failed, key_of, run, store, store_tables
 
 NOISY = tuple(10.0 + 0.5 * place for place in range(-5, 6))
 
@@ -22,8 +22,7 @@ NOISY = tuple(10.0 + 0.5 * place for place in range(-5, 6))
 def timed(of: RunRow, cell: StepCell, samples: tuple[float, ...], **values: Any) -> Rows:
     """Returns a cell whose whole steps take exactly these times (ms); half of each is the forward pass."""
     ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
-    key = {name: getattr(cell, name) for name in StepCell.names()}
-    row = StepRow(**key, **ids, cell_key=cell.key, status="ok", steps=len(samples), **values)
+    row = StepRow(**key_of(cell), **ids, cell_key=cell.key, status="ok", steps=len(samples), **values)
     shares: dict[Phase, float] = {"forward": 0.5, "step": 1.0}
     rows = [
         SampleRow(**ids, phase=phase, step=step, is_warmup=False, duration_ms=share * value)
@@ -85,8 +84,7 @@ def written(folder: Path) -> Path:
     runs = before_and_after()
     for (of, cells), size in zip(runs, (8 * MIB, 4 * MIB), strict=True):
         store(path, of, cells)
-        peaks = [memory_rows.memory(of, {"activations": size}, context=tokens) for tokens in (16, 32)]
-        memory_rows.store(path, peaks)
+        store_tables(path, [memory_rows.memory(of, {"activations": size}, context=tokens) for tokens in (16, 32)])
     again = run_named("again", threads=1, torch="2.13.0")
     store(path, again, [timed(again, context(48), (10.05,) * 11), timed(again, context(16), NOISY)])
     return path

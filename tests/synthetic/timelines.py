@@ -6,8 +6,9 @@ Everything follows from `allocations`, so that the same call always returns the 
 same time never overlap: as in a caching allocator, a freed block is used again for one of its size.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from runner.schema import (
 )
 from runner.store.spool import Spool
 from runner.sweep.loop import ingest_all
+from tests.synthetic.rows import key_of
 
 BASE, ALIGNMENT = 0x7F00_0000_0000, 512
 KIB, MIB = 2**10, 2**20
@@ -153,39 +155,37 @@ def _temporaries(made: Step, count: int, *, module: str, unit: int) -> None:
         made.free(before)
 
 
-def peak_of(blocks: Sequence[dict[str, Any]]) -> tuple[int, int]:
-    """Returns the largest total and its first moment, by going through every allocation and free."""
+def totals(blocks: Iterable[AllocationRow]) -> dict[int, int]:
+    """Returns the bytes in use after each microsecond with an event, in order, computed from the rows alone."""
     changes: dict[int, int] = {}
     for block in blocks:
-        changes[block["born_us"]] = changes.get(block["born_us"], 0) + block["allocated_bytes"]
-        if block["died_us"] is not None:
-            changes[block["died_us"]] = changes.get(block["died_us"], 0) - block["allocated_bytes"]
-    total, peak, peak_at = 0, 0, 0
-    for at_us in sorted(changes):
-        total += changes[at_us]
-        if total > peak:
-            peak, peak_at = total, at_us
-    return peak, peak_at
+        changes[block.born_us] = changes.get(block.born_us, 0) + block.allocated_bytes
+        if block.died_us is not None:
+            changes[block.died_us] = changes.get(block.died_us, 0) - block.allocated_bytes
+    moments = sorted(changes)
+    return dict(zip(moments, accumulate(changes[at_us] for at_us in moments), strict=True))
 
 
-def tables(of: RunRow, made: Step, *, title: str | None = None) -> dict[str, list[object]]:
+def tables(of: RunRow, made: Step, *, title: str | None = None) -> dict[str, Sequence[object]]:
     """Returns the rows of one memory cell with its timeline, by table."""
     cell = MemoryCell(d_model=256, d_ff=768, layers=4, heads=8, vocabulary=2048, context=128, mode=made.mode,
                       precision=made.precision, timeline=True)  # fmt: skip
     ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
-    peak, peak_at = peak_of(made.blocks)
+    rows = [AllocationRow(**ids, allocation=number, **block) for number, block in enumerate(made.blocks)]
+    held = totals(rows)
+    peak_at = max(held, key=held.__getitem__)
+    peak = held[peak_at]
     timeline = TimelineRow(
         **ids, origin="cpu-profiler", title=title or f"toy-256 · 128 · {made.mode} · {made.precision}",
         allocations=len(made.blocks), duration_us=made.now_us, peak_bytes=peak, peak_block_bytes=peak + 2 * MIB,
         peak_at_us=peak_at, lost_events=0,
         baseline_bytes=sum(block["allocated_bytes"] for block in made.blocks if block["phase"] is None),
     )  # fmt: skip
-    key = {name: getattr(cell, name) for name in MemoryCell.names()}
     return {
         "runs": [of],
-        "memory": [MemoryRow(**key, **ids, cell_key=cell.key, status="ok", peak_allocated_bytes=peak)],
+        "memory": [MemoryRow(**key_of(cell), **ids, cell_key=cell.key, status="ok", peak_allocated_bytes=peak)],
         "timelines": [timeline],
-        "allocations": [AllocationRow(**ids, allocation=number, **block) for number, block in enumerate(made.blocks)],
+        "allocations": rows,
         "stacks": [StackRow(**ids, stack=number, frames=frames) for number, frames in enumerate(made.stacks)],
         "marks": [MarkRow(**ids, at_us=at_us, name=name) for at_us, name in made.marks],
     }

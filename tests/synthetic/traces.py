@@ -1,6 +1,6 @@
 """Synthetic profiles and their kernels, which look like measurements.
 
-    store(path, [profiled(of, mode="train"), profiled(of, mode="train", precision="bf16")])
+    rows.store_tables(path, [profiled(of, mode="train"), profiled(of, mode="train", precision="bf16")])
 
 Times are whole numbers of ms per step (`KERNELS`), so that a test can compute by hand what a chart must show. In bf16 a
 matrix product takes half as long as in fp32, and casts are added. Rows are written through the real spool and the real
@@ -8,15 +8,12 @@ ingest.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from runner.analysis.kernels import kernel_class
 from runner.schema import KernelRow, Mode, ProfileCell, ProfileRow, RunRow, TraceRow, new_id
-from tests.synthetic.rows import store_tables
+from tests.synthetic.rows import TOYS, key_of
 
-SHAPE = {"d_model": 64, "d_ff": 192, "layers": 2, "heads": 2, "vocabulary": 2048}
-HTML = "<img src=x onerror=\"document.title='owned'\">"
 GEMM, GEMM_BACK = "ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_nt"
 SOFTMAX = "void cunn_SoftMaxForward<4, float, float, float>(float *, const float *, int)"
 MUL = "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, MulFunctor<float>>>(int)"
@@ -44,12 +41,11 @@ Tables = dict[str, Sequence[object]]
 
 def profiled(of: RunRow, *, mode: Mode = "train", values: Mapping[str, Any] | None = None, **asked: Any) -> Tables:
     """Returns a profiled cell whose step takes 2 ms more than its kernels, and a tenth longer under the profiler."""
-    cell = ProfileCell(**{**SHAPE, "context": 128, "precision": "fp32", "mode": mode, **asked})
+    cell = ProfileCell(**{**TOYS["toy-64"], "context": 128, "precision": "fp32", "mode": mode, **asked})
     ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
-    key = {name: getattr(cell, name) for name in ProfileCell.names()}
     status = (values or {}).get("status", "ok")
     if status != "ok":
-        return {"runs": [of], "profiles": [ProfileRow(**key, **ids, cell_key=cell.key, **(values or {}))]}
+        return {"runs": [of], "profiles": [ProfileRow(**key_of(cell), **ids, cell_key=cell.key, **(values or {}))]}
     kernels = kernel_rows(ids, cell)
     took = sum(kernel.device_ms for kernel in kernels)
     own: dict[str, Any] = {
@@ -57,7 +53,7 @@ def profiled(of: RunRow, *, mode: Mode = "train", values: Mapping[str, Any] | No
         "overhead_share": 0.1, "kernel_ms": took, "busy_ms": took, "busy_share": took / (took + 2),
         "host_bound_share": 2 / (took + 2), "attributed_share": 1.0, "kernel_calls": len(kernels),
     }  # fmt: skip
-    row = ProfileRow(**key, **ids, cell_key=cell.key, **{**own, **(values or {})})
+    row = ProfileRow(**key_of(cell), **ids, cell_key=cell.key, **{**own, **(values or {})})
     trace = TraceRow(**ids, origin="torch-profiler", title="a cell", kernels=len(kernels), kernel_ms=took, steps=1)
     return {"runs": [of], "profiles": [row], "traces": [trace], "kernels": kernels}
 
@@ -71,8 +67,3 @@ def kernel_rows(ids: Mapping[str, Any], cell: ProfileCell) -> list[KernelRow]:
                   calls=calls, device_ms=took * (half if kernel in (GEMM, GEMM_BACK) else 1.0), flops=flops)
         for phase, scope, kernel, calls, took, flops in (*KERNELS, *cast) if phase in PHASES[cell.mode]
     ]  # fmt: skip
-
-
-def store(path: Path, cells: Sequence[Tables]) -> Path:
-    """Writes them into the file as a sweep would."""
-    return store_tables(path, cells)

@@ -49,7 +49,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
         of = rows.run(host=host, label=host)
         cells = [rows.asked(size, precision=precision) for size in rows.TOYS for precision in ("fp32", "bf16")]
         rows.store(path, of, [*(rows.ok(of, cell) for cell in cells), rows.failed(of, rows.asked(context=4096))])
-        memory_rows.store(path, [memory_rows.attention(of, seq_len=length) for length in (256, 1024)])
+        rows.store_tables(path, [memory_rows.attention(of, seq_len=length) for length in (256, 1024)])
     return path
 
 

@@ -264,7 +264,7 @@ def test_cells_of_a_file_are_judged_together_with_their_run(tmp_path: Path) -> N
     same = {"saved_bytes": 2**20, "residual_bytes": 2**16}
     cells = [memory_rows.memory(of, parts, precision=precision, values=same) for precision in ("fp32", "bf16")]
     cells += [memory_rows.attention(of, seq_len=length, values={"steps": 11}) for length in (512, 1024)]
-    path = memory_rows.store(tmp_path / "results.duckdb", cells)
+    path = rows.store_tables(tmp_path / "results.duckdb", cells)
     ids: list[UUID] = [row.cell_id for cell in cells for row in (*cell.get("memory", ()), *cell.get("attention", ()))]  # type: ignore[attr-defined]
     found = load_findings(path, (ids[1],), "memory")
     assert [finding.code for finding in found[ids[1]]] == ["no_effect"]

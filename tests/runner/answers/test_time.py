@@ -209,7 +209,7 @@ def test_matrix_products_lose_share_from_inference_to_training() -> None:
 @pytest.mark.parametrize(("device", "words"), [("cuda", "GPU time"), ("cpu", "operator time")])
 def test_a_profile_of_a_cpu_has_operator_time(device: str, words: str, tmp_path: Path) -> None:
     cells = [traces.profiled(rows.run(device=device), mode=mode) for mode in ("inference", "train")]
-    stored = read(traces.store(tmp_path / "results.duckdb", cells), Selection(), ("traced",))
+    stored = read(rows.store_tables(tmp_path / "results.duckdb", cells), Selection(), ("traced",))
     for name in ("kernels", "kernel_classes", "inside_attention"):
         said = to_text(as_json(ask(name, stored)))
         assert {found.lower() for found in re.findall("GPU time|operator time", said, re.I)} == {words.lower()}

@@ -176,7 +176,7 @@ def test_a_missing_or_ambiguous_cell_is_one_clear_error(swept: Path, tmp_path: P
 
 def test_a_row_of_another_table_is_refused(tmp_path: Path) -> None:
     path, of = tmp_path / "r.duckdb", rows.run()
-    memory_rows.store(path, [memory_rows.memory(of, {"parameters": 2**20})])
+    rows.store_tables(path, [memory_rows.memory(of, {"parameters": 2**20})])
     (row,) = stored(path, "FROM memory")
     done = run("sweep", "--again", str(row["cell_id"]), db=path, code=2)
     assert "is no row of steps or attention" in done.stdout

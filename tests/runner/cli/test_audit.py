@@ -40,7 +40,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows.failed(SECOND, rows.asked("toy-256", context=256)),
     ]
     rows.store(path, SECOND, cells)
-    return memory_rows.store(path, [memory_rows.memory(SECOND, {"parameters": 2**20})])
+    return rows.store_tables(path, [memory_rows.memory(SECOND, {"parameters": 2**20})])
 
 
 def line(text: str, beginning: str) -> list[str]:

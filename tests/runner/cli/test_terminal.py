@@ -55,8 +55,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows.store(path, of, [rows.ok(of, rows.asked()), rows.failed(of, rows.asked("toy-256"))])
     later = replace(of, run_id=new_id(), label="later")
     rows.store(path, later, [rows.ok(later, rows.asked()), rows.ok(later, rows.asked(context=64))])
-    memory_rows.store(path, [memory_rows.memory(of, {"parameters": 2**20})])
-    traces.store(path, [traces.profiled(of, mode="train")])
+    rows.store_tables(path, [memory_rows.memory(of, {"parameters": 2**20})])
+    rows.store_tables(path, [traces.profiled(of, mode="train")])
     roofline_rows.store(store_everything(path))
     odd = ODD.encode("utf-8", "replace").decode()
     with duckdb.connect(str(path)) as writer:

@@ -21,6 +21,7 @@ from runner.analysis.timeline.snapshot import Stacks, strip_folders
 from runner.engines.local import LocalEngine
 from runner.schema import AllocationRow, MarkRow, PhasePeakRow, StackRow, TimelineRow
 from tests.runner.measure.test_memory import make_cell, measured
+from tests.synthetic.timelines import totals
 
 
 def event(at_us: int, address: int, change: int) -> MemoryEvent:
@@ -113,22 +114,8 @@ def recorded(request: pytest.FixtureRequest) -> Recorded:
     )
 
 
-def totals(recorded: Recorded) -> dict[int, int]:
-    """Returns the bytes in use after each microsecond with an event, computed from the rows alone."""
-    changes: dict[int, int] = {}
-    for row in recorded.allocations:
-        changes[row.born_us] = changes.get(row.born_us, 0) + row.allocated_bytes
-        if row.died_us is not None:
-            changes[row.died_us] = changes.get(row.died_us, 0) - row.allocated_bytes
-    found, total = {}, 0
-    for at_us in sorted(changes):
-        total += changes[at_us]
-        found[at_us] = total
-    return found
-
-
 def test_the_sum_of_the_allocations_is_the_peak(recorded: Recorded) -> None:
-    total = totals(recorded)
+    total = totals(recorded.allocations)
     assert max(total.values()) == recorded.timeline.peak_bytes == recorded.values["peak_allocated_bytes"]
     assert total[recorded.timeline.peak_at_us] == recorded.timeline.peak_bytes
     assert recorded.timeline.baseline_bytes == total[0]
@@ -139,7 +126,7 @@ def test_the_sum_of_the_allocations_is_the_peak(recorded: Recorded) -> None:
 
 def test_the_rows_reproduce_the_allocators_peak_of_every_phase(recorded: Recorded) -> None:
     """On a CPU `phase_peaks` are the allocator's own running total, and the rows follow each allocation."""
-    total, ends = totals(recorded), [mark.at_us for mark in recorded.marks[1:]]
+    total, ends = totals(recorded.allocations), [mark.at_us for mark in recorded.marks[1:]]
     before = 0
     for mark, end, peak in zip(recorded.marks, [*ends, None], recorded.peaks, strict=True):
         assert mark.name == peak.phase

@@ -21,7 +21,7 @@ from runner.store.read.selection import Selection
 from tests.command import rows, run
 from tests.runner.own.build import own_file
 from tests.synthetic import memory_rows
-from tests.synthetic.rows import asked
+from tests.synthetic.rows import asked, store_tables
 from tests.synthetic.rows import run as run_row
 
 CPU = Device("cpu")
@@ -192,7 +192,7 @@ def test_rates_are_flops_over_time(tmp_path: Path) -> None:
         memory_rows.attention(of, seq_len=2048, batch=8, implementation=name, status="wrong"),
     ]
     cells += [memory_rows.attention(of, seq_len=1024, batch=batch) for batch in (8, 16)]
-    rows = read(memory_rows.store(tmp_path / "r.duckdb", cells), Selection(), ("attention", "ceilings", "runs"))
+    rows = read(store_tables(tmp_path / "r.duckdb", cells), Selection(), ("attention", "ceilings", "runs"))
     (view,) = ask("attention_rates", rows, {}).views
     assert {*zip(view.column("seq_len"), view.column("batch"), strict=True)} == {(1024, 16), (2048, 8)}
     assert "batch of constant tokens" in view.about
