@@ -3,7 +3,7 @@
 @pytest.mark.parametrize("address", some(PAGES))
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
@@ -12,9 +12,13 @@ import pytest
 EVERY = 5
 
 
-def some(cases: Iterable[Any]) -> list[Any]:
-    """Returns the cases as parameters, of which all but the first of every five are left to soak."""
+def some(cases: Iterable[Any], keep: Collection[Any] = ()) -> list[Any]:
+    """Returns the cases as parameters, of which all but those of `keep`, or else but the first of every five, are left
+    to soak."""
     return [
-        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=[pytest.mark.soak] if place % EVERY else [])
+        pytest.param(
+            *(case if isinstance(case, tuple) else (case,)),
+            marks=[] if (case in keep if keep else place % EVERY == 0) else [pytest.mark.soak],
+        )
         for place, case in enumerate(cases)
     ]

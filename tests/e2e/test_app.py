@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 from streamlit.testing.v1 import AppTest
 
 from pages.list import MOVED, PAGES
@@ -20,14 +20,11 @@ from runner.formats import format_number
 from runner.store.packing import find_file
 from tests.browser import ROOT, Site, fits_sideways, opened, said, served, settled
 from tests.runner.answers.shipped import FOLDER, shipped
+from tests.some import some
 from tests.synthetic import rows
 
 ADDRESSES = ["" if page is PAGES[0] else page.address for page in PAGES]
 CHART = ".js-plotly-plot .main-svg"
-
-
-def heading(page: Page) -> str:
-    return page.get_by_role("heading", level=1).inner_text()
 
 
 def test_cold_deep_link(browser: Browser, address: str) -> None:
@@ -43,15 +40,15 @@ def test_cold_deep_link(browser: Browser, address: str) -> None:
         assert orders[:2] == ["normal", "stroke"], "numbers beside dots cover lines, those in cells nothing"
 
 
-@pytest.mark.parametrize(
-    ("path", "part"),
-    [
-        pytest.param(path, part, marks=[] if part == "compare" else [pytest.mark.soak])
-        for path, page in zip(ADDRESSES, PAGES, strict=True)
-        for part in (*page.questions, *page.parts)
-        if part in page.parts or part in QUESTIONS
-    ],
-)
+PARTS = [
+    (path, part)
+    for path, page in zip(ADDRESSES, PAGES, strict=True)
+    for part in (*page.questions, *page.parts)
+    if part in page.parts or part in QUESTIONS
+]
+
+
+@pytest.mark.parametrize(("path", "part"), some(PARTS, [("compare", "compare")]))
 def test_every_part_of_every_page(browser: Browser, address: str, path: str, part: str) -> None:
     """It opens by its address, requests nothing from outside, and fits a phone."""
     with opened(browser, f"{address}/{path}?show={part}") as visit:
@@ -68,9 +65,7 @@ def test_every_part_of_every_page(browser: Browser, address: str, path: str, par
 
 
 #: One is in `make test`, the address of a page that no other test there opens.
-@pytest.mark.parametrize(
-    "old", [pytest.param(old, marks=[] if old == "roofline" else [pytest.mark.soak]) for old in (*MOVED, "overview")]
-)
+@pytest.mark.parametrize("old", some((*MOVED, "overview"), ["roofline"]))
 def test_addresses_of_before_lead_to_the_same_thing(browser: Browser, address: str, old: str) -> None:
     target, part = MOVED.get(old, ("", ""))
     with opened(browser, f"{address}/{old}?precision=bf16") as visit:

@@ -13,6 +13,7 @@ from pages.list import PAGES
 from pages.markdown import literal, plain, restrict
 from runner.answers import QUESTIONS
 from tests.browser import Site, opened, settled
+from tests.some import some
 from tests.synthetic import hostile
 
 #: Choices that a link may ask for, on one page or another.
@@ -40,9 +41,7 @@ def address(tmp_path_factory: pytest.TempPathFactory, site: Site) -> Iterator[st
         yield found
 
 
-@pytest.mark.parametrize(
-    ("path", "part"), [one if one[1] in TELLING else pytest.param(*one, marks=pytest.mark.soak) for one in PARTS]
-)
+@pytest.mark.parametrize(("path", "part"), some(PARTS, [one for one in PARTS if one[1] in TELLING]))
 def test_pages_show_hostile_text_as_text(browser: Browser, address: str, path: str, part: str) -> None:
     """The file is hostile, and so is every parameter of the address."""
     asked = urllib.parse.urlencode(dict.fromkeys(CHOICES, hostile.TEXT) | {"show": part})

@@ -150,9 +150,7 @@ def test_no_file(tmp_path: Path) -> None:
     assert "none.duckdb does not exist" in refusal(tmp_path / "none.duckdb", "SELECT 1")
 
 
-@pytest.mark.parametrize(
-    "title", [pytest.param(one, marks=[pytest.mark.soak] if place % 5 else []) for place, one in enumerate(EXAMPLES)]
-)
+@pytest.mark.parametrize("title", some(EXAMPLES))
 def test_examples_can_be_run(db: Path, title: str) -> None:
     assert ask(db, EXAMPLES[title]).columns
 
@@ -183,13 +181,7 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("query", "first"),
-    [
-        pytest.param(*odd, id=odd[0][:60], marks=[pytest.mark.soak] if place % 9 else [])
-        for place, odd in enumerate(ODD)
-    ],
-)
+@pytest.mark.parametrize(("query", "first"), some(ODD), ids=[query[:60] for query, _ in ODD])
 def test_any_answer_is_shown(db: Path, query: str, first: str) -> None:
     """Rows keep their order and their values."""
     columns = columns_of(ask(db, query, most_rows=10_000))

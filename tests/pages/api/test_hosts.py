@@ -14,10 +14,11 @@ import pytest
 from pages.api.hosts import is_known, is_known_origin, list_known_names
 from tests.browser import served
 from tests.e2e.conftest import TELLS_WHOM_IT_ASKS
+from tests.some import some
 from tests.synthetic import rows
 
-#: Paths that go the way of another.
-LIKE_OTHERS = ("/training-step", "/healthz")
+#: Paths, of which the last two go the way of another.
+HOST_PATHS = ("/", "/api/v1", "/_stcore/health", "/training-step", "/healthz")
 UPGRADE = {
     "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
     "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
@@ -52,9 +53,7 @@ def asked(address: str, path: str, host: str, **more: str) -> tuple[int, str, ht
             return answer.status, body, answer.headers
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/api/v1", "/_stcore/health", *(pytest.param(one, marks=pytest.mark.soak) for one in LIKE_OTHERS)]
-)
+@pytest.mark.parametrize("path", some(HOST_PATHS, HOST_PATHS[:3]))
 def test_a_foreign_host_name_is_refused(address: str, path: str) -> None:
     """A foreign name may resolve to this server (DNS rebinding). Listed names and addresses are answered."""
     status, body, _ = asked(address, path, "attacker.example:8501")

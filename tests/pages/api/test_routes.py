@@ -40,6 +40,7 @@ from tests import command
 from tests.browser import Site
 from tests.runner.analysis.test_pair import scale
 from tests.synthetic import memory_rows, rows
+from tests.synthetic.stored import read as stored
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +83,6 @@ def get_rows(address: str, **parameters: Any) -> dict[str, Any]:
     assert status == 200, body
     found: dict[str, Any] = json.loads(body)
     return found
-
-
-def stored(db: Path, query: str) -> list[tuple[Any, ...]]:
-    with duckdb.connect(str(db), read_only=True) as con:
-        return con.execute(query).fetchall()
 
 
 def test_the_three_formats_contain_the_files_rows(db: Path, address: str) -> None:

@@ -24,13 +24,12 @@ def test_blocks_in_use_by_hand(written: tuple[Path, TimelineRow]) -> None:
     assert [item.module for item in load_largest_at(path, row.cell_id, 700)] == ["blocks.0.weight"]
 
 
-def test_allocations_that_differ_in_their_block_alone_are_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "results.duckdb"
-    row = timelines.write(path, rows.run(), by_hand())
+def test_allocations_that_differ_in_their_block_alone_are_one_line(db: Path) -> None:
+    row = timelines.write(db, rows.run(), by_hand())
     copied = """INSERT INTO allocations SELECT * REPLACE (allocation + {0} AS allocation, '{1}' AS module)
         FROM allocations WHERE module = 'blocks.0.weight'"""
-    change(path, copied.format(100, "blocks.7.weight"), copied.format(200, "head"))
-    found = [(item.module, item.alike) for item in load_largest_at(path, row.cell_id, 700)]
+    change(db, copied.format(100, "blocks.7.weight"), copied.format(200, "head"))
+    found = [(item.module, item.alike) for item in load_largest_at(db, row.cell_id, 700)]
     assert found == [("blocks.0.weight", 2), ("head", 1)]
 
 

@@ -63,10 +63,7 @@ def test_flops_of_small_computed_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("checkpoint_blocks", "attention"),
-    [
-        pytest.param(*case, marks=[] if case in ((0, "sdpa-math"), (2, "naive")) else [pytest.mark.soak])
-        for case in product((0, 1, 2, 3, 5), ("naive", "sdpa-math"))
-    ],
+    some(product((0, 1, 2, 3, 5), ("naive", "sdpa-math")), [(0, "sdpa-math"), (2, "naive")]),
 )
 def test_flops_equal_pytorch_counter(checkpoint_blocks: int, attention: str) -> None:
     """Fused attention is left out: the counter cannot count the CPU's flash kernel, and it counts CUDA's backward as
@@ -208,10 +205,7 @@ LEFT_TO_SOAK: list[tuple[dict[str, Any], str, float]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("changes", "moment", "tolerance"),
-    [*QUICK, *(pytest.param(*case, marks=pytest.mark.soak) for case in LEFT_TO_SOAK)],
-)
+@pytest.mark.parametrize(("changes", "moment", "tolerance"), some([*QUICK, *LEFT_TO_SOAK], QUICK))
 def test_predicted_peak(changes: dict[str, Any], moment: str, tolerance: float) -> None:
     cell = make_cell(**changes)
     predicted = steps.predict_peak(cell, device="cpu")

@@ -10,8 +10,7 @@ import pytest
 
 from runner.analysis.statistics import next_process_interval
 from runner.store.read.runs import load_progress
-from runner.store.read.selection import Selection
-from runner.store.read.timed import find_timed, load_steps
+from runner.store.read.timed import find_timed
 from runner.store.spool import Spool
 from tests.command import TINY, run, run_apart, tiny
 from tests.command import rows as stored
@@ -77,16 +76,6 @@ def test_the_new_row_is_one_more_round_of_the_run_it_was_compared_with(swept: Pa
     assert f"The new row is {new['cell_id']}, one more round of that run." in done.stdout
     assert "another machine" not in done.stdout
     assert "preset" not in done.stdout
-
-
-@pytest.mark.soak
-def test_the_rounds_before_measuring_again_still_count(swept: Path) -> None:
-    """The cell has the three rounds of the fixture, and one more for each replay so far."""
-    (one,) = stored(swept, "FROM steps WHERE mode = 'inference' AND round = 0")
-    already = len(stored(swept, "FROM steps WHERE mode = 'inference'"))
-    run("sweep", "--again", str(one["cell_id"]), db=swept)
-    (cell,) = [found for found in load_steps(swept, Selection()) if found.cell.mode == "inference"]
-    assert cell.times["step"].step.rounds == already + 1
 
 
 @pytest.mark.soak

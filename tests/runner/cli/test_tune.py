@@ -27,8 +27,7 @@ def tune(db: Path, *words: str) -> Any:
     return json.loads(done.stdout[done.stdout.index("\n{") :])
 
 
-def test_a_race_on_a_cpu_ranks_ways_that_are_rows(tmp_path: Path) -> None:
-    db = tmp_path / "r.duckdb"
+def test_a_race_on_a_cpu_ranks_ways_that_are_rows(db: Path) -> None:
     found = tune(db, "--sizes", "toy-64", "--context", "16", "--budget", "12s")
     ranking = found["ranking"]
     assert [*ranking[0]["settings"]] == [*SETTINGS]
@@ -78,8 +77,7 @@ def test_what_cannot_be_raced_is_refused(tmp_path: Path, words: tuple[str, ...],
     assert message in run("tune", *sizes, "--device", "cpu", *words, db=tmp_path / "r.duckdb", code=2).stdout
 
 
-def test_a_model_that_fails_is_one_error_and_its_trials_stay(tmp_path: Path) -> None:
-    db = tmp_path / "r.duckdb"
+def test_a_model_that_fails_is_one_error_and_its_trials_stay(tmp_path: Path, db: Path) -> None:
     body = """
         class Model(nn.Linear):
             def forward(self, x):

@@ -137,8 +137,7 @@ def test_published_tables(name: str, mapped: bool) -> None:
 
 
 @pytest.mark.parametrize("name", SNAPSHOTS)
-def test_snapshots(name: str, tmp_path: Path) -> None:
-    db = tmp_path / "own.duckdb"
+def test_snapshots(name: str, db: Path) -> None:
     (line,) = import_file(CASES / f"snapshots/{name}.pickle", db=db).lines
     ((cell_id,),) = read(db, "SELECT cell_id FROM timelines")
     found = load_timeline_findings(db, cell_id)
@@ -178,8 +177,7 @@ RECORDINGS = {
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_recordings_of_nsight_systems(name: str, tmp_path: Path) -> None:
-    db = tmp_path / "own.duckdb"
+def test_recordings_of_nsight_systems(name: str, db: Path) -> None:
     steps, kernels, total = RECORDINGS[name]
     import_file(CASES / "nsys" / name, db=db)
     ((stored, count, kernel_ms),) = read(db, "SELECT steps, kernels, kernel_ms FROM traces")

@@ -10,10 +10,9 @@ from tests.command import rows, run
 from tests.synthetic.nsys import ADAM, GEMM, PID, SECRET, SOFTMAX, Made, kernels, made
 
 
-def test_kernels_are_in_the_range_that_launched_them(tmp_path: Path) -> None:
+def test_kernels_are_in_the_range_that_launched_them(tmp_path: Path, db: Path) -> None:
     """There are two equal steps, and each number is for one of them. No kernel runs while the range that launched it is
     open."""
-    db = tmp_path / "results.duckdb"
     report = import_file(made(tmp_path / "report.sqlite").close(), db=db, label="theirs")
     assert kernels(db) == {
         ("forward", "", GEMM): (1, 0.030),
@@ -40,8 +39,7 @@ def test_kernels_are_in_the_range_that_launched_them(tmp_path: Path) -> None:
     )
 
 
-def test_nothing_private_is_imported_and_the_user_is_told(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_nothing_private_is_imported_and_the_user_is_told(tmp_path: Path, db: Path) -> None:
     done = run("import", str(made(tmp_path / "report.sqlite").close()), db=db, code=0)
     assert "0.300 ms a step, over 2 steps" in done.stdout
     assert "None of that was imported" in done.stdout
@@ -51,13 +49,12 @@ def test_nothing_private_is_imported_and_the_user_is_told(tmp_path: Path) -> Non
     assert not any(SECRET.encode() in path.read_bytes() for path in spilled)
 
 
-def test_each_process_is_a_trace(tmp_path: Path) -> None:
+def test_each_process_is_a_trace(tmp_path: Path, db: Path) -> None:
     """Two processes have the same correlation ids and thread ids; the second has no ranges and no steps."""
     export = made(tmp_path / "report.sqlite")
     other = PID + (1 << 24)
     export.correlation = 0
     export.kernel(1010, GEMM, runs=1450, takes=7, thread=other + 4242)
-    db = tmp_path / "results.duckdb"
     lines = import_file(export.close(), db=db).lines
     found = rows(db, "SELECT title, steps, kernel_ms FROM traces ORDER BY title")
     assert [(row["title"], row["steps"]) for row in found] == [
@@ -68,7 +65,7 @@ def test_each_process_is_a_trace(tmp_path: Path) -> None:
     assert lines[1] == "report.sqlite · process 2: 1 different kernels, 0.007 ms, over all that was recorded."
 
 
-def test_what_an_export_may_lack(tmp_path: Path) -> None:
+def test_what_an_export_may_lack(tmp_path: Path, db: Path) -> None:
     """Ranges, runtime calls and the ends of unfinished kernels may be missing. A CUDA graph is one kernel unless its
     nodes were traced."""
     export = Made(tmp_path / "report.sqlite")
@@ -81,7 +78,6 @@ def test_what_an_export_may_lack(tmp_path: Path) -> None:
         "correlationId INTEGER, globalPid INTEGER, graphId INTEGER)"
     )
     export.add("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", 200_000, 260_000, 0, 3, PID, 1)
-    db = tmp_path / "results.duckdb"
     report = import_file(export.close(), db=db)
     assert kernels(db) == {("unknown", "", GEMM): (1, 0.020), ("unknown", "", "[CUDA graph]"): (1, 0.060)}
     assert report.lines[:-1] == (

@@ -46,10 +46,9 @@ def test_files_that_are_not_exports(tmp_path: Path, name: str, content: bytes, w
     assert words in refused(tmp_path / name, content, db=tmp_path / "results.duckdb")
 
 
-def test_databases_that_are_not_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_databases_that_are_not_exports(tmp_path: Path, db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They have other tables, a view or a program in place of a table, only half a file, or more rows than anyone
     records."""
-    db = tmp_path / "results.duckdb"
 
     def after(*statements: str) -> bytes:
         path = tmp_path / "made.sqlite"
@@ -92,7 +91,7 @@ def test_databases_that_are_not_exports(tmp_path: Path, monkeypatch: pytest.Monk
     assert "string or blob too big" in refused(target, long, db=db)
 
 
-def test_hostile_values_are_only_text_and_numbers(tmp_path: Path) -> None:
+def test_hostile_values_are_only_text_and_numbers(tmp_path: Path, db: Path) -> None:
     """Names have markup, control characters and invalid UTF-8; times are negative, infinitely large or no
     numbers, which SQLite stores in any column."""
     export = Made(tmp_path / "report.sqlite")
@@ -111,7 +110,6 @@ def test_hostile_values_are_only_text_and_numbers(tmp_path: Path) -> None:
     ):  # SQLite stores any value anywhere
         export.add("CUPTI_ACTIVITY_KIND_KERNEL", start, 10, 0, 1, 7, 999, PID, 77, 77, None, None)
         export.add("NVTX_EVENTS", 100 if start == 0 else start, 10, 59, None, "forward", thread, None, None, 0)
-    db = tmp_path / "results.duckdb"
     report = import_file(export.close(), db=db)
     assert [line.rpartition(": ")[2] for line in report.lines[1:-1]] == [
         "4 of NVTX_EVENTS.", "4 of CUPTI_ACTIVITY_KIND_KERNEL.",
@@ -122,7 +120,7 @@ def test_hostile_values_are_only_text_and_numbers(tmp_path: Path) -> None:
     assert found["unknown", "", "unnamed kernel"] == (3, round((2**64 - 1 + 5000 + 10) / 1e6, 6))
 
 
-def test_programs_in_place_of_tables_are_not_executed(tmp_path: Path) -> None:
+def test_programs_in_place_of_tables_are_not_executed(tmp_path: Path, db: Path) -> None:
     """Generated columns count as missing, whatever their value, and so does a view that never ends."""
     export = made(tmp_path / "made.sqlite")
     export.connection.executescript(
@@ -134,7 +132,6 @@ def test_programs_in_place_of_tables_are_not_executed(tmp_path: Path) -> None:
         "SELECT i AS start, i AS end, i AS globalTid, 'forward' AS text FROM n;"
         "CREATE VIRTUAL TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE USING fts5(start, end, correlationId);"
     )
-    db = tmp_path / "results.duckdb"
     report = import_file(export.close(), db=db)
     assert "made.sqlite: NVTX_EVENTS is no plain table and was not read." in report.lines
     assert {phase for phase, _, _ in kernels(db)} == {"unknown"}

@@ -17,10 +17,9 @@ def sums(db: Path) -> dict[str, tuple[float, float]]:
     return {name: sums for (_, _, name), sums in kernels(db).items()}
 
 
-def test_statistics(tmp_path: Path) -> None:
+def test_statistics(tmp_path: Path, db: Path) -> None:
     """The values are sums over the whole recording, without steps or phases. The host's calls are not kernels, and a
     table that counts the same again is not used."""
-    db = tmp_path / "results.duckdb"
     text = API_SUM + KERN_SUM + MEM_SUM + KERN_SUM
     report = import_file(write(tmp_path / "stats.csv", text), db=db)
     mul = "void at::native::vectorized_elementwise_kernel<(int)4, MulFunctor<float>>(int, T2, T3)"
@@ -32,7 +31,7 @@ def test_statistics(tmp_path: Path) -> None:
     )
 
 
-def test_statistics_of_everything_and_by_grid(tmp_path: Path) -> None:
+def test_statistics_of_everything_and_by_grid(tmp_path: Path, db: Path) -> None:
     """cuda_gpu_sum contains kernels and copies; one kernel with two grids is one kernel; times may have units."""
     text = (
         "Time (%),Total Time,Instances,Avg,Med,Min,Max,StdDev,Category,Operation\n"
@@ -40,15 +39,13 @@ def test_statistics_of_everything_and_by_grid(tmp_path: Path) -> None:
         "30,112 μs,1,1,1,1,1,0,CUDA_KERNEL,ampere_sgemm_128x64_tn\n"
         "20,640 ns,2,1,1,1,1,0,MEMORY_OPER,[CUDA memset]\n"
     )
-    db = tmp_path / "results.duckdb"
     import_file(write(tmp_path / "stats.csv", text + KERN_SUM + MEM_SUM), db=db)
     assert sums(db) == {GEMM: (97, 83.424), "[CUDA memset]": (2, 0.00064)}
 
 
-def test_statistics_by_range(tmp_path: Path) -> None:
+def test_statistics_by_range(tmp_path: Path, db: Path) -> None:
     """nvtx_kern_sum counts a kernel in every range around it: phases are taken as they are, and the rest of the steps
     is in no phase. Each of 4 steps has 5 products (3 in forward), which take 125 µs together, and 1 copy."""
-    db = tmp_path / "results.duckdb"
     text = " ** NVTX Range Kernel Summary (nvtx_kern_sum):\n\n" + NVTX
     report = import_file(write(tmp_path / "nvtx.txt", text), db=db)
     assert kernels(db) == {
@@ -61,8 +58,7 @@ def test_statistics_by_range(tmp_path: Path) -> None:
     )
 
 
-def test_ranges_that_are_no_phases_are_named(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_ranges_that_are_no_phases_are_named(tmp_path: Path, db: Path) -> None:
     ranges = "NVTX Range,NVTX Inst,Kern Inst,Total Time (ns),Kernel Name\n:a,1,4,400,gemm\n:b,1,3,300,gemm\n"
     with pytest.raises(UsageError, match="ranges that are no phase and no step"):
         import_file(write(tmp_path / "alone.csv", ranges), db=db)

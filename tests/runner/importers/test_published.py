@@ -75,8 +75,7 @@ def test_a_file_is_stored_once(folder: Path, reference: Path, tmp_path: Path) ->
     assert count(reference) == before
 
 
-def test_published_tables_are_neither_a_machine_nor_a_measured_run(reference: Path, tmp_path: Path) -> None:
-    db = tmp_path / "mine.duckdb"
+def test_published_tables_are_neither_a_machine_nor_a_measured_run(reference: Path, db: Path) -> None:
     of = rows.run()
     rows.store(db, of, [rows.ok(of, rows.asked("toy-256"))])
     before = load_contents(db)
@@ -133,8 +132,7 @@ def test_the_import_of_a_folder_names_the_files_it_leaves_out(tmp_path: Path) ->
         import_file(folder, db=db)
 
 
-def test_tables_changed_by_another_program_are_read_as_far_as_possible(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_tables_changed_by_another_program_are_read_as_far_as_possible(db: Path) -> None:
     import_file(FOLDER / "004_nsys_forward.csv", db=db)
     change(
         db,

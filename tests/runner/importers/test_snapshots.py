@@ -8,8 +8,7 @@ from tests.command import rows, run
 from tests.synthetic.snapshots import DOCUMENTED, HTML, block, event, segment, write
 
 
-def test_a_documented_snapshot_becomes_rows_computed_by_hand(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_a_documented_snapshot_becomes_rows_computed_by_hand(tmp_path: Path, db: Path) -> None:
     report = import_file(write(tmp_path, DOCUMENTED), db=db, label="theirs")
     assert report.lines == (
         "their.pickle: 5 allocations, 2 of them older than the recording (800 bytes); peak 2.46 KiB asked for.",
@@ -45,7 +44,7 @@ def test_memory_that_ran_out_is_no_history(tmp_path: Path) -> None:
     assert "no history: 500 bytes are what was held, and no peak." in line
 
 
-def test_categories_of_a_snapshot_are_kept_and_times_may_be_missing(tmp_path: Path) -> None:
+def test_categories_of_a_snapshot_are_kept_and_times_may_be_missing(tmp_path: Path, db: Path) -> None:
     """`torch.cuda._memory_viz._profile_to_snapshot` makes such snapshots, without times and without addresses of
     blocks."""
     trace = [
@@ -56,7 +55,6 @@ def test_categories_of_a_snapshot_are_kept_and_times_may_be_missing(tmp_path: Pa
         {"action": "free_completed", "addr": 128, "size": 16, "frames": []},
     ]
     blocks = [{"size": 8, "state": "active_allocated"}, {"size": 24, "state": "active_allocated"}]
-    db = tmp_path / "results.duckdb"
     path = write(tmp_path, {"segments": [{"address": 64, "blocks": blocks}], "device_traces": [trace]})
     import_file(path, db=db)
     found = rows(db, "SELECT address, allocated_bytes, born_us, died_us, category FROM allocations ORDER BY allocation")
@@ -68,8 +66,7 @@ def test_categories_of_a_snapshot_are_kept_and_times_may_be_missing(tmp_path: Pa
     ]
 
 
-def test_every_device_has_its_own_timeline(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_every_device_has_its_own_timeline(tmp_path: Path, db: Path) -> None:
     traces = [[event("alloc", 5, 64, 8)], [], [event("alloc", 6, 64, 16)]]
     import_file(write(tmp_path, {"segments": [], "device_traces": traces}), db=db)
     assert rows(db, "SELECT title, peak_bytes FROM timelines ORDER BY title") == [
@@ -81,8 +78,7 @@ def test_every_device_has_its_own_timeline(tmp_path: Path) -> None:
     ]
 
 
-def test_the_command(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
+def test_the_command(tmp_path: Path, db: Path) -> None:
     done = run("import", str(write(tmp_path, synthetic(1000))), "--label", "theirs", db=db, code=0)
     (timeline,) = rows(db, "SELECT * FROM timelines")
     assert f"their.pickle: {timeline['allocations']:,} allocations; peak " in done.stdout

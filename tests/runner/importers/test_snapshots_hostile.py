@@ -17,6 +17,7 @@ from runner.errors import UsageError
 from runner.importers import files, snapshots
 from runner.importers.files import import_file
 from runner.store.spool import Spool
+from tests.some import some
 from tests.synthetic.snapshots import DOCUMENTED, block, event, frames, segment, trace, write
 
 
@@ -94,12 +95,9 @@ SOME = (
 )
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in SOME else [pytest.mark.soak]) for name in REFUSED]
-)
-def test_a_bad_pickle_is_refused_and_nothing_is_added(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", some(REFUSED, SOME))
+def test_a_bad_pickle_is_refused_and_nothing_is_added(tmp_path: Path, db: Path, name: str) -> None:
     content, reason = REFUSED[name]
-    db = tmp_path / "results.duckdb"
     with pytest.raises(UsageError) as refused:
         import_file(write(tmp_path, content), db=db)
     assert reason in refused.value.got

@@ -77,8 +77,7 @@ def test_a_recorded_trace_has_the_times_that_torch_says(tmp_path: Path, name: st
     }
 
 
-def test_two_traces_are_compared_by_kernel(tmp_path: Path) -> None:
-    db = tmp_path / "own.duckdb"
+def test_two_traces_are_compared_by_kernel(db: Path) -> None:
     for name in ("eager", "compiled"):
         import_file(CASES / f"{name}.json.gz", db=db)
     answer = ask("traces", read_rows(db, Selection(), ("imported",)), {"against": "eager.json.gz"})
@@ -95,10 +94,9 @@ def test_two_traces_are_compared_by_kernel(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
-def test_a_trace_of_a_gpu(tmp_path: Path, name: str) -> None:
+def test_a_trace_of_a_gpu(tmp_path: Path, db: Path, name: str) -> None:
     """Two steps, of 450 µs of kernels each; 20 of the backward product overlap with communication, and 10 are copied,
     so that the device is busy for 440. Gaps: 10 + 40 + 50 + 160 within a step, and 300 between the two."""
-    db = tmp_path / "own.duckdb"
     early = launched(999, 5.0, at=10, dur=50)
     report = import_file(write(tmp_path / name, [*early, *a_step(1, 1e4), *a_step(2, 1.1e4)]), db=db)
     assert "the device is busy for 44% of a step of 1.000 ms" in report.lines[0]

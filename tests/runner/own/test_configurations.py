@@ -15,6 +15,7 @@ from runner.measure.own import describe_own
 from runner.models.given import load
 from runner.models.workload import Built, Wanted
 from runner.schema.own import parse_spec
+from tests.some import some
 
 TINY = {"vocab_size": 128, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 BART = {"vocab_size": 128, "d_model": 32} | {
@@ -67,10 +68,10 @@ def build(spec: str, attention: Any = "sdpa") -> Built:
 
 
 #: These go the way of another one.
-LIKE_OTHERS = {kind: pytest.param(kind, marks=pytest.mark.soak) for kind in ("mamba2", "deberta", "bart", "resnet")}
+LIKE_OTHERS = ("mamba2", "deberta", "bart", "resnet")
 
 
-@pytest.mark.parametrize("kind", [LIKE_OTHERS.get(kind, kind) for kind in KINDS])
+@pytest.mark.parametrize("kind", some(KINDS, KINDS.keys() - LIKE_OTHERS))
 def test_each_kind_gets_its_inputs_and_the_loss_of_its_labels(tmp_path: Path, kind: str) -> None:
     fields, name, labelled, reads_attention = KINDS[kind]
     spec = configure(tmp_path, kind, fields)

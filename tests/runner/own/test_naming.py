@@ -7,7 +7,7 @@ import pytest
 from runner.errors import UsageError
 from runner.models.given import load
 from runner.plan.commands import sweep_commands
-from runner.schema import Model, StepCell
+from runner.schema import Model
 from runner.schema.axes import SHAPE
 from runner.schema.own import own_title, parse_spec
 from runner.schema.sizes import model_name, title
@@ -81,12 +81,6 @@ def test_the_same_file_elsewhere_is_the_same_model(tmp_path: Path) -> None:
     cells = [own_step(own_file(folder, LINEAR)) for folder in (tmp_path, tmp_path / "other")]
     assert cells[0].key == cells[1].key
     assert cells[0].model != cells[1].model
-
-
-def test_keys_of_the_transformer_are_unchanged() -> None:
-    """These hashes were computed before own models existed."""
-    cell = StepCell(d_model=64, d_ff=192, layers=2, heads=2, context=128, mode="train", precision="bf16")
-    assert cell.key == "04e21fa5d9be5944"
 
 
 def test_a_title_names_the_model_and_leaves_out_what_it_lacks(tmp_path: Path) -> None:

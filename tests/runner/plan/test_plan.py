@@ -237,8 +237,6 @@ def test_sizes_by_name_and_by_numbers() -> None:
         text = ",".join(f"{name}={number}" for name, number in size.numbers.items())
         assert parse_shape(text).numbers == size.numbers
     assert parse_shape("heads=8, layers=8, d_ff=2048, d_model=512").vocabulary == 10_000
-    with pytest.raises(UsageError, match=r"two different shapes.*xl@2025.*xl@2026"):
-        size_named("xl")
 
 
 @pytest.mark.parametrize(

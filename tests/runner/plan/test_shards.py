@@ -88,13 +88,12 @@ def job(folder: Path, name: str, number: int) -> subprocess.CompletedProcess[str
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", ["slurm", "kubernetes"])
-def test_the_examples_measure_every_cell_once(tmp_path: Path, name: str) -> None:
+def test_the_examples_measure_every_cell_once(tmp_path: Path, db: Path, name: str) -> None:
     for number in (0, 1):
         done = job(tmp_path, name, number)
         assert done.returncode == 0, done.stdout + done.stderr
     files = sorted((tmp_path / "results").glob("*.duckdb"))
     assert [file.name for file in files] == ["share-1.duckdb", "share-2.duckdb"]
-    db = tmp_path / "all.duckdb"
     assert not [merged for merged in merge_files(files, into=db) if merged.refused]
     found = Counter(row["cell_key"] for row in rows(db, "SELECT cell_key FROM steps WHERE status = 'ok'"))
     assert found == Counter(item.cell.key for item in planned(*WORDS))

@@ -113,9 +113,7 @@ BAD: dict[str, tuple[str, str]] = {
 SOME_BAD = ("status", "width", "not a number", "twice")
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[] if kind in SOME_BAD else [pytest.mark.soak]) for kind in BAD]
-)
+@pytest.mark.parametrize("kind", some(BAD, SOME_BAD))
 def test_rows_that_break_the_contract_are_refused(file: Path, tmp_path: Path, kind: str) -> None:
     statement, said = BAD[kind]
     change(file, statement)

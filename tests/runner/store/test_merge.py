@@ -131,11 +131,10 @@ def test_the_other_files_of_a_folder_are_imported_or_named(tmp_path: Path) -> No
 
 
 @pytest.mark.soak
-def test_a_refused_file_does_not_block_the_others(tmp_path: Path, fleet: Path) -> None:
+def test_a_refused_file_does_not_block_the_others(db: Path, fleet: Path) -> None:
     """One file has a column of another type, and one is not a results file."""
     change(fleet / "node0.duckdb", "ALTER TABLE steps ALTER COLUMN tokens_per_s TYPE VARCHAR")
     (fleet / "node1.duckdb").write_bytes(b"not a database")
-    db = tmp_path / "all.duckdb"
     done = run("import", str(fleet), db=db, code=1)
     first, second, third, last = done.stdout.splitlines()
     assert "node0.duckdb: refused" in first

@@ -57,11 +57,7 @@ KINDS: dict[Callable[[Path], None], str] = {
     circle: "in a circle",
     device: "it is a device",
 }
-kinds = pytest.mark.parametrize(
-    "make",
-    [pipe, *(pytest.param(make, marks=pytest.mark.soak) for make in (dangling, circle, device))],
-    ids=lambda make: make.__name__,
-)
+kinds = pytest.mark.parametrize("make", some(KINDS, [pipe]), ids=lambda make: make.__name__)
 
 
 def refused(*words: str, db: Path, said: str, code: int = 2) -> None:
@@ -263,10 +259,6 @@ def as_nobody(*words: str, cwd: str = "/", **env: str) -> subprocess.CompletedPr
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=env)
 
 
-def runner_as_nobody(*words: str) -> subprocess.CompletedProcess[str]:
-    return as_nobody("-m", "runner", *words)
-
-
 @as_root
 @pytest.mark.parametrize("closed", some(["a cell", "the plan", "the spool", "all but the file", "names alone"]))
 def test_what_another_user_may_not_read_is_left_out_and_named(shared: Path, closed: str) -> None:
@@ -289,7 +281,7 @@ def test_what_another_user_may_not_read_is_left_out_and_named(shared: Path, clos
     if closed in ("a cell", "the plan"):
         {"a cell": cells[0], "the plan": plan}[closed].chmod(0o600)
     named = {"a cell": cells[0].name, "the plan": plan.name}.get(closed, spool.folder.name)
-    done = runner_as_nobody("show", "runs", "--db", str(path))
+    done = as_nobody("-m", "runner", "show", "runs", "--db", str(path))
     text = done.stdout + done.stderr
     if "No module named" in text or "Permission denied: '/work" in text or "can't open" in text:
         pytest.skip("the other user cannot read the checkout")
@@ -297,7 +289,7 @@ def test_what_another_user_may_not_read_is_left_out_and_named(shared: Path, clos
     assert named in text
     assert "Permission denied" in text
     assert "chmod" in text
-    done = runner_as_nobody("doctor", "--db", str(path))
+    done = as_nobody("-m", "runner", "doctor", "--db", str(path))
     assert done.returncode == 1
     assert f"{named} cannot be read: Permission denied. Let this user read it (chmod a+rX)" in done.stdout
     assert "set aside" not in done.stdout
@@ -309,7 +301,7 @@ def test_a_file_or_a_folder_that_one_may_not_use_is_one_sentence(shared: Path) -
     path.chmod(0o600)
     for place, command in ((path, "doctor"), (path.parent, "report")):
         place.chmod(0o600)
-        done = runner_as_nobody(command, "--db", str(path))
+        done = as_nobody("-m", "runner", command, "--db", str(path))
         assert done.returncode == 2, done.stderr
         said = " ".join(done.stderr.replace("│", "").split())
         assert "Permission denied" in said or "is not readable" in said
@@ -324,7 +316,7 @@ def test_a_file_or_a_folder_that_one_may_not_use_is_one_sentence(shared: Path) -
         f"report --out {report} --db {path}",
     )
     for line in writes:
-        done = runner_as_nobody(*line.split())
+        done = as_nobody("-m", "runner", *line.split())
         assert (done.returncode, "cannot be written: Permission denied" in done.stderr) == (2, True), done.stderr
 
 

@@ -16,7 +16,7 @@ from uuid import UUID
 import duckdb
 import pytest
 
-from runner.schema import TABLES, Column, PlanRow, Table, new_id, utc_now
+from runner.schema import TABLES, Column, Table, new_id, utc_now
 from runner.store import contract, shared
 from runner.store.attached import CONFIG, connect
 from runner.store.database import fingerprint, ingest, look_through, open_reader, plan_fingerprint
@@ -168,20 +168,12 @@ def test_an_older_file_reads_with_an_axis_at_its_default_else_nulls_and_gains_th
 
 
 def test_the_plan_is_in_the_spool_and_is_replaced_as_a_whole(db: Path) -> None:
-    def plan(state: Any) -> list[PlanRow]:
-        return [
-            PlanRow(
-                run_id=RUN.run_id, position=i, experiment="benchmark", cell_key="0", round=0, title="a", state=state
-            )
-            for i in range(2)
-        ]
-
     spool = Spool(db)
-    spool.write_plan(plan("waiting"), RUN.run_id)
-    assert read(db, "SELECT position, state FROM plan ORDER BY 1") == [(0, "waiting"), (1, "waiting")]
+    spool.write_plan(rows.plan(RUN, ["a", "a"], done=0), RUN.run_id)
+    assert read(db, "SELECT position, state FROM plan ORDER BY 1") == [(0, "running"), (1, "waiting")]
     write_cell(db)
     assert ingest(db) == 1
-    spool.write_plan(plan("done"), RUN.run_id)
+    spool.write_plan(rows.plan(RUN, ["a", "a"], done=2), RUN.run_id)
     assert read(db, "SELECT position, state FROM plan ORDER BY 1") == [(0, "done"), (1, "done")]
     spool.remove_plan(RUN.run_id)
     assert read(db, "SELECT * FROM plan") == []

@@ -23,7 +23,7 @@ NOTHING: dict[str, Any] = dict.fromkeys(
 )
 
 
-@pytest.mark.parametrize("truth", [0, 1, 2, 17, 36, 37, 500])
+@pytest.mark.parametrize("truth", [0, 1, 2, 17, 35, 36, 37, 500])
 @pytest.mark.parametrize("first", [0, 1, 36, 200])
 def test_the_search_ends_between_two_neighbors_and_tries_nothing_twice(first: int, truth: int) -> None:
     tried: list[int] = []
@@ -36,17 +36,7 @@ def test_the_search_ends_between_two_neighbors_and_tries_nothing_twice(first: in
     assert len(tried) == len(set(tried))
     assert tried[0] == max(first, 1)
     assert min(tried) >= 1
-
-
-def test_a_good_prediction_costs_few_trials() -> None:
-    tried: list[int] = []
-
-    def fits(count: int) -> bool:
-        tried.append(count)
-        return count <= 35
-
-    search(36, fits)
-    assert tried == [36, 35]
+    assert tried == [36, 35] or (first, truth) != (36, 35), "a good prediction costs few trials"
 
 
 def test_the_prediction_by_hand() -> None:

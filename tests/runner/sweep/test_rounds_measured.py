@@ -50,13 +50,6 @@ def test_undecided_cells_get_further_rounds_between_those_of_the_canary(db: Path
     assert rows(db, "FROM plan") == []
 
 
-@pytest.mark.soak
-def test_a_finished_sweep_has_nothing_left_to_measure(db: Path) -> None:
-    before = db.read_bytes()
-    assert "Nothing to measure" in run("sweep", *AUTO, db=db, code=0).stdout
-    assert db.read_bytes() == before
-
-
 def test_a_sweep_of_one_round_is_continued_under_its_run(tmp_path: Path) -> None:
     path = tmp_path / "results.duckdb"
     assert run("sweep", *AUTO, "--rounds", "1", db=path).returncode == 0
