@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runner import allowance
 from runner.engines.engine import ADJUSTABLE
 
 if TYPE_CHECKING:
@@ -119,6 +120,26 @@ def own_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def db(tmp_path: Path) -> Path:
     """Returns the path of a results file that is not there yet."""
     return tmp_path / "results.duckdb"
+
+
+@pytest.fixture
+def group_limit() -> Iterator[Path]:
+    """Yields the file that limits the memory of a new control group, below this process's own or one around it; skips
+    where none can be made, which requires root."""
+    for parent in allowance._find_groups("memory"):
+        group = parent / f"stepscope-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            for limit in (group / "memory.max", group / "memory.limit_in_bytes"):
+                if limit.exists():
+                    yield limit
+                    return
+        finally:
+            group.rmdir()
+    pytest.skip("no control group can be made here that limits memory")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -62,27 +61,9 @@ def test_limits_of_version_1(groups: Path) -> None:
     assert (allowance.total_memory(), allowance.free_memory()) == (2 * GIB, GIB + 1024)
 
 
-@pytest.fixture
-def real_group() -> Iterator[Path]:
-    """A new group below this process's own, whose memory can be limited; skips where none can be made."""
-    own = next(allowance._find_groups("memory"), Path("/nowhere"))
-    group = own / f"stepscope-{os.getpid()}"
-    try:
-        group.mkdir()
-    except OSError as error:
-        pytest.skip(f"No control group can be made here: {error}")
-    try:
-        if not any((group / name).exists() for name in ("memory.max", "memory.limit_in_bytes")):
-            pytest.skip("Memory cannot be limited in a new control group here.")
-        yield group
-    finally:
-        group.rmdir()
-
-
-def test_a_process_in_a_real_group_may_take_what_the_kernel_would_give_it(real_group: Path) -> None:
-    name = next(name for name in ("memory.max", "memory.limit_in_bytes") if (real_group / name).exists())
-    (real_group / name).write_text(str(256 * 2**20))
-    joined = f"import os; open({str(real_group / 'cgroup.procs')!r}, 'w').write(str(os.getpid()))"
+def test_a_process_in_a_real_group_may_take_what_the_kernel_would_give_it(group_limit: Path) -> None:
+    group_limit.write_text(str(256 * 2**20))
+    joined = f"import os; open({str(group_limit.parent / 'cgroup.procs')!r}, 'w').write(str(os.getpid()))"
     asked = "from runner.allowance import free_memory, total_memory; print(total_memory(), free_memory())"
     done = subprocess.run(
         [sys.executable, "-c", f"{joined}; {asked}"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -191,12 +190,10 @@ def test_the_difference_is_unknown_without_enough_memory_for_both() -> None:
 
 @pytest.mark.soak
 def test_the_model_that_is_compiled_is_the_one_that_runs_eagerly() -> None:
-    """A layer has seven products, beside the head, with and without autocast; logits and gradients equal eager ones."""
+    """A layer has seven products, beside the head, with and without autocast; the logits equal eager ones."""
     cell = tiny(precision="bf16", layers=1)
     tokens = torch.randint(cell.shape.vocabulary, (2, cell.context))
-    plain, other = Transformer(cell), Transformer(cell)
-    other.load_state_dict(plain.state_dict())
-    products: list[int] = []
+    model, products = Transformer(cell), list[int]()
 
     def counting(graph: torch.fx.GraphModule, _: object) -> object:
         modules = [module for module in graph.modules() if isinstance(module, torch.fx.GraphModule)]
@@ -205,33 +202,9 @@ def test_the_model_that_is_compiled_is_the_one_that_runs_eagerly() -> None:
         return graph.forward
 
     torch._dynamo.reset()
-    compiled = torch.compile(other, backend=counting, fullgraph=True)
+    compiled = torch.compile(model, backend=counting, fullgraph=True)
     compiled(tokens)
     with torch.autocast("cpu", torch.bfloat16):
-        got, expected = compiled(tokens), plain(tokens)
+        got, expected = compiled(tokens), model(tokens)
     assert products == [7 * cell.shape.layers + 1] * 2
     torch.testing.assert_close(got, expected, rtol=2e-2, atol=2e-2)
-    got.float().square().mean().backward()
-    expected.float().square().mean().backward()
-    for a, b in zip(other.parameters(), plain.parameters(), strict=True):
-        torch.testing.assert_close(a.grad, b.grad, rtol=5e-2, atol=2e-3)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(
-    ("grad_mode", "checkpoint_blocks"), [(torch.no_grad, 0), (torch.inference_mode, 1), (torch.enable_grad, 1)]
-)
-def test_every_mode_compiles_under_autocast(
-    grad_mode: type[AbstractContextManager[None]], checkpoint_blocks: int
-) -> None:
-    """It compiles as a whole without a graph break, also for inference and with checkpointing."""
-    cell = tiny(precision="bf16", layers=1, checkpoint_blocks=checkpoint_blocks)
-    model, tokens = Transformer(cell), torch.randint(cell.shape.vocabulary, (2, cell.context))
-    torch._dynamo.reset()
-    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-    with grad_mode(), torch.autocast("cpu", torch.bfloat16):
-        got, expected = compiled(tokens), model(tokens)
-    torch.testing.assert_close(got, expected, rtol=2e-2, atol=2e-2)
-    if got.requires_grad:
-        got.float().square().mean().backward()
-        assert all(parameter.grad is not None for parameter in model.parameters())

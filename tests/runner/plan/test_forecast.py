@@ -8,10 +8,10 @@ import pytest
 from runner.engines.local import LocalEngine
 from runner.schema import MemoryCell, Row, TimingRow
 from runner.store.read.runs import load_progress
-from runner.sweep.loop import SweepEnd
-from runner.sweep.prepare import CEILING_SECONDS, FAMILIAR_S, Expected, Forecast, Prepared, prepare
+from runner.sweep.prepare import CEILING_SECONDS, FAMILIAR_S, Forecast, Prepared, prepare
 from runner.sweep.start import sweep
 from tests.command import TINY, parsed, rows, tiny
+from tests.runner.sweep.test_spread import Watched
 
 SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "layers": 1, "heads": 2, "vocabulary": 32}
 
@@ -42,28 +42,21 @@ def test_measured_times_scale_the_rest_of_a_sweep_and_compiling_is_another_kind(
     assert forecast.left(memory, 1.0) == pytest.approx(every), "nothing is known about this kind alone"
 
 
-class Listener:
+class Listener(Watched):
     """Records what the terminal is told, and the time that a page would show at that moment (s)."""
 
     def __init__(self, db: Path) -> None:
+        super().__init__()
         self.db, self.left, self.prepared = db, list[tuple[float, float | None]](), list[Prepared]()
         self.first_s = 0.0
-
-    def waiting(self, reason: str) -> None: ...
 
     def began(self, prepared: Prepared, *, total: int, left_s: float) -> None:
         self.prepared.append(prepared)
         self.first_s = left_s
 
-    def added(self, count: int) -> None: ...
-
-    def doing(self, item: Expected, phase: str, *, left_s: float) -> None: ...
-
     def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None:
         found = load_progress(self.db)
         self.left.append((left_s, found[0].seconds_left if found else None))
-
-    def ended(self, how: SweepEnd) -> None: ...
 
 
 @pytest.mark.soak

@@ -23,14 +23,10 @@ from tests.some import some
 WORDS = (*TINY, "--contexts", "8,16,32,64", "--precisions", "fp32,bf16", "--modes", "inference,train")
 
 
-def every_cell(preset: str) -> list[Cell]:
-    request = Request(preset=preset)
-    return [item.cell for item in plan(request, device="cuda", device_memory_bytes=80 * 2**30)]
-
-
 @pytest.mark.parametrize(("preset", "of"), some(product(("laptop", "standard", "cs336-2025"), (1, 2, 3))))
 def test_every_cell_is_in_one_share(preset: str, of: int) -> None:
-    cells = every_cell(preset)
+    items = plan(Request(preset=preset), device="cuda", device_memory_bytes=80 * 2**30)
+    cells: list[Cell] = [item.cell for item in items]
     shares = [take_shard(cells, Shard(number, of), device="cuda") for number in range(1, of + 1)]
     assert Counter(cell.key for share in shares for cell in share) == Counter(cell.key for cell in cells)
     assert [take_shard(cells[::-1], Shard(number, of), device="cuda")[::-1] for number in range(1, of + 1)] == shares

@@ -28,10 +28,6 @@ def read_one(name: str) -> PublishedTable:
     return table
 
 
-def is_figure(heading: str, headings: list[str]) -> bool:
-    return heading not in NO_FIGURES and not (heading == "dtype" and "device" in headings)
-
-
 def expected_value(heading: str, text: str) -> float | None:
     """Returns the number in base units, by the suffix of its heading or by its own unit."""
     number, _, unit = text.replace(",", "").partition(" ")
@@ -56,7 +52,8 @@ def test_every_figure_is_there_and_traceable(path: Path) -> None:
     for row, cells in zip(table.rows, lines, strict=True):
         told = dict(zip(headings, cells, strict=True))
         figures = {figure.heading: figure for figure in row.figures}
-        assert {*figures} == {h for h, text in told.items() if text and is_figure(h, headings)}
+        none = NO_FIGURES | ({"dtype"} if "device" in headings else set())
+        assert {*figures} == {heading for heading, text in told.items() if text and heading not in none}
         assert len(figures) == len(row.figures)
         assert dict(row.stated) == {h: text for h, text in told.items() if text and h not in figures}
         for heading, figure in figures.items():

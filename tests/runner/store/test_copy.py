@@ -13,12 +13,10 @@ from runner.store.database import ingest
 from runner.store.packing import copy_file
 from runner.store.spool import Spool
 from tests.command import run
-from tests.runner.store.test_merge import content
+from tests.runner.store.test_merge import TABLES, content
 from tests.runner.store.test_processes import end, python, read_line
 from tests.synthetic import rows
 from tests.synthetic.stored import change, counts, made, write_cell
-
-TABLES = ("runs", "steps", "timings", "samples")
 
 
 def test_a_copy_has_all_rows_as_they_are_and_those_of_the_spool(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from runner.errors import DatabaseDamaged, StoreError
 from runner.store.database import look_through, open_reader
 from runner.store.merging import merge
 from runner.store.read.runs import load_contents
+from tests.runner.store.test_merge import TABLES
 from tests.synthetic import rows
 
 BLOCK = 4096
@@ -45,7 +46,7 @@ def file(tmp_path: Path) -> Path:
 def readable(file: Path) -> Mapping[str, bool]:
     """Returns for each table whether a reader gets its rows."""
     found: dict[str, bool] = {}
-    for name in ("runs", "steps", "timings", "samples"):
+    for name in TABLES:
         try:
             with open_reader(file) as con:
                 found[name] = bool(con.execute(f"SELECT count(*), any_value({name}) FROM {name}").fetchall())
@@ -59,7 +60,7 @@ def test_only_queries_of_the_damaged_table_fail(file: Path, tmp_path: Path, tabl
     assert all(readable(file).values())
     damaged = set(look_through(damage(file, table)).damaged)
     assert table in damaged
-    assert readable(file) == {name: name not in damaged for name in ("runs", "steps", "timings", "samples")}
+    assert readable(file) == {name: name not in damaged for name in TABLES}
     assert len(load_contents(file).runs) == (0 if "runs" in damaged else 1)
     with pytest.raises(StoreError, match=r"results\.duckdb"):
         merge(file, into=tmp_path / "here.duckdb")

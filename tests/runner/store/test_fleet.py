@@ -17,11 +17,10 @@ from runner.store.read.runs import load_contents
 from runner.store.spool import Spool
 from tests.command import TINY, run
 from tests.runner.store.test_damage import damage
-from tests.runner.store.test_merge import content
+from tests.runner.store.test_merge import TABLES, content
 from tests.synthetic import rows
 from tests.synthetic.stored import change, read
 
-TABLES = ("runs", "steps", "timings", "samples")
 SIZES = ("toy-64", "toy-128", "toy-256")
 
 

@@ -14,6 +14,7 @@ from tests.command import run
 from tests.synthetic import rows
 from tests.synthetic.stored import change, read
 
+TABLES = ("runs", "steps", "timings", "samples")
 HERE, THERE = {"host": "here"}, {"host": "there", "device_name": "Example GPU"}
 
 
@@ -33,11 +34,10 @@ def test_two_machines_become_one_file(tmp_path: Path) -> None:
     of, db = rows.run(**THERE), store(tmp_path / "here.duckdb", rows.run(**HERE), "toy-64")
     other = store(tmp_path / "there.duckdb", of, "toy-64")
     rows.spooled(other, of, rows.ok(of, rows.asked("toy-128")))
-    both = {table: sorted(content(db, table) + content(other, table), key=str)
-            for table in ("runs", "steps", "timings", "samples")}  # fmt: skip
+    both = {table: sorted(content(db, table) + content(other, table), key=str) for table in TABLES}
     before, waiting = hashlib.sha256(other.read_bytes()).digest(), Spool(other).files()
     added = merge(other, into=db)
-    assert added == {name: len(content(other, name)) for name in ("runs", "steps", "timings", "samples")}
+    assert added == {name: len(content(other, name)) for name in TABLES}
     assert added["steps"] == 2
     for table, expected in both.items():
         assert sorted(content(db, table), key=str) == expected
@@ -166,7 +166,7 @@ def test_the_same_ids_with_other_values_are_refused_and_named(tmp_path: Path) ->
     query = """SELECT count(*), min('cell_id ' || cell_id) FROM timings
         WHERE cell_id IN (SELECT cell_id FROM steps ORDER BY cell_id LIMIT 2)"""
     ((changed, first),) = read(other, query)
-    before = {table: content(db, table) for table in ("runs", "steps", "timings", "samples")}
+    before = {table: content(db, table) for table in TABLES}
     for command in ("merge", "import"):
         done = run(command, str(other), db=db)
         said = " ".join(done.stdout.split())

@@ -5,7 +5,6 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,23 +14,6 @@ from tests import faulty
 from tests.command import ROOT, TINY, rows
 
 pytestmark = pytest.mark.soak
-
-
-@pytest.fixture
-def group_limit() -> Iterator[Path]:
-    """Yields the file that limits the memory of a new control group. Creating one requires root."""
-    for parent, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
-        group = Path(parent, f"stepscope-{os.getpid()}")
-        try:
-            group.mkdir()
-        except OSError:
-            continue
-        if (group / limit).exists():
-            yield group / limit
-            group.rmdir()
-            return
-        group.rmdir()
-    pytest.skip("no control group can be made here that limits memory")
 
 
 def sweep_within(group_limit: Path, db: Path, *, gib: int, **env: str) -> str:
