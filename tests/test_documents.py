@@ -102,12 +102,8 @@ def run_of(path: Path) -> Iterator[list[str]]:
     for line in commands_of(path):
         words = words_of(line)
         names = {word for word in words if word.isupper() and word not in ("A", "B", "HEAD")}
-        if (
-            len(words) > 1
-            and not names
-            and not {*PARSED, *NOT_MADE} & {*words}
-            and not any("…" in word for word in words)
-        ):
+        runs = len(words) > 1 and not names and not {*PARSED, *NOT_MADE} & {*words}
+        if runs and not any("…" in word for word in words):
             yield [*words, "--dry-run"] if words[0] == "sweep" and "--dry-run" not in words else words
 
 
@@ -144,11 +140,9 @@ def test_the_examples_of_every_help_run(folder: Path) -> None:
 def test_the_answers_of_the_readme_are_those_of_the_shipped_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each line of an output below a command stands in its output at 80 columns."""
     monkeypatch.setattr(console, "width", 80)
-    recipes = re.findall(
-        r"`stepscope ((?:show|compare) [^`]+)`[^`]*(?:`[^`]+`[^`]*)*?\n```text\n(.*?)```", README, re.S
-    )
-    assert len(recipes) == 5
-    for command, output in recipes:
+    shown = re.findall(r"`stepscope ((?:show|compare) [^`]+)`[^`]*(?:`[^`]+`[^`]*)*?\n```text\n(.*?)```", README, re.S)
+    assert len(shown) == 5
+    for command, output in shown:
         lines = {line.rstrip() for line in run(*shlex.split(command), db=FOLDER).stdout.splitlines()}
         missing = [line for line in output.splitlines() if line and line not in lines]
         assert not missing, f"{command}: {missing}"

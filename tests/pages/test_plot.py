@@ -67,9 +67,8 @@ def test_percent_is_written_as_a_sign() -> None:
 
 def test_words_of_a_matrix_are_text() -> None:
     view = next(views("dtypes"))
-    drawn = json.dumps(
-        figure(replace(view, rows=tuple(replace(row, values=(*row.values[:2], "<i>x")) for row in view.rows)))
-    )
+    rows = tuple(replace(row, values=(*row.values[:2], "<i>x")) for row in view.rows)
+    drawn = json.dumps(figure(replace(view, rows=rows)))
     assert "&lt;i>x" in drawn
     assert "<i>x" not in drawn
 

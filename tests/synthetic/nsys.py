@@ -91,10 +91,8 @@ class Made:
         self.kernel(start + 550, GEMM, runs=start + 800, takes=90, thread=AUTOGRAD)
         self.range(start + 700, start + 900, "Optimizer Step")
         self.kernel(start + 710, ADAM, runs=start + 900, takes=40)
-        copied = self.call(start + 950)
-        self.add(
-            "CUPTI_ACTIVITY_KIND_MEMCPY", (start + 960) * 1000, (start + 970) * 1000, 0, 1, 7, copied, PID, 4096, 8
-        )
+        by = self.call(start + 950)
+        self.add("CUPTI_ACTIVITY_KIND_MEMCPY", (start + 960) * 1000, (start + 970) * 1000, 0, 1, 7, by, PID, 4096, 8)
 
     def close(self) -> Path:
         self.connection.commit()

@@ -115,9 +115,8 @@ def _row(of: RunRow, cell: StepCell, **values: Any) -> StepRow:
 
 
 def _timings(samples: Sequence[SampleRow], phases: Sequence[Phase]) -> Iterable[TimingRow]:
-    by_phase = {
-        phase: [row.duration_ms for row in samples if row.phase == phase and not row.is_warmup] for phase in phases
-    }
+    measured = [row for row in samples if not row.is_warmup]
+    by_phase = {phase: [row.duration_ms for row in measured if row.phase == phase] for phase in phases}
     by_phase["step"] = [sum(values) for values in zip(*by_phase.values(), strict=True)]
     if "backward" in by_phase:
         by_phase["forward_backward"] = [sum(v) for v in zip(by_phase["forward"], by_phase["backward"], strict=True)]
@@ -146,9 +145,7 @@ def laptop(of: RunRow) -> list[Rows]:
     ]
     cells += [asked(size, context=128, mode="inference") for size in TOYS]
     rows = [ok(of, cell) for cell in cells if not (cell.d_model == 256 and cell.context == 256)]
-    rows += [
-        ok(of, asked("toy-256", warmup_steps=warmup, min_steps=10, max_steps=10), steps=10) for warmup in (0, 1, 2, 5)
-    ]
+    rows += [ok(of, asked("toy-256", warmup_steps=n, min_steps=10, max_steps=10), steps=10) for n in (0, 1, 2, 5)]
     late = asked("toy-256", context=256, precision="bf16")
     rows.append(failed(of, asked("toy-256", context=256)))
     rows.append(failed(of, late, status="timeout", phase="warmup", message="no result within 60 s"))

@@ -76,18 +76,14 @@ class Step:
         self.marks.append((self.now_us, phase))
 
     def _stack(self, module: str | None) -> int:
-        inner = f"models/transformer.py:{80 + len(module or '') % 40} {(module or 'step').split('.')[-1]}"
-        text = "\n".join(
-            [inner, "models/transformer.py:150 forward", "measure/step.py:61 step", f"{HOSTILE}:1 <module>"]
-        )
+        own = f"models/transformer.py:{80 + len(module or '') % 40} {(module or 'step').split('.')[-1]}"
+        text = "\n".join([own, "models/transformer.py:150 forward", "measure/step.py:61 step", f"{HOSTILE}:1 <module>"])
         if text not in self.stacks:
             self.stacks.append(text)
         return self.stacks.index(text)
 
 
-def step(
-    *, mode: Mode = "train", precision: Precision = "fp32", allocations: int = 2_000, unit: int = 96 * KIB
-) -> Step:
+def step(*, mode: Mode = "train", precision: Precision = "fp32", allocations: int = 2000, unit: int = 96 * KIB) -> Step:
     """Returns a step with about this many allocations. `unit` is the size of the smallest parameter of a layer."""
     made = Step(mode=mode, precision=precision)
     layers, trains = 4, mode == "train"

@@ -15,9 +15,7 @@ def test_blocks_in_use_by_hand(written: tuple[Path, TimelineRow]) -> None:
     path, row = written
     assert [item.label for item in stored(path)] == [BY_HAND, TRAIN, INFERENCE]
     assert (row.peak_bytes, row.peak_at_us) == (30 * MIB, 300)
-    parts = {
-        part.category: (part.held_bytes // MIB, part.allocations) for part in load_parts_at(path, row.cell_id, 300)
-    }
+    parts = {one.category: (one.held_bytes // MIB, one.allocations) for one in load_parts_at(path, row.cell_id, 300)}
     assert parts == {"activation": (20, 2), "parameter": (8, 1), "temporary": (2, 1)}
     assert [item.allocated_bytes // MIB for item in load_largest_at(path, row.cell_id, 400)] == [16, 8, 4]
     assert [item.allocation for item in load_largest_at(path, row.cell_id, 699, limit=1)] == [1]
@@ -41,10 +39,7 @@ def test_the_latest_recording_of_a_title_counts_on_each_machine(tmp_path: Path) 
     timelines.write(path, there, by_hand())
     machine = "Example CPU · bench"
     assert [item.label for item in stored(path)] == [f"{TRAIN} · {machine}2", f"{TRAIN} · {machine}1"]
-    assert [item.label for item in stored(path, first=f"{machine}1")] == [
-        f"{TRAIN} · {machine}1",
-        f"{TRAIN} · {machine}2",
-    ]
+    assert [item.label for item in stored(path, first=f"{machine}1")] == [f"{TRAIN} · {machine}{n}" for n in (1, 2)]
     assert [item.label for item in stored(path, there.run_id)] == [TRAIN]
 
 

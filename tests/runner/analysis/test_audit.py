@@ -207,10 +207,8 @@ def test_unknown_numbers_and_failed_cells_give_no_finding() -> None:
     unknown = dict.fromkeys(("steps", "interval_share", "phase_sum_share", "other_cpu_share", "recompiles", "mfu"))
     assert audit(replace(STEP, **unknown, compiler_fallback=None, logits_dtype=None), step_ms=()) == []  # type: ignore[arg-type]
     assert audit(replace(STEP, status="timeout", steps=1), step_ms=[1.0]) == []
-    bare = AttentionRow(
-        **IDS, implementation="naive", seq_len=64, d_head=16, precision="fp32", cell_key="", status="ok"
-    )
-    assert audit(bare) == []
+    row = AttentionRow(**IDS, implementation="naive", seq_len=64, d_head=16, precision="fp32", cell_key="", status="ok")
+    assert audit(row) == []
     assert audit(MemoryRow(**SHAPE, **IDS, context=64, mode="train", precision="fp32", cell_key="", status="ok")) == []
 
 

@@ -77,9 +77,7 @@ def test_sweeps_of_one_machine_on_other_days_are_called_different_by_no_cell() -
 
 
 def test_the_headline_says_how_far_apart_undecided_cells_may_be() -> None:
-    after, before = (
-        one.run.name for one in shipped("by_run").by_run if one.run.run_id.hex[-6:] in ("34000d", "1af6c3")
-    )
+    after, before = (of.run.name for of in shipped("by_run").by_run if of.run.run_id.hex[-6:] in ("34000d", "1af6c3"))
     answer = ask("compare", shipped("by_run"), {"by": "run", "a": before, "b": after})
     ends = [end for view in answer.views[:2] for row in view.rows for end in view.interval(row)]
     most = max(max(end, 1 / end) for end in ends if isinstance(end, float))
@@ -143,9 +141,7 @@ OTHER = UUID(int=2)
         (measured(10, None, bound="host"), measured(11, None), "slower", "loop"),
     ],
 )
-def test_the_verdict_names_the_clock_that_can_decide(
-    base: StepResult, other: StepResult, outcome: str, clock: Clock
-) -> None:
+def test_verdicts_name_the_clock_that_decides(base: StepResult, other: StepResult, outcome: str, clock: Clock) -> None:
     found = Pair(base=base, other=other).verdict()
     assert (found.outcome, found.clock) == (outcome, clock)
     back = Pair(base=other, other=base).verdict()

@@ -72,9 +72,7 @@ def test_times_and_rates_under_a_roof() -> None:
     moved = sum(part.moved_bytes for part in work(cell(), device="cpu").values())
     assert least_ms(cell(), roof, device="cpu") == pytest.approx(1e3 * moved / 100), "every phase is bound by memory"
     fast = Roof(flops_per_s=1000.0, bytes_per_s=1e9)
-    assert least_ms(cell(), fast, device="cpu") == pytest.approx(1e3 * 2.88, rel=1e-3), (
-        "every phase is bound by compute"
-    )
+    assert least_ms(cell(), fast, device="cpu") == pytest.approx(1e3 * 2.88, rel=1e-3), "every phase is bound by it"
 
 
 def test_shares_of_a_peak_by_convention() -> None:
@@ -130,7 +128,5 @@ def test_what_is_loaded_from_the_file(file: Path) -> None:
         ("start", "matmul bf16"), ("start", "matmul fp32"), ("start", "copy"),
         ("end", "matmul bf16"), ("end", "matmul fp32"),
     ]  # fmt: skip
-    assert [row.flops_per_s for row in found if row.name == "matmul fp32"] == [2e12, 2e12, 1e12, 1e12], (
-        "the latest run comes first"
-    )
+    assert [row.flops_per_s for row in found if row.name == "matmul fp32"] == [2e12, 2e12, 1e12, 1e12], "latest first"
     assert load_ceilings(file, Selection(machine="another")) == []

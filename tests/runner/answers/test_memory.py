@@ -113,20 +113,16 @@ def test_what_runs_out_is_accounted_tensor_by_tensor() -> None:
     assert sum(sizes.values()) == predicted
     # naive keeps one square of probabilities for backward
     before = ask("attention", shipped("attention"), {"d_head": "128", "memory": "before backward"}).views[2]
-    bytes_at = {
-        row.values[1]: before.get(row, "before_backward_bytes") for row in before.rows if row.values[0] == "naive"
-    }
     assert views["attention-memory-before-backward"].rows == before.rows, "what is not chosen is a table beside it"
-    assert bytes_at[16_384] > 8 * 16_384**2 * 4
-    assert bytes_at[32_768] is None
+    naive = {row.values[1]: before.get(row, "before_backward_bytes") for row in before.rows if row.values[0] == "naive"}
+    assert naive[16_384] > 8 * 16_384**2 * 4
+    assert naive[32_768] is None
     assert holds < 144 * 2**30
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("times", "exponent"), [((1.0, 4.1, 16.0), 2.0), ((1.0, 16.0, 8.0), None)])
-def test_a_power_is_fitted_where_the_times_tell_it_from_the_next(
-    times: tuple[float, ...], exponent: float | None
-) -> None:
+def test_a_power_is_fitted_where_times_tell_it_from_the_next(times: tuple[float, ...], exponent: float | None) -> None:
     rows = tuple(Row(values=("naive", 1024 << place, ms)) for place, ms in enumerate(times))
     found = fit_growth(rows, "naive")
     assert (found and found.exponent) == (exponent and pytest.approx(exponent, abs=0.01))
@@ -151,16 +147,14 @@ def test_what_is_predicted_to_fit_is_what_ran() -> None:
 
 def test_the_largest_that_fits_is_the_last_that_does() -> None:
     asked = {"gpu": "A100 80 GB", "size": "large", "context": "2048", "precision": "bf16"}
-    largest = ask("fit", shipped("peaks"), asked).views[0]
-    counts = {row.values[:2]: largest.get(row, "largest") for row in largest.rows}
+    view = ask("fit", shipped("peaks"), asked).views[0]
+    counts = {row.values[:2]: view.get(row, "largest") for row in view.rows}
     batch = counts["bf16", "none"]
     for count, verdict in ((batch, "fits"), (batch + 1, "does not fit")):
         said = ask("fit", shipped("peaks"), asked | {"batch": str(count)}).sentence.replace("**", "")
         assert f"{verdict} on" in said.partition(f"(batch {count}, 2,048 tokens, bf16, sdpa, fused AdamW)")[2]
     assert counts["bf16", "every block"] > batch
-    assert all(
-        largest.get(row, "low") <= largest.get(row, "largest") <= largest.get(row, "high") for row in largest.rows
-    )
+    assert all(view.get(row, "low") <= view.get(row, "largest") <= view.get(row, "high") for row in view.rows)
 
 
 def test_the_formula_is_low_by_what_the_allocator_rounds_up() -> None:

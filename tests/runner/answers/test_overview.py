@@ -23,11 +23,13 @@ from tests.runner.answers.shipped import shipped
 from tests.runner.answers.test_every_answer import answers
 from tests.synthetic import rows as synthetic
 
+NEEDS = ("every_step", "latest", "history", "runs")
+
 
 @pytest.mark.parametrize("combinations", [10, pytest.param(40, marks=pytest.mark.soak)])
 def test_nothing_measured_is_faster_than_the_recommended_way(combinations: int) -> None:
     """Of a way that was measured with several limits, that with the most steps counts."""
-    rows = shipped("every_step", "latest", "history", "runs")
+    rows = shipped(*NEEDS)
     tried = [one for one in rows.every_step if one.cell.mode == "train" and one.status == "ok"]
     sizes = sizes_of(tried)
     for answer in islice(answers("overview"), combinations):
@@ -55,18 +57,16 @@ def test_nothing_measured_is_faster_than_the_recommended_way(combinations: int) 
 
 def test_a_gain_that_may_be_none_is_undecided() -> None:
     """Of one process each nothing is known of the noise, and the ratio has no interval."""
-    rows = shipped("every_step", "latest", "history", "runs")
+    rows = shipped(*NEEDS)
     alone = [replace(one, times={}) if one.rounds > 1 else one for one in rows.every_step]
     sentence = ask("overview", replace(rows, every_step=tuple(alone))).sentence
     assert re.search(r"[\d.]+×\*\* the plain fp32 step, undecided \(", sentence)
 
 
 def test_each_bar_of_the_ladder_is_one_pair_or_says_that_it_is_none() -> None:
-    answer = ask(
-        "overview", shipped("every_step", "latest", "history", "runs"), {"size": "xl@2026", "clock": "latency"}
-    )
+    answer = ask("overview", shipped(*NEEDS), {"size": "xl@2026", "clock": "latency"})
     ladder = next(view for view in answer.views if view.name == "ladder")
-    steps = {one.cell_id: one for one in shipped("every_step", "latest", "history", "runs").every_step}
+    steps = {one.cell_id: one for one in shipped(*NEEDS).every_step}
     for row in ladder.rows[1:]:
         before, after = (steps[cell_id] for cell_id in row.cells)
         if ladder.get(row, "joined"):
@@ -77,13 +77,11 @@ def test_each_bar_of_the_ladder_is_one_pair_or_says_that_it_is_none() -> None:
             assert ladder.get(row, "ratio") == pytest.approx(times[0] / times[1], rel=0.02)
 
 
-def slowed(one: StepResult, factor: float) -> StepResult:
+def slowed(one: StepResult, by: float) -> StepResult:
     """Returns the cell with times that many times as long by every clock."""
 
     def longer(time: Estimate) -> Estimate:
-        return replace(
-            time, ms=factor * time.ms, low_ms=factor * (time.low_ms or 0), high_ms=factor * (time.high_ms or 0)
-        )
+        return replace(time, ms=by * time.ms, low_ms=by * (time.low_ms or 0), high_ms=by * (time.high_ms or 0))
 
     times = {
         phase: replace(
@@ -99,7 +97,7 @@ def _with(one: RunSteps, steps: Sequence[StepResult]) -> RunSteps:
 
 
 def test_what_got_slower_since_the_run_before_is_said_first() -> None:
-    rows = shipped("every_step", "latest", "history", "runs")
+    rows = shipped(*NEEDS)
     now = rows.latest[0]
     traced = [one for one in now.steps if "step" in one.times and one.times["step"].by("device")]
     assert len(traced) > 1
@@ -123,14 +121,14 @@ def test_a_first_step_has_no_faster_way_and_no_interval(tmp_path: Path) -> None:
     db, of = tmp_path / "own.duckdb", synthetic.run()
     cells = [synthetic.asked(mode="train", precision=precision) for precision in ("fp32", "bf16")]
     synthetic.store(db, of, [synthetic.ok(of, cells[0]), synthetic.ok(of, cells[1], slower=2.0)])
-    rows = read(db, Selection(), ("every_step", "latest", "history", "runs"))
+    rows = read(db, Selection(), NEEDS)
     answer = ask("overview", rows)
     assert answer.sentence.startswith("The fastest measured way to train **toy-64** is **fp32, eager**")
     assert [view.note for view in answer.views][-1] == "Above 1× it is faster than the plain fp32 step."
 
 
 def test_the_fastest_way_is_that_of_the_most_tokens_per_second_at_any_batch() -> None:
-    rows = shipped("every_step", "latest", "history", "runs")
+    rows = shipped(*NEEDS)
     key = (512, 5, "fp32", "train", 768, None, "fp32, eager")
     one = next(one for one in rows.every_step if key == (one.cell.context, one.cell.warmup_steps, one.cell.precision,
                one.cell.mode, one.cell.d_model, one.cell.model_key, name_way(one.cell)))  # fmt: skip

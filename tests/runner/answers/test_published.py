@@ -24,11 +24,8 @@ def test_rows_of_one_shape_stand_beside_each_other(tmp_path: Path) -> None:
     db, of = tmp_path / "own.duckdb", rows.run()
     cell = rows.asked("toy-256")
     rows.store(db, of, [rows.ok(of, cell)])
-    numbers = {
-        name: getattr(cell, name) for name in ("d_model", "d_ff", "layers", "heads", "vocabulary", "batch", "context")
-    }
     path = tmp_path / "theirs.md"
-    path.write_text(THEIRS.format(**numbers))
+    path.write_text(THEIRS.format(**rows.key_of(cell)))
     import_file(path, db=db)
     known = read(db, Selection(), ("published", "steps", "attention"))
     own = known.steps[0].times["forward"].step.ms

@@ -72,9 +72,7 @@ def run_ab(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_slower_commit_is_found_and_the_tree_stays_as_it_was(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slower_commit_is_found_and_the_tree_stays_as_is(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """16 times the layers take longer in every round, with other work too. Both commits share the rounds of a run."""
     (repository / "net.py").write_text("this is not committed")
     monkeypatch.chdir(repository)
@@ -151,9 +149,7 @@ def test_two_values_of_an_option_are_compared(tmp_path: Path) -> None:
     assert "A and B are both naive" in refused.stderr
 
 
-def test_cells_of_one_side_are_named_and_those_of_both_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cells_of_one_side_are_named_and_of_both_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other version raises at 32 tokens once it is measured. What both have is printed, and every row is kept."""
     folder = tmp_path / "here"
     folder.mkdir()

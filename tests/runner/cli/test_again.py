@@ -45,9 +45,7 @@ def synthetic(path: Path, medians_ms: Sequence[float]) -> str:
 
 def logs_of(path: Path, mode: str) -> list[float]:
     """Returns the logarithms of the medians of the rounds in the file."""
-    found = stored(
-        path, f"SELECT median_ms FROM timings JOIN steps USING (cell_id) WHERE mode = '{mode}' AND phase = 'step'"
-    )
+    found = stored(path, f"FROM timings JOIN steps USING (cell_id) WHERE mode = '{mode}' AND phase = 'step'")
     return [math.log(row["median_ms"]) for row in found]
 
 

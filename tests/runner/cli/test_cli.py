@@ -124,9 +124,7 @@ def test_the_runs_of_a_file(filled: Path) -> None:
 
 
 def test_every_command_but_app_prints_json() -> None:
-    lacking = {
-        command for command in COMMANDS if command and "--json" not in run_here(*command.split(), "--help").stdout
-    }
+    lacking = {name for name in COMMANDS if name and "--json" not in run_here(*name.split(), "--help").stdout}
     assert lacking == {"app", "model"}, "model is a group"
 
 
@@ -173,16 +171,13 @@ def test_what_writes_says_it_as_json(filled: Path, tmp_path: Path) -> None:
 
 
 def test_what_measures_prints_its_rows_as_json(db: Path) -> None:
-    assert [(one["experiment"], one["done"]) for one in printed("sweep", *TINY, "--dry-run", db=db)] == [
-        ("benchmark", None)
-    ]
+    (cell,) = printed("sweep", *TINY, "--dry-run", db=db)
+    assert (cell["experiment"], cell["done"]) == ("benchmark", None)
     words = ("sweep", *TINY, "--precisions", "fp32,bf16", "--no-ceilings")
     row, other = printed(*words, db=db)
     assert (row["status"], other["status"], row["medians_ms"]["step"] > 0) == ("ok", "ok", True)
     assert printed(*words, db=db) == [], "they are measured"
-    compared = printed(
-        "compare", "precision:fp32", "precision:bf16", "--fail-on-regression", "--threshold", "999", db=db
-    )
+    compared = printed("compare", "precision:fp32", "precision:bf16", "--fail-on-regression", "--threshold=999", db=db)
     assert [len(compared[name]) for name in ("rows", "left_out")] == [1, 0]
     again = printed("sweep", "--again", row["cell_id"], db=db)
     assert (again["cell_key"], again["round"], again["medians_ms"]["step"] > 0) == (row["cell_key"], 1, True)

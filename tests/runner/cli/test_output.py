@@ -22,9 +22,7 @@ def shell(line: str, **env: str) -> subprocess.CompletedProcess[str]:
     line = f"{line}; exit ${{PIPESTATUS[0]}}"
     names = {**os.environ, "RUNNER": RUNNER, "COLUMNS": "100", **env}
     command = ["bash", "-c", line]
-    return subprocess.run(
-        command, cwd=ROOT, env=names, capture_output=True, text=True, timeout=PATIENCE_S, encoding="latin-1"
-    )
+    return subprocess.run(command, cwd=ROOT, env=names, capture_output=True, timeout=PATIENCE_S, encoding="latin-1")
 
 
 @pytest.mark.parametrize(

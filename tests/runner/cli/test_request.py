@@ -95,9 +95,8 @@ def test_a_config_file_has_the_same_names_and_meaning(tmp_path: Path) -> None:
 
 
 def test_a_single_value_needs_no_list(tmp_path: Path) -> None:
-    request, settings = parsed(
-        *config(tmp_path, 'contexts = 128\nsizes = "small,medium"\ntimeout = 90\nshape = "SHAPE"')
-    )
+    text = 'contexts = 128\nsizes = "small,medium"\ntimeout = 90\nshape = "SHAPE"'
+    request, settings = parsed(*config(tmp_path, text))
     assert request.axes == {"contexts": (128,), "sizes": ("small", "medium"), "shape": ("SHAPE",)}
     assert settings.timeout_s == 90.0
 

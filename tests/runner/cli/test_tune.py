@@ -94,10 +94,8 @@ def test_a_model_that_fails_is_one_error_and_its_trials_stay(tmp_path: Path, db:
 
 def step(ms: float, *, low: float, high: float, rounds: int = 3, **settings: Any) -> StepResult:
     cell = asked(context=100, **settings)
-    spread = (high - low) / ms / 8
-    time = Estimate(
-        ms=ms, low_ms=low, high_ms=high, rounds=rounds, std=spread, dof=20, error=Spread(std=spread, dof=20)
-    )
+    std = (high - low) / ms / 8
+    time = Estimate(ms=ms, low_ms=low, high_ms=high, rounds=rounds, std=std, dof=20, error=Spread(std=std, dof=20))
     return StepResult(
         cell_id=new_id(), machine="m · h", cell=cell, cell_key=cell.key, torch="2",
         times={"step": PhaseTime(step=time)}, run_id=new_id(), rounds=rounds, parameters=1, tokens_per_s=None,

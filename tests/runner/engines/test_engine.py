@@ -247,9 +247,7 @@ def test_processes_are_spawned_where_forked_ones_cannot_use_cuda() -> None:
     assert run_program(POISONED) == "cpu True"
 
 
-def test_only_the_end_of_a_long_output_is_kept_in_memory_and_none_on_the_disk(
-    engine: LocalEngine, tmp_path: Path
-) -> None:
+def test_only_the_end_of_a_long_output_is_kept_in_memory_and_none_on_disk(engine: LocalEngine, tmp_path: Path) -> None:
     """A gigabyte: read as it is printed, also by a process that ends without a word."""
     body = "import os\ndef build(want):\n    for _ in range(1000): print('x' * 1_000_000)\n"
     (tmp_path / "net.py").write_text(f"{body}    print('the end', flush=True)\n    os._exit(3)\n")

@@ -73,9 +73,8 @@ def pieces(*texts: str) -> st.SearchStrategy[bytes]:
     """Returns a strategy for files of the texts' lines, of their words, and of anything else, in any order."""
     lines = [line for text in texts for line in text.splitlines()]
     words = sorted({word for line in lines for word in re.split(r"(\W)", line) if word})
-    line = st.one_of(
-        st.sampled_from(lines), st.lists(st.sampled_from(words), max_size=12).map("".join), st.text(max_size=9)
-    )
+    of_words = st.lists(st.sampled_from(words), max_size=12).map("".join)
+    line = st.one_of(st.sampled_from(lines), of_words, st.text(max_size=9))
     return st.lists(line, max_size=20).map(table)
 
 

@@ -81,9 +81,7 @@ def test_databases_that_are_not_exports(tmp_path: Path, db: Path, monkeypatch: p
             assert words in refused(target, whole, db=db)
     with monkeypatch.context() as patch:
         patch.setattr(nsys, "SECONDS", -1.0)
-        many = (
-            "INSERT INTO StringIds SELECT i + 100, 'x' FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 "
-        )
+        many = "INSERT INTO StringIds SELECT i + 100, 'x' FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1"
         slow = after(f"{many} FROM n LIMIT 300000) SELECT i FROM n)", "UPDATE TARGET_INFO_GPU SET name = 'x'",
                      "INSERT INTO TARGET_INFO_GPU SELECT id, 'x', 1 FROM StringIds")  # fmt: skip
         assert "s of reading" in refused(target, slow, db=db)

@@ -63,7 +63,7 @@ REFUSED: dict[str, tuple[object, str]] = {
     "2 GB of text": (claims(pickle.BINUNICODE8, 2**31), "pickle"),
     "an exabyte": (claims(pickle.BYTEARRAY8, 2**60), "pickle"),
     "a frame of 2 GB": (claims(pickle.FRAME, 2**31), "pickle"),
-    "a memo of 2^32": (b"\x80\x04" + pickle.NONE + pickle.LONG_BINPUT + b"\xff" * 4 + b".", "needs more memory"),
+    "a memo": (b"\x80\x04" + pickle.NONE + pickle.LONG_BINPUT + b"\xff" * 4 + b".", "needs more memory"),
     "a number of 10^6 digits": (b"\x80\x04I" + b"9" * 10**6 + b"\n.", "no pickle"),
     "deep nesting": (deep(1_000_000), "the snapshot that is a list"),
     "shared references": ({"segments": shared(9), "device_traces": [TRACE]}, "a segment that is a list"),
@@ -84,15 +84,7 @@ REFUSED: dict[str, tuple[object, str]] = {
 
 
 #: One of what executes, what is cut or claims too much, what is nested or shared, and what has wrong values.
-SOME = (
-    "a global",
-    "half of one",
-    "a memo of 2^32",
-    "deep nesting",
-    "shared references",
-    "no segments",
-    "a negative size",
-)
+SOME = ("a global", "half of one", "a memo", "deep nesting", "shared references", "no segments", "a negative size")
 
 
 @pytest.mark.parametrize("name", some(REFUSED, SOME))

@@ -192,10 +192,8 @@ def test_accounting_agrees_with_hooks_and_counted_allocations(
     implementation: str, shape: tuple[int, int, int], name: str, causal: bool
 ) -> None:
     """The second shape is wider than long, so that vectors decide which moment has the peak."""
-    batch, seq_len, d_head = shape
-    asked = cell(
-        implementation=implementation, precision=name, causal=causal, batch=batch, seq_len=seq_len, d_head=d_head
-    )
+    batch, seq, width = shape
+    asked = cell(implementation=implementation, precision=name, causal=causal, batch=batch, seq_len=seq, d_head=width)
     done = measurement(asked)
     found = done.values
     assert found["saved_bytes"] == found["predicted_saved_bytes"] == accounting.saved_bytes(asked)

@@ -293,9 +293,8 @@ def test_a_sweep_stores_every_row(db: Path) -> None:
     run("sweep", "--experiment", "memory", *shlex.split(asked), db=db, code=0)
     (row,) = rows(db, "SELECT * FROM memory")
     assert (row["status"], row["timeline"], row["residual_bytes"]) == ("ok", True, 0)
-    assert row["parameters_bytes"] == steps.parameter_bytes(
-        MemoryCell(**{name: row[name] for name in MemoryCell.names()})
-    )
+    cell = MemoryCell(**{name: row[name] for name in MemoryCell.names()})
+    assert row["parameters_bytes"] == steps.parameter_bytes(cell)
     counts = "SELECT (SELECT count(*) FROM {}) AS found, (SELECT any_value(cell_id) FROM {}) AS cell_id"
     for table in ("phase_peaks", "saved_tensors", "timelines", "allocations", "stacks", "marks"):
         (found,) = rows(db, counts.format(table, table))

@@ -108,14 +108,13 @@ def test_errors_by_hand() -> None:
         named = {name: torch.tensor(values) for name, values in zip("ab", gradients, strict=True)}
         return Pass(loss=torch.tensor(loss), logits=torch.ones(2), gradients=named)
 
-    found = compute_errors(made([3, 4], [0, 0, 12], loss=2.2), made([3, 0], [5, 0, 12], loss=2.0), is_reference=False)
+    right = made([3, 0], [5, 0, 12], loss=2.0)
+    found = compute_errors(made([3, 4], [0, 0, 12], loss=2.2), right, is_reference=False)
     assert found["gradient_error"] == pytest.approx(math.sqrt((16 + 25) / (9 + 169)))
     assert (found["worst_gradient"], found["worst_gradient_error"]) == ("a", pytest.approx(4 / 3))
     assert found["loss_error"] == pytest.approx(0.1)
     assert found["zero_gradient_share"] == pytest.approx(1 / 3)
-    lost = compute_errors(
-        made([3, math.inf], [0, 0, 12], loss=math.nan), made([3, 0], [5, 0, 12], loss=2), is_reference=False
-    )
+    lost = compute_errors(made([3, math.inf], [0, 0, 12], loss=math.nan), right, is_reference=False)
     assert [lost[name] for name in ("loss", "loss_error", "gradient_error", "worst_gradient")] == [None] * 4
 
 

@@ -62,9 +62,7 @@ def test_a_training_step_lowers_the_loss_and_leaves_no_gradients(dtype: str) -> 
         losses.append(step.loss.item())
     assert losses == sorted(losses, reverse=True), "repeated tokens are learned"
     assert losses[0] - losses[-1] > 0.5
-    assert all(parameter.grad is None for parameter in step.model.parameters()), (
-        "zero_grad is counted with the optimizer"
-    )
+    assert all(one.grad is None for one in step.model.parameters()), "zero_grad is counted with the optimizer"
 
 
 def test_each_mode_does_what_its_name_says() -> None:

@@ -13,6 +13,7 @@ from runner.measure.model_step import Step
 from runner.measure.timing import Sample, StepLimits, Steps, measure
 from runner.schema import PHASES, Phase, new_id
 
+CPU = Device("cpu")
 THREE: tuple[Phase, ...] = ("forward", "loss", "backward")
 SLEEPS_MS = {"forward": 12.0, "loss": 4.0, "backward": 24.0}
 #: A busy machine wakes a sleeping process late, never early.
@@ -54,7 +55,7 @@ def sample(*phases_ms: float, step_ms: float) -> Sample:
 
 
 def test_each_phase_takes_as_long_as_it_slept() -> None:
-    steps = measure(sleeping(), Device("cpu"), phases=THREE, limits=limits(least=5, most=5))
+    steps = measure(sleeping(), CPU, phases=THREE, limits=limits(least=5, most=5))
     for place, phase in enumerate(THREE):
         for taken in steps.samples:
             assert SLEEPS_MS[phase] <= taken.device_ms[place] < SLEEPS_MS[phase] + LATE_MS
@@ -68,7 +69,7 @@ def test_each_phase_takes_as_long_as_it_slept() -> None:
 
 
 def test_warm_up_steps_are_kept_but_not_counted() -> None:
-    steps = measure(sleeping(first_ms=400.0), Device("cpu"), phases=THREE, limits=limits(warmup=2))
+    steps = measure(sleeping(first_ms=400.0), CPU, phases=THREE, limits=limits(warmup=2))
     assert (len(steps.samples), len(steps.measured), steps.warmup) == (5, 3, 2)
     assert steps.samples[0].step_ms >= 440.0
     assert steps.warmup_seconds >= 0.48
@@ -127,9 +128,7 @@ def test_work_between_steps_is_not_timed() -> None:
         log.append(f"between {number}")
         time.sleep(0.3 if number <= 1 else 0.0)
 
-    steps = measure(
-        sleeping(log), Device("cpu"), phases=THREE, limits=limits(warmup=1, least=2, most=2), between=between
-    )
+    steps = measure(sleeping(log), CPU, phases=THREE, limits=limits(warmup=1, least=2, most=2), between=between)
     assert log == ["between 0", "step", "between 1", "step", "between 2", "step"]
     assert all(taken.step_ms < 40.0 + LATE_MS for taken in steps.samples)
     # Before the first measured step it counts as warm-up: 0.3 s twice and one step.
@@ -143,21 +142,17 @@ def quick(mark: Callable[[], None]) -> None:
 
 
 def test_stops_at_the_maximum_of_steps() -> None:
-    steps = measure(quick, Device("cpu"), phases=("forward",), limits=limits(least=4, most=4))
+    steps = measure(quick, CPU, phases=("forward",), limits=limits(least=4, most=4))
     assert (len(steps.measured), steps.stopped_by) == (4, "max_steps")
 
 
 def test_stops_when_time_is_up_but_not_before_the_minimum_of_steps() -> None:
-    steps = measure(quick, Device("cpu"), phases=("forward",), limits=limits(least=4, most=10_000, seconds=0.0))
+    steps = measure(quick, CPU, phases=("forward",), limits=limits(least=4, most=10_000, seconds=0.0))
     assert (len(steps.measured), steps.stopped_by) == (4, "max_seconds")
-    restless = measure(
-        alternating(), Device("cpu"), phases=("forward",), limits=limits(least=2, most=10_000, seconds=0.2)
-    )
+    restless = measure(alternating(), CPU, phases=("forward",), limits=limits(least=2, most=10_000, seconds=0.2))
     assert restless.stopped_by == "max_seconds"
     assert restless.measure_seconds >= 0.2
-    assert restless.measure_seconds - restless.samples[-1].step_ms / 1e3 < 0.2 + LATE_MS / 1e3, (
-        "no further step is measured"
-    )
+    assert restless.measure_seconds - restless.samples[-1].step_ms / 1e3 < 0.2 + LATE_MS / 1e3, "no further step"
 
 
 def test_stops_when_the_interval_is_narrow() -> None:
@@ -169,7 +164,7 @@ def test_stops_when_the_interval_is_narrow() -> None:
             pass
         mark()
 
-    steps = measure(exact, Device("cpu"), phases=("forward",), limits=limits(least=6, most=10_000, seconds=60.0))
+    steps = measure(exact, CPU, phases=("forward",), limits=limits(least=6, most=10_000, seconds=60.0))
     summary = steps.summary
     assert steps.stopped_by == "interval"
     assert len(steps.measured) >= 6
@@ -181,7 +176,7 @@ def test_stops_when_the_interval_is_narrow() -> None:
 def test_warm_up_time_does_not_count_towards_the_limit() -> None:
     steps = measure(
         sleeping(first_ms=300.0),
-        Device("cpu"),
+        CPU,
         phases=THREE,
         limits=limits(warmup=1, least=1, most=10_000, seconds=0.25),
     )
@@ -202,7 +197,7 @@ def alternating() -> Step:
 @pytest.mark.parametrize("phases", [("forward",), ("forward", "loss"), PHASES["train"]])
 def test_a_step_that_marks_wrong_phases_is_an_internal_error(phases: tuple[Phase, ...]) -> None:
     with pytest.raises(AssertionError, match=f"4 marks for {len(phases)} phases"):
-        measure(sleeping(), Device("cpu"), phases=phases, limits=limits())
+        measure(sleeping(), CPU, phases=phases, limits=limits())
     assert gc.isenabled(), "also when a step fails"
 
 
@@ -213,7 +208,7 @@ def test_garbage_is_not_collected_while_steps_are_timed() -> None:
         seen.append(gc.isenabled())
         mark()
 
-    measure(step, Device("cpu"), phases=("forward",), limits=limits())
+    measure(step, CPU, phases=("forward",), limits=limits())
     assert seen == [False] * 3
     assert gc.isenabled()
 
@@ -235,5 +230,5 @@ def test_progress_is_not_reported_just_before_the_first_measured_step(warmup: in
         mark()
 
     limits = StepLimits(warmup=warmup, min_steps=1, max_steps=1, seconds=60.0)
-    measure(step, Device("cpu"), phases=("forward",), limits=limits, report=log.append)
+    measure(step, CPU, phases=("forward",), limits=limits, report=log.append)
     assert log == expected

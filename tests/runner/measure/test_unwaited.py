@@ -17,15 +17,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from runner.measure import device_time
 from runner.measure.device import ClockMark, Device
-from runner.measure.device_time import (
-    GAP_US,
-    MARKER,
-    DeviceWork,
-    device_work,
-    measure_unwaited,
-    phase_times,
-    trace_phases,
-)
+from runner.measure.device_time import DeviceWork, device_work, measure_unwaited, phase_times, trace_phases
 from runner.measure.timing import SETTLING, UNKNOWN, Clocks, StepEnd, StepLimits, Steps, loop_length, measure, time_loop
 from runner.schema import Phase, new_id
 
@@ -105,9 +97,7 @@ class SleepingDevice(Device):
 
 
 @pytest.mark.parametrize("traced", [(3.0, 5.0), None])
-def test_the_traced_step_comes_after_the_loop(
-    monkeypatch: pytest.MonkeyPatch, traced: tuple[float, float] | None
-) -> None:
+def test_the_traced_step_follows_the_loop(monkeypatch: pytest.MonkeyPatch, traced: tuple[float, float] | None) -> None:
     numbers = list[int]()
 
     def trace(step: object, device: Device, *, phases: int, between: Callable[[], None]) -> tuple[float, float] | None:
@@ -151,7 +141,7 @@ def work(kernel: str, start_us: float, end_us: float) -> DeviceWork:
 
 
 def marker(start_us: float) -> DeviceWork:
-    return work(f"{MARKER}(long)", start_us, start_us + 2)
+    return work(f"{device_time.MARKER}(long)", start_us, start_us + 2)
 
 
 TRACED = [
@@ -171,7 +161,7 @@ TRACED = [
 
 def test_markers_divide_work_into_phases() -> None:
     """By hand: two kernels that ran for 20 µs; two kernels, a copy and a memset that ran for 10, 1, 3 and 1 µs."""
-    assert GAP_US == 0.33
+    assert device_time.GAP_US == 0.33
     expected = (0.020_66, 0.015_66)
     assert phase_times(TRACED, phases=2) == pytest.approx(expected)
     assert phase_times(TRACED[::-1], phases=2) == pytest.approx(expected), "in any order"

@@ -78,10 +78,8 @@ def test_each_kind_gets_its_inputs_and_the_loss_of_its_labels(tmp_path: Path, ki
     found = describe_own(OwnModelJob(spec=spec, device="cpu", points=((2, 20),), runs=True))
     fixed = 10 * 32 if kind == "whisper" else 0  # the sinusoids of the encoder's positions
     assert found.trained == found.parameters - fixed
-    assert ("attention" in found.reads, found.fixed.get("attention")) == (
-        reads_attention,
-        None if reads_attention else "own",
-    )
+    own = None if reads_attention else "own"
+    assert ("attention" in found.reads, found.fixed.get("attention")) == (reads_attention, own)
     workload = build(spec).workload
     assert type(workload.model).__name__ == name
     output, given = workload.run(), workload.keywords

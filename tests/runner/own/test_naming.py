@@ -93,7 +93,6 @@ def test_a_command_measures_an_own_model_again(tmp_path: Path) -> None:
     spec = own_file(tmp_path, LINEAR)
     (command,) = sweep_commands([own_step(spec, context=0, attention="own")])
     assert f"--model {spec}" in command
-    assert not [flag for flag in ("--sizes", "--attention", "--contexts") if flag in command], (
-        "an own model has none of these options"
-    )
+    own = [flag for flag in ("--sizes", "--attention", "--contexts") if flag in command]
+    assert not own, "an own model has none of these options"
     assert not any(f"{name}=" in command for name in SHAPE)

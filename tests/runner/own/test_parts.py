@@ -77,9 +77,7 @@ def part(folder: Path, function: str, body: str = PARTS) -> str:
     return find_part(f"{own_file(folder, body).partition(':')[0]}:{function}")
 
 
-def test_a_part_is_named_by_its_file_its_function_and_its_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_is_named_by_its_file_function_and_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for folder in ("a", "b"):
         Path(folder).mkdir()
@@ -122,9 +120,7 @@ def test_an_attention_that_is_right_passes_in_every_precision(tmp_path: Path, of
         ("frozen", BadModel, "needs no gradient"),
     ],
 )
-def test_an_attention_that_is_wrong_is_refused(
-    tmp_path: Path, function: str, kind: type[Exception], words: str
-) -> None:
+def test_a_wrong_attention_is_refused(tmp_path: Path, function: str, kind: type[Exception], words: str) -> None:
     name = part(tmp_path, function)
     with pytest.raises(kind, match=words):
         check_attention(name, (2, 1, 129, 16), "fp32", device=CPU, causal=True)

@@ -66,9 +66,7 @@ def test_counterfactuals_keep_the_variants_that_make_sense(preset: str, words: s
     cells = [item.cell for item in planned("--preset", preset, "--experiment", "counterfactuals", *words.split())]
     for cell in cells:
         kind_of(cell).check(cell)
-    assert len({(cell.attention, cell.optimizer) for cell in cells}) >= 4, (
-        "the naive step and the variants that may help"
-    )
+    assert len({(cell.attention, cell.optimizer) for cell in cells}) >= 4, "the naive step and what may help"
     name, value = {"--sizes": ("d_model", 768)}.get(words.split()[0], (words.split()[0][2:-1], words.split()[1]))
     assert {getattr(cell, name) for cell in cells} == {value}
 

@@ -210,9 +210,8 @@ def test_a_new_field_with_a_default_does_not_change_old_keys() -> None:
 
 
 def test_the_name_of_a_size_is_not_part_of_a_key() -> None:
-    assert [item.cell.key for item in planned("--sizes", "2.7B")] == [
-        item.cell.key for item in planned("--sizes", "xl@2026")
-    ]
+    one, other = ([item.cell.key for item in planned("--sizes", name)] for name in ("2.7B", "xl@2026"))
+    assert one == other
     assert tiny(**size_named("xl@2025").numbers).key != tiny(**size_named("xl@2026").numbers).key
 
 
@@ -257,9 +256,8 @@ def test_an_incomplete_shape_is_refused(text: str) -> None:
 
 def test_registries_agree() -> None:
     assert all({*(grid := Grid.of(kind.cell)).columns} <= grid.settable for kind in KINDS)
-    assert {table_of(kind.cell).name for kind in KINDS} == {name for name, table in TABLES.items() if table.key} - {
-        "frontier"
-    }
+    known = {name for name, table in TABLES.items() if table.key}
+    assert {table_of(kind.cell).name for kind in KINDS} == known - {"frontier"}
 
 
 def test_each_round_has_every_cell_once_in_its_own_order() -> None:

@@ -75,10 +75,8 @@ def test_an_a_a_cell_is_measured_once_in_each_third_of_a_sweep() -> None:
     seconds = {cell.key: 1.0 for cell in (other, *rest)} | {canary.key: 0.5}
     found = add_repeats(items(*rest, other, canary), seconds, seed="host")
     assert add_repeats(items(*rest, other, canary), seconds, seed="host") == found
-    before = [
-        sum(item.cell in rest for item in found[:place]) for place, item in enumerate(found) if item.cell == other
-    ]
-    assert [10 * third <= count <= 10 * third + 10 for third, count in enumerate(before)] == [True] * 3
+    ahead = [sum(item.cell in rest for item in found[:place]) for place, item in enumerate(found) if item.cell == other]
+    assert [10 * third <= count <= 10 * third + 10 for third, count in enumerate(ahead)] == [True] * 3
     assert [item.round for item in found if item.cell == other] == [0, 1, 2]
     assert [item.round for item in found if item.cell == canary] == [0, 1, 2]
 

@@ -185,11 +185,9 @@ def test_rules_beside_those_of_the_cases(tmp_path: Path) -> None:
     assert found(tmp_path, slip) == [("wrong_unit", (4,))], "and no peak carried over from it"
     gain = "size,eager fwd (ms),compiled fwd (ms),speedup\nmini,14.0,12.5,+12%\n"
     assert found(tmp_path, gain) == [], "a speedup in percent is refused: 12 % more may be 1.12"
-    both = (
-        "size,eager fwd (ms),eager bwd (ms),compiled fwd (ms),compiled bwd (ms),speedup\nmini,10.0,20.0,8.0,14.0,{}\n"
-    )
-    assert found(tmp_path, both.format(1.36)) == [], "30.0 / 22.0, of both passes"
-    assert found(tmp_path, both.format(1.63)) == [("ratio_off", (2,))]
+    two = "size,eager fwd (ms),eager bwd (ms),compiled fwd (ms),compiled bwd (ms),speedup\nmini,10.0,20.0,8.0,14.0,{}\n"
+    assert found(tmp_path, two.format(1.36)) == [], "30.0 / 22.0, of both passes"
+    assert found(tmp_path, two.format(1.63)) == [("ratio_off", (2,))]
     grown = "context,forward_mean_ms,forward_std_ms\n128,5.0,0.1\n256,10.0,0.1\n512,{},{}\n1024,40.0,0.1\n"
     assert found(tmp_path, grown.format("20.0", "0.1")) == []
     assert found(tmp_path, grown.format("8.0", "0.1")) == [("time_not_monotonic", (4,))]
@@ -206,10 +204,7 @@ def test_shapes_of_public_tables(tmp_path: Path) -> None:
     assert [row.mean("forward", backend="eager") for row in lengths.rows] == [0.32, 0.35]
     flags = "layers,only_forward,bfloat16,mean_s\n12,False,True,0.0214\n12,True,True,0.0090\n"
     (table,) = read_file(write(tmp_path / "b.csv", flags)).tables
-    assert [(row.stated["only_forward"], row.mean("duration")) for row in table.rows] == [
-        ("False", 21.4),
-        ("True", 9.0),
-    ]
+    assert [(r.stated["only_forward"], r.mean("duration")) for r in table.rows] == [("False", 21.4), ("True", 9.0)]
     marks = "seq_len,Best,throughput,fwd (ms)\n128,✓,909939.4,0.42\n256,,655651.6,0.51\n"
     assert found(tmp_path, marks, "m.csv") == [], "a rate without a unit is refused, and no slip"
     assert [row.stated.get("Best") for row in read_file(tmp_path / "m.csv").tables[0].rows] == ["✓", None]

@@ -36,9 +36,7 @@ def test_show_prints_the_answer_within_80_columns_and_as_json(file: Path) -> Non
     done = run_apart("show", "step", "--precision", "bf16", db=file, env={"COLUMNS": "80"}, code=0)
     lines = [line for line in done.stdout.splitlines() if not line.startswith("$ ")]
     assert max(map(len, lines)) <= 160, "a pipe is wide"
-    assert f"{format_number(2 * 64**1.5 * 64 / 20_000 / 2)}" in done.stdout, (
-        "toy-64 at 64 tokens, twice as fast in bf16"
-    )
+    assert f"{format_number(2 * 64**1.5 * 64 / 20_000 / 2)}" in done.stdout, "toy-64 at 64 tokens, half of fp32"
     done = run("show", "step", "--precision=bf16", "--json", db=file)
     answer = json.loads(done.stdout)
     assert answer["chosen"]["precision"]["value"] == "bf16"

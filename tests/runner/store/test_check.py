@@ -46,9 +46,7 @@ def test_a_whole_file_has_nothing_wrong(file: Path) -> None:
     assert "nothing wrong" in run("doctor", db=file, code=0).stdout
     assert run("doctor", "--repair", db=file).returncode == 0
     assert file.read_bytes() == before
-    assert sorted(os.listdir(file.parent)) == ["results.duckdb", "results.duckdb.spool"], (
-        "makes no copy if nothing is wrong"
-    )
+    assert sorted(os.listdir(file.parent)) == ["results.duckdb", "results.duckdb.spool"], "there is no copy"
     change(file, "ALTER TABLE steps DROP COLUMN compile_cache", "DROP TABLE telemetry")
     assert "it gains 1 column and 1 table with the next sweep" in run("doctor", db=file, code=0).stdout
 
@@ -114,9 +112,7 @@ def test_problems_are_reported_and_repaired(file: Path, what: str) -> None:
          "doubled", "1 cell of steps measured more than once in one round"),
     ],
 )  # fmt: skip
-def test_problems_that_cannot_be_repaired_are_reported_and_left(
-    file: Path, statement: str, kind: str, words: str
-) -> None:
+def test_problems_beyond_repair_are_reported_and_left(file: Path, statement: str, kind: str, words: str) -> None:
     change(file, statement)
     before = counts(file)
     (problem,) = check_file(file).problems

@@ -44,9 +44,7 @@ SPOILED: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("kind", SPOILED)
-def test_a_file_that_is_not_ours_is_refused_and_left_alone(
-    db: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_not_ours_is_refused_and_left(db: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "READER_PATIENCE_S", 60.0)
     SPOILED[kind](db)
     write_cell(db)

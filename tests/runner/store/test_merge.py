@@ -62,10 +62,7 @@ def test_a_file_that_has_grown_is_merged_again(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    other, db = (
-        store(tmp_path / "there.duckdb", rows.run(), "toy-64"),
-        store(tmp_path / "h.duckdb", rows.run(), "toy-64"),
-    )
+    other, db = (store(tmp_path / name, rows.run(), "toy-64") for name in ("there.duckdb", "h.duckdb"))
     change(other, "ALTER TABLE steps ADD COLUMN tomorrow INTEGER")
     with pytest.raises(UsageError, match=r"does not know: steps\.tomorrow"):
         merge(other, into=db)
@@ -165,14 +162,12 @@ def test_the_same_ids_with_other_values_are_refused_and_named(tmp_path: Path) ->
     change(other, "UPDATE timings SET median_ms = median_ms * 2")
     query = """SELECT count(*), min('cell_id ' || cell_id) FROM timings
         WHERE cell_id IN (SELECT cell_id FROM steps ORDER BY cell_id LIMIT 2)"""
-    ((changed, first),) = read(other, query)
+    ((many, first),) = read(other, query)
     before = {table: content(db, table) for table in TABLES}
     for command in ("merge", "import"):
         done = run(command, str(other), db=db)
         said = " ".join(done.stdout.split())
         assert done.returncode == 1, done.stdout
-        assert (
-            f"{changed:,} rows of timings have the ids of rows that are there, and other values: first {first}" in said
-        )
+        assert f"{many:,} rows of timings have the ids of rows that are there, and other values: first {first}" in said
         assert "nothing overwritten" in said
     assert {table: content(db, table) for table in before} == before, "not even the new cell"

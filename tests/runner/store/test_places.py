@@ -51,7 +51,8 @@ def device(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
 
-KINDS: dict[Callable[[Path], None], str] = {
+Make = Callable[[Path], None]
+KINDS: dict[Make, str] = {
     pipe: "it is a pipe",
     dangling: "link to nowhere",
     circle: "in a circle",
@@ -68,7 +69,7 @@ def refused(*words: str, db: Path, said: str, code: int = 2) -> None:
 
 
 @kinds
-def test_no_command_opens_what_is_no_file(tmp_path: Path, stored: Path, make: Callable[[Path], None]) -> None:
+def test_no_command_opens_what_is_no_file(tmp_path: Path, stored: Path, make: Make) -> None:
     make(path := tmp_path / "odd.duckdb")
     for words in (["show"], ["doctor"], ["show", "runs"], ["report"], ["show", "--findings"], ["note", "one", "text"]):
         refused(*words, db=path, said=KINDS[make])
@@ -88,9 +89,7 @@ def test_a_file_that_says_that_it_is_empty_is_not_waited_for(tmp_path: Path, sto
 
 
 @kinds
-def test_a_table_a_mapping_and_a_configuration_are_files(
-    tmp_path: Path, stored: Path, make: Callable[[Path], None]
-) -> None:
+def test_a_table_a_mapping_and_a_configuration_are_files(tmp_path: Path, stored: Path, make: Make) -> None:
     make(path := tmp_path / "odd.md")
     refused("import", str(path), db=stored, said=KINDS[make])
     (table := tmp_path / "table.md").write_text("| size | forward (ms) |\n|---|---|\n| small | 3 |\n")
@@ -100,9 +99,7 @@ def test_a_table_a_mapping_and_a_configuration_are_files(
 
 
 @kinds
-def test_what_belongs_to_a_results_file_is_read_as_carefully(
-    tmp_path: Path, stored: Path, make: Callable[[Path], None]
-) -> None:
+def test_what_belongs_to_a_results_file_is_read_as_carefully(tmp_path: Path, stored: Path, make: Make) -> None:
     """DuckDB's log beside the file, tables of a packed folder, the spool of a file that is imported or copied."""
     for name, odd in (("log.duckdb", "log.duckdb.wal"), ("packed", "packed/runs.parquet")):
         (place := tmp_path / name).mkdir() if name == "packed" else shutil.copy(stored, place := tmp_path / name)
@@ -122,9 +119,7 @@ def test_what_belongs_to_a_results_file_is_read_as_carefully(
 
 
 @kinds
-def test_an_odd_entry_of_the_spool_is_named_and_set_aside(
-    tmp_path: Path, stored: Path, make: Callable[[Path], None]
-) -> None:
+def test_an_odd_entry_of_the_spool_is_named_and_set_aside(tmp_path: Path, stored: Path, make: Make) -> None:
     rows.spooled(stored, of := rows.run(), rows.ok(of, rows.asked(context=32)))
     make(entry := Spool(stored).folder / "0.json")
     assert read(stored, "SELECT count(*) FROM steps") == [(2,)]

@@ -31,6 +31,8 @@ from tests.some import some
 from tests.synthetic import rows
 from tests.synthetic.sides import timed
 
+TOY_256 = Model(**rows.TOYS["toy-256"])
+
 
 @pytest.fixture(scope="module")
 def laptop(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -91,9 +93,7 @@ def test_a_time_is_estimated_once_and_only_if_it_is_asked_for(laptop: Path, monk
 
 
 def test_a_failed_cell_keeps_its_key_and_reason(laptop: Path) -> None:
-    cells = timed_cells.load_steps(
-        laptop, Selection(mode="train", context=(256,), size=(Model(**rows.TOYS["toy-256"]),))
-    )
+    cells = timed_cells.load_steps(laptop, Selection(mode="train", context=(256,), size=(TOY_256,)))
     assert [(cell.status, cell.failed_phase, cell.times) for cell in cells] == [
         ("oom", "backward", {}),
         ("timeout", "warmup", {}),
@@ -103,9 +103,7 @@ def test_a_failed_cell_keeps_its_key_and_reason(laptop: Path) -> None:
 
 def test_the_longest_warmup_is_shown(laptop: Path) -> None:
     """Of five cells that differ only in effort, the most thorough one is shown."""
-    one = Selection(
-        mode="train", size=(Model(**rows.TOYS["toy-256"]),), context=(128,), precision=("fp32",), backend=("eager",)
-    )
+    one = Selection(mode="train", size=(TOY_256,), context=(128,), precision=("fp32",), backend=("eager",))
     assert [(cell.cell.warmup_steps, cell.cell.max_steps) for cell in timed_cells.load_steps(laptop, one)] == [(5, 200)]
     early = timed_cells.load_early_steps(laptop, one)
     assert sorted({step.cell.warmup_steps for step in early}) == [0, 1, 2, 5]
@@ -215,9 +213,7 @@ def test_speedups(laptop: Path) -> None:
     """bf16 was made exactly twice as fast, and compiled 1.2 times. A pair that failed says how."""
     cells = timed_cells.load_steps(laptop, Selection(mode="train"))
     pairs = compare(cells, "precision", "fp32", "bf16")
-    ratios = [
-        found for pair in pairs for phase in ("forward", "backward", "step") if (found := pair.ratio(phase=phase))
-    ]
+    ratios = [one for pair in pairs for phase in ("forward", "backward", "step") if (one := pair.ratio(phase=phase))]
     assert [found.ratio for found in ratios] == pytest.approx([2.0] * 30, rel=1e-3)
     assert {found.outcome for found in ratios} == {"undecided"}, "one process is not enough for a verdict"
     assert [pair.objection for pair in pairs if pair.objection] == ["oom and timeout"]

@@ -89,9 +89,7 @@ def test_an_unreadable_file_is_not_replaced_by_the_reference() -> None:
 
 
 @pytest.mark.soak
-def test_the_reference_is_built_once_for_each_content(
-    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_reference_is_built_once_a_content(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes build it at once. They and this one read the same file, and no other file is left."""
     script = "from runner.store.packing import choose_file; print(choose_file())"
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -115,9 +113,7 @@ def test_the_same_rows_open_from_a_folder_of_another_name(packed: Path, tmp_path
     assert names == ["reference-gpu.duckdb", "reference-copy.duckdb", "reference-gpu.duckdb"]
 
 
-def test_without_a_cache_folder_the_reference_is_kept_for_the_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_cache_the_reference_is_kept_for_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     script = "from runner.store.packing import choose_file as choose; print(choose(), choose().exists())"
     env = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path)}

@@ -249,9 +249,8 @@ def test_a_query_beyond_a_readers_memory_continues_in_a_temporary_folder(
     monkeypatch.setitem(CONFIG, "threads", 2)
     taken = shared.Taken(files=())
     with taken.opened:
-        taken.con.execute(
-            "CREATE TEMP TABLE texts AS SELECT md5(i::VARCHAR) AS text FROM range(2_000_000) t(i) ORDER BY 1"
-        )
+        query = "SELECT md5(i::VARCHAR) AS text FROM range(2_000_000) t(i) ORDER BY 1"
+        taken.con.execute(f"CREATE TEMP TABLE texts AS {query}")
         assert taken.con.execute("SELECT count(*) FROM texts").fetchone() == (2_000_000,)
         assert [path.is_dir() for path in folder.iterdir()] == [True]
     assert list(folder.iterdir()) == []

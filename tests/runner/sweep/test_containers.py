@@ -22,11 +22,9 @@ def sweep_within(group_limit: Path, db: Path, *, gib: int, **env: str) -> str:
     group_limit.write_text(str(gib * 2**30))
     procs = group_limit.parent / "cgroup.procs"
     words = ("sweep", *TINY, "--contexts", f"8,{faulty.LARGE},16", "--no-ceilings", "--db", str(db))
-    command = (
-        f"echo $$ > {shlex.quote(str(procs))} && exec {shlex.join((sys.executable, '-m', 'tests.faulty', *words))}"
-    )
+    line = f"echo $$ > {shlex.quote(str(procs))} && exec {shlex.join((sys.executable, '-m', 'tests.faulty', *words))}"
     done = subprocess.run(
-        ["bash", "-c", command], cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, timeout=300
+        ["bash", "-c", line], cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, timeout=300
     )
     expected = Counter([(8, "ok"), (16, "ok"), (faulty.LARGE, "oom")])
     found = Counter((row["context"], row["status"]) for row in rows(db, "SELECT context, status FROM steps"))

@@ -175,12 +175,10 @@ def test_a_whole_race_ends_with_the_winner_beside_itself_without_each_choice(tmp
     assert (winner.backend, winner.attention, winner.optimizer) == ("compiled", "sdpa", "fused")
     assert finals.count(winner) > 2
     plain: dict[str, Any] = {**PLAIN, "batch": 4}
-    without = {
-        name: replace(winner, **{name: value}) for name, value in plain.items() if getattr(winner, name) != value
-    }
-    without["precision"] = replace(without["precision"], weights_dtype="fp32")
-    assert len(without) == 6
-    assert {*without.values()} <= {*finals}
+    others = {name: replace(winner, **{name: value}) for name, value in plain.items() if getattr(winner, name) != value}
+    others["precision"] = replace(others["precision"], weights_dtype="fp32")
+    assert len(others) == 6
+    assert {*others.values()} <= {*finals}
     (counts,) = rows(tmp_path / "r.duckdb", "SELECT count(*) AS n, count(DISTINCT (cell_key, round)) AS d FROM steps")
     assert counts["n"] == counts["d"] == len(cells)
     again, more = race_by_formula(tmp_path / "r.duckdb")

@@ -70,18 +70,14 @@ def test_timings_are_those_of_the_samples(swept: Path) -> None:
         assert timing["median_ms"] == pytest.approx(statistics.median(times))
         assert timing["mean_ms"] == pytest.approx(statistics.fmean(times))
         assert timing["std_ms"] == pytest.approx(statistics.stdev(times))
-        assert (timing["low_ms"], timing["high_ms"]) == (min(times), max(times)), (
-            "the interval of 7 samples is from the smallest to the largest"
-        )
+        assert (timing["low_ms"], timing["high_ms"]) == (min(times), max(times)), "the interval of 7 samples"
     assert len(samples) == len(timings) * 9, "2 warm-up steps of each cell are kept"
     assert len(timings) == 2 * (2 + 5 + 6)
 
 
 def test_cells_have_the_phases_of_their_mode_and_sums_of_phases(swept: Path) -> None:
     for row in rows(swept, "SELECT cell_id, mode, tokens_per_s, batch, context, phase_sum_share FROM steps"):
-        of_cell = rows(
-            swept, f"SELECT phase, step, duration_ms, is_warmup FROM samples WHERE cell_id = '{row['cell_id']}'"
-        )
+        of_cell = rows(swept, f"FROM samples WHERE cell_id = '{row['cell_id']}'")
         by_step: dict[int, dict[str, float]] = {}
         for item in of_cell:
             by_step.setdefault(item["step"], {})[item["phase"]] = item["duration_ms"]
@@ -149,9 +145,7 @@ def test_a_step_keeps_its_memory_unless_the_user_says_otherwise(db: Path) -> Non
         run_apart("sweep", *words, db=db, env=environment, code=0)
     kept, returned = rows(db, "SELECT page_faults, allocator FROM steps JOIN runs USING (run_id) ORDER BY cell_id")
     assert "MALLOC_MMAP_THRESHOLD_=65536" in returned["allocator"]
-    assert 5 * kept["page_faults"] < returned["page_faults"], (
-        "blocks of 64 KiB and more come from the system every time"
-    )
+    assert 5 * kept["page_faults"] < returned["page_faults"], "large blocks come from the system every time"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
@@ -179,9 +173,8 @@ def test_an_interrupted_sweep_continues_under_its_run(tmp_path: Path, number: si
     assert [row["cell_id"] for row in every[: len(kept)]] == [row["cell_id"] for row in kept]
     assert Counter(row["cell_key"] for row in every).most_common(1)[0][1] == 1
     assert [row["status"] for row in every] == ["ok"] * 5
-    assert (
-        rows(db, "SELECT count(DISTINCT run_id) AS n FROM steps UNION ALL SELECT count(*) FROM runs") == [{"n": 1}] * 2
-    )
+    counts = rows(db, "SELECT count(DISTINCT run_id) AS n FROM steps UNION ALL SELECT count(*) FROM runs")
+    assert counts == [{"n": 1}] * 2
     assert rows(db, "FROM plan") == []
 
 
@@ -216,9 +209,7 @@ def test_a_reader_during_a_sweep_sees_complete_cells(db: Path) -> None:
             )
         except DatabaseMissing:
             continue
-        assert all((row["timings"], row["samples"]) == (6, 6 * 301) for row in cells), (
-            "a cell is complete or not there at all"
-        )
+        assert all((row["timings"], row["samples"]) == (6, 6 * 301) for row in cells), "complete or not there"
         assert len(cells) >= count, "no cell that was seen disappears"
         count = len(cells)
         owed = rows(db, "FROM plan ORDER BY position")
