@@ -97,6 +97,17 @@ def run_apart(
     return subprocess.CompletedProcess(process.args, process.returncode, stdout=output)
 
 
+def execute(
+    *command: str, env: Mapping[str, str] | None = None, code: int | None = None, **more: Any
+) -> subprocess.CompletedProcess[str]:
+    """Runs any program to its end, in the checkout unless `cwd` is another folder. Its two outputs are apart."""
+    known = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
+    more = {"cwd": ROOT, "timeout": PATIENCE_S, **more}
+    done = subprocess.run(command, env=known, capture_output=True, text=True, **more)
+    assert code in (None, done.returncode), done.stdout + done.stderr
+    return done
+
+
 def _line(*words: str, db: Path) -> list[str]:
     quick = ("--no-ceilings",) if words[0] == "sweep" and not {"--ceilings", "frontier"} & {*words} else ()
     return [*words, *quick, "--db", str(db)]

@@ -3,7 +3,6 @@
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import typer
 from runner.cli.main import app, console, make_command
 from runner.cli.show import columns_markdown
 from runner.plan.planning import PRESETS
-from tests.command import ROOT, run, run_line
+from tests.command import ROOT, execute, run, run_line
 from tests.runner.answers.shipped import FOLDER
 from tests.synthetic import rows
 
@@ -161,8 +160,7 @@ def test_every_commit_of_the_contributors_page_touches_the_file_it_is_shown_for(
     shown = re.findall(r"`(git log -p -1 (\w+) -- ([\w/.]+))`", text)
     assert len(shown) == 4, "a column, an experiment, an answer and a page"
     for command, _, file in shown:
-        done = subprocess.run(shlex.split(command), cwd=ROOT, capture_output=True, text=True, check=True)
-        assert f"b/{file}" in done.stdout, command
+        assert f"b/{file}" in execute(*shlex.split(command), code=0).stdout, command
 
 
 def test_the_column_documentation_is_the_schema() -> None:
@@ -204,7 +202,7 @@ def test_the_tree_of_the_contributors_page_is_true() -> None:
         inside = line.startswith(" ")
         top = top if inside else name
         named.append(f"{top}/{name}" if inside else name)
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    tracked = execute("git", "ls-files", code=0).stdout.split()
     there = {"/".join(path.split("/")[:depth]) for path in tracked for depth in (1, 2)}
     not_told = ("__init__.py", "__main__.py")
     assert set(named) == {path for path in there if not path.startswith(".") and not path.endswith(not_told)}

@@ -1,7 +1,6 @@
 """The rules of the repository: what is shown as Markdown, what a column must state, how things are named."""
 
 import ast
-import subprocess
 import sys
 from collections import Counter
 from functools import cache
@@ -12,6 +11,7 @@ import pytest
 from runner.schema import TABLES, Table
 from runner.schema.columns import SQL_TYPES
 from runner.store.read import LOADERS
+from tests.command import execute
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(path.relative_to(ROOT) for folder in ("runner", "pages") for path in (ROOT / folder).rglob("*.py"))
@@ -97,8 +97,7 @@ def test_every_column_has_a_label_a_unit_and_a_meaning(table: Table) -> None:
 
 def test_the_type_checker_refuses_a_cell_that_lacks_its_key() -> None:
     lines = "from runner.schema import StepCell\nStepCell()"
-    check = [sys.executable, "-m", "mypy", "--config-file=", "--strict", "-c", lines]
-    done = subprocess.run(check, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = execute(sys.executable, "-m", "mypy", "--config-file=", "--strict", "-c", lines)
     assert 'Missing named argument "context" for "StepCell"' in done.stdout
 
 

@@ -2,9 +2,7 @@
 
 import ast
 import contextlib
-import os
 import shlex
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable
@@ -17,6 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.command import execute
 from tests.test_house import MODULES, ROOT, parsed
 
 OUTSIDE = {"torch", "duckdb", "einops", "numpy", "typer", "rich", "psutil", "pynvml", "ray", "transformers",
@@ -130,7 +129,7 @@ def test_imports_between_folders_and_files_have_no_cycle(depth: int) -> None:
 def test_reading_rows_and_showing_help_need_no_torch() -> None:
     modules = "runner.schema, runner.experiments, runner.cli.main, runner.store.history"
     check = f"import sys, {modules}; sys.exit('torch' in sys.modules or 'pandas' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", check], cwd=ROOT, check=False).returncode == 0
+    execute(sys.executable, "-c", check, code=0)
 
 
 def distributions(requirements: Iterable[str]) -> set[str]:
@@ -187,14 +186,7 @@ for line in {[*SAID[extras]]!r}:
     with contextlib.suppress(SystemExit):
         run()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    done = execute(sys.executable, "-c", script, cwd=tmp_path)
     said = " ".join((done.stdout + done.stderr).split())
     assert [words for words in SAID[extras].values() if words not in said] == []
     assert "Traceback" not in done.stderr
@@ -207,14 +199,9 @@ def test_the_gpu_tests_need_no_more_than_the_runner() -> None:
     assert {"pandas", "playwright", "plotly", "pyarrow", "streamlit", "transformers"} <= {*refused}
     words = ["--collect-only", "--quiet", "-m", "gpu", "-p", "no:cacheprovider", "-p", "pytest_timeout"]
     without = f"import sys; sys.modules.update(dict.fromkeys({refused!r}))"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{without}; import pytest; sys.exit(pytest.main({words!r}))"],
-        cwd=ROOT,
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    script = f"{without}; import pytest; sys.exit(pytest.main({words!r}))"
+    env = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
+    done = execute(sys.executable, "-c", script, env=env, code=0)
     tests = [path for path in (ROOT / "tests").rglob("test_*.py") if path != Path(__file__)]
     marked = {path.name for path in tests if "pytest.mark.gpu" in path.read_text()}
     assert {Path(line.split("::")[0]).name for line in done.stdout.splitlines() if "::" in line} == marked

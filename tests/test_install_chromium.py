@@ -7,7 +7,6 @@ They run in `make soak` only: Playwright tries its download five times.
 import functools
 import http.server
 import io
-import os
 import shlex
 import subprocess
 import sys
@@ -18,8 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import ROOT, installed
+from tests.browser import installed
+from tests.command import execute
 
+pytestmark = pytest.mark.soak
 #: The programs that exist on a simulated system without a browser.
 SYSTEM = ("env", "ln", "sh")
 
@@ -41,13 +42,11 @@ def write_program(path: Path, script: str) -> None:
 
 def install(programs: Path, *, downloads: str = "http://localhost:1") -> subprocess.CompletedProcess[str]:
     """Runs the installation with `programs` as PATH and without an earlier download. Nothing listens on port 1."""
-    env = {**os.environ, "PATH": str(programs), "PLAYWRIGHT_DOWNLOAD_HOST": downloads}
+    env = {"PATH": str(programs), "PLAYWRIGHT_DOWNLOAD_HOST": downloads}
     env["PLAYWRIGHT_BROWSERS_PATH"] = str(programs.parent / "browsers")
-    words = [sys.executable, "-m", "tests.install_chromium"]
-    return subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True)
+    return execute(sys.executable, "-m", "tests.install_chromium", env=env, timeout=None)
 
 
-@pytest.mark.soak
 @pytest.mark.skipif(installed() is None, reason="there is no Chromium that apt-get could have installed")
 def test_apt_get_installs_it(programs: Path) -> None:
     link = shlex.join(["ln", "-sf", str(installed()), str(programs / "chromium-headless-shell")])
@@ -92,7 +91,6 @@ def downloads() -> Iterator[str]:
         server.shutdown()
 
 
-@pytest.mark.soak
 @pytest.mark.skipif(installed() is None, reason="there is no Chromium that could be downloaded from here")
 def test_playwright_downloads_it_where_apt_get_fails(programs: Path, downloads: str) -> None:
     write_program(programs / "apt-get", "echo E: Unable to locate package >&2; exit 100")
@@ -102,7 +100,6 @@ def test_playwright_downloads_it_where_apt_get_fails(programs: Path, downloads: 
     assert done.stdout.endswith("trying apt-get\nNo Chromium starts here: trying Playwright's download\n")
 
 
-@pytest.mark.soak
 def test_where_neither_can_one_line_says_so(programs: Path) -> None:
     done = install(programs)
     assert done.returncode == 1

@@ -8,13 +8,13 @@ file at the same time (tests.bench.store has readers), and the cells are small.
 
 import itertools
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from runner.store.database import open_reader
 from tests.bench.result import Result
+from tests.command import execute
 
 WORDS = (
     "--experiment benchmark --sizes toy-64 --contexts 16,32,48 --modes inference,train --precisions fp32,bf16 "
@@ -27,11 +27,7 @@ GOAL_S = 0.3
 def run() -> list[Result]:
     with tempfile.TemporaryDirectory() as folder:
         db = Path(folder, "results.duckdb")
-        subprocess.run(
-            [sys.executable, "-m", "runner", "sweep", *WORDS.split(), "--db", str(db)],
-            check=True,
-            stdout=subprocess.PIPE,
-        )
+        execute(sys.executable, "-m", "runner", "sweep", *WORDS.split(), "--db", str(db), code=0)
         with open_reader(db) as connection:
             rows = connection.execute(
                 "SELECT started_at, build_seconds + warmup_seconds + measure_seconds + coalesce(unwaited_seconds, 0) "

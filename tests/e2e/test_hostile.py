@@ -9,23 +9,15 @@ import pytest
 from playwright.sync_api import Browser, Page, Request
 
 from pages.export import export
-from pages.list import PAGES
 from pages.markdown import literal, plain, restrict
-from runner.answers import QUESTIONS
 from tests.browser import Site, opened, settled
+from tests.e2e.test_app import PARTS
 from tests.some import some
 from tests.synthetic import hostile
 
 #: Choices that a link may ask for, on one page or another.
 CHOICES = ("machine", "run", "size", "context", "precision", "mode", "clock", "phase", "base", "other", "recording",
            "beside", "fold", "table", "status", "data", "cell")  # fmt: skip
-#: What is shown of each page: every question and part of its own.
-PARTS = [
-    (page.address, part)
-    for page in PAGES
-    for part in (*page.questions, *page.parts)
-    if part in QUESTIONS or part in page.parts
-]
 #: Parts that together show texts in tables and charts. `make soak` tests the others.
 TELLING = ("rows", "step")
 #: Elements that a page would have if a text had become more than text.

@@ -116,7 +116,6 @@ def test_a_server_below_the_path_of_a_proxy(browser: Browser, file: Path) -> Non
 
 @pytest.mark.soak
 def test_charts_fill_during_a_sweep(browser: Browser, address: str, file: Path) -> None:
-    """Charts are updated by themselves, and the page says how far the sweep is."""
     _empty(file)
     of = rows.run(label="live")
     cells = [rows.asked("toy-64", context=context) for context in LIVE_CONTEXTS]

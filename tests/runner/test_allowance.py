@@ -1,7 +1,6 @@
 """What a process may use in a container: control groups as files, and a real one where this machine lets us make it."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import psutil
 import pytest
 
 from runner import allowance
-from tests.command import ROOT
+from tests.command import execute
 
 GIB = 2**30
 ALL = psutil.virtual_memory().total
@@ -65,9 +64,6 @@ def test_a_process_in_a_real_group_may_take_what_the_kernel_would_give_it(group_
     group_limit.write_text(str(256 * 2**20))
     joined = f"import os; open({str(group_limit.parent / 'cgroup.procs')!r}, 'w').write(str(os.getpid()))"
     asked = "from runner.allowance import free_memory, total_memory; print(total_memory(), free_memory())"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{joined}; {asked}"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
-    )
-    total, free = map(int, done.stdout.split())
+    total, free = map(int, execute(sys.executable, "-c", f"{joined}; {asked}", code=0).stdout.split())
     assert total == 256 * 2**20
     assert 0 < free < total

@@ -141,9 +141,8 @@ def _temporaries(made: Step, count: int, *, module: str, unit: int) -> None:
     before = None
     for number in range(count):
         size = (unit, 4 * KIB, unit // 2, ALIGNMENT, 2 * unit)[number % 5]
-        block = made.allocate(
-            size, "temporary", module=module, operation=("aten::mul", "aten::add", "aten::softmax")[number % 3]
-        )
+        operation = ("aten::mul", "aten::add", "aten::softmax")[number % 3]
+        block = made.allocate(size, "temporary", module=module, operation=operation)
         if before is not None:
             made.free(before)
         before = block

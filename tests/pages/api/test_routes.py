@@ -205,7 +205,6 @@ def test_answers_are_those_of_the_terminal(db: Path, address: str) -> None:
 
 
 def test_many_at_once(address: str) -> None:
-    """A hundred simultaneous requests are all answered in turn, and the server stays up."""
     url = f"{address}/api/v1/rows.json?table=samples&limit=100"
     with ThreadPoolExecutor(100) as pool:
         answers = list(pool.map(lambda _: get(url), range(100)))
@@ -330,10 +329,8 @@ def test_a_pair_has_one_ratio_interval_and_verdict_everywhere(tmp_path: Path, si
     returns is what `compare` and the report print, and what Overview says of the run before."""
     path = find_file(scale(tmp_path, 1.05))
     with site.showing(path) as address:
-        compared, overview = (
-            json.loads(get(f"{address}/api/v1/answers/{name}")[1])
-            for name in ("compare?by=label&a=a1&b=a2", "overview")
-        )
+        names = ("compare?by=label&a=a1&b=a2", "overview")
+        compared, overview = (json.loads(get(f"{address}/api/v1/answers/{name}")[1]) for name in names)
     view = ask("compare", read(path, Selection(), ("by_run",)), {"by": "label", "a": "a1", "b": "a2"}).views[0]
     assert len(view.rows) == 12
     by_api = {tuple(row["cells"]): row for row in compared["views"][0]["rows"]}

@@ -151,7 +151,6 @@ def test_blocks_from_before_a_snapshot_are_drawn_as_one(browser: Browser, tmp_pa
 
 @pytest.mark.soak
 def test_the_picture_fits_the_page(browser: Browser, address: str) -> None:
-    """It fits from a wide screen to a phone."""
     with opened(browser, f"{address}&recording={TRAIN}&beside={INFERENCE}", width=2560) as visitor:
         for width in (2560, 390):
             visitor.page.set_viewport_size({"width": width, "height": 900})

@@ -213,9 +213,7 @@ def test_unknown_numbers_and_failed_cells_give_no_finding() -> None:
 
 
 @pytest.mark.parametrize(("bound", "said"), [(None, 2), ("host", 2), ("device", 0)])
-def test_equal_times_of_unequal_work_are_bound_by_the_host_unless_the_device_is_known_to_bind(
-    bound: Bound | None, said: int
-) -> None:
+def test_equal_times_of_unequal_work_are_the_hosts_unless_the_device_binds(bound: Bound | None, said: int) -> None:
     seen = RowContext(timings={"step": timed("step", median_ms=10.0)})
     both_sizes = [replace(STEP, cell_id=new_id(), context=context, bound=bound) for context in (64, 128)]
     found = judge_together([(row, seen) for row in both_sizes])

@@ -219,9 +219,7 @@ def test_predicted_peak(changes: dict[str, Any], moment: str, tolerance: float) 
     [partial(steps.predicted_peak_bytes, device="cpu"), pytest.param(measured_peak_bytes, marks=pytest.mark.soak)],
     ids=["predicted", "measured"],
 )
-def test_the_best_number_of_blocks_recomputed_together_needs_less_than_its_neighbors(
-    peak_bytes: Callable[[StepCell], int],
-) -> None:
+def test_the_best_number_of_blocks_recomputed_is_found(peak_bytes: Callable[[StepCell], int]) -> None:
     """It is one block wherever a block keeps much more than its input, as at xl; more in deep and narrow models."""
     xl = small(d_model=2560, d_ff=10_240, layers=32, heads=32, context=2048)
     assert steps.best_checkpoint(xl) == 1

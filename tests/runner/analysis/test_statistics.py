@@ -233,11 +233,9 @@ def test_intervals_have_their_coverage_with_two_levels_of_variation(rounds: int,
     generator = random.Random(rounds)
     covered = wrong = pairs = cells = 0
     for _ in range(300):
-        measured = [
-            measure_rounds(generator, [0.0] * rounds, 0.05, spread, of_samples=0.02, known=False) for _ in range(8)
-        ]
-        noise = estimate_noise([(rounds, variance(math.log(found.median_ms) for found in cell)) for cell in measured])
-        times = [estimate(cell, noise) for cell in measured]
+        made = [measure_rounds(generator, [0.0] * rounds, 0.05, spread, of_samples=0.02, known=False) for _ in range(8)]
+        noise = estimate_noise([(rounds, variance(math.log(found.median_ms) for found in cell)) for cell in made])
+        times = [estimate(cell, noise) for cell in made]
         covered += sum((time.low_ms or 0) <= 1 <= (time.high_ms or 0) for time in times)
         cells += len(times)
         for a, b in zip(times[::2], times[1::2], strict=True):

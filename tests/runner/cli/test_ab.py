@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from runner.cli.main import app
-from tests.command import PATIENCE_S, ROOT, rows, run
+from tests.command import PATIENCE_S, ROOT, execute, rows, run
 
 MODEL = """
 import torch
@@ -53,7 +53,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def git(folder: Path, *words: str) -> str:
-    return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+    return execute("git", *words, cwd=folder, code=0).stdout
 
 
 def commit(folder: Path, text: str) -> None:
@@ -61,15 +61,8 @@ def commit(folder: Path, text: str) -> None:
 
 
 def run_ab(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "runner", "ab", *QUICK, *words, "--db", str(folder.parent / "ab.duckdb")],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "300"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    command = (sys.executable, "-m", "runner", "ab", *QUICK, *words, "--db", str(folder.parent / "ab.duckdb"))
+    return execute(*command, cwd=folder, env={"COLUMNS": "300"})
 
 
 def test_a_slower_commit_is_found_and_the_tree_stays_as_is(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from runner.cli.main import OLD_NAMES, app, make_command
 from runner.plan.planning import PRESETS, QUESTIONS
 from runner.schema import RunRow
 from runner.schema.sizes import SIZES
-from tests.command import ROOT, TINY, run, run_apart
+from tests.command import ROOT, TINY, execute, run, run_apart
 from tests.runner.answers.shipped import FOLDER, query
 from tests.some import some
 from tests.synthetic.rows import asked, failed, ok, store
@@ -87,8 +87,7 @@ def test_the_program_alone_says_in_eight_lines_what_to_do_first() -> None:
 
 def test_messages_name_the_program_as_it_was_started(filled: Path) -> None:
     started = "import sys; sys.argv[0] = '/usr/bin/stepscope'; from runner.__main__ import run; run()"
-    words = ["list", "precision", "--db", str(filled)]
-    done = subprocess.run([sys.executable, "-c", started, *words], capture_output=True, text=True, check=True)
+    done = execute(sys.executable, "-c", started, "list", "precision", "--db", str(filled), code=0)
     assert "list is now: stepscope show\n" in done.stderr
     assert f"stopped: stepscope sweep --db {filled}\n" in done.stdout
     assert "python -m runner" not in done.stdout

@@ -86,10 +86,8 @@ def test_every_flag_reaches_the_request() -> None:
 def test_a_config_file_has_the_same_names_and_meaning(tmp_path: Path) -> None:
     asked = parsed(*config(tmp_path, TOML))
     assert asked == (REQUEST, SETTINGS)
-    keys = [
-        [item.cell.key for item in plan(request, device="cpu", device_memory_bytes=None)]
-        for request in (asked[0], parsed(*WORDS)[0])
-    ]
+    plans = (plan(request, device="cpu", device_memory_bytes=None) for request in (asked[0], parsed(*WORDS)[0]))
+    keys = [[item.cell.key for item in planned] for planned in plans]
     assert keys[0] == keys[1], "5 in a file and 5.0 from a flag are the same cell"
     assert len(keys[0]) == 3 * len(set(keys[0]))
 
@@ -179,9 +177,7 @@ def test_durations(text: str, seconds: float) -> None:
         ("db = 5", "db = 5", "type str"),
     ],
 )
-def test_a_wrong_value_is_explained_on_the_command_line_and_in_a_config(
-    tmp_path: Path, text: str, got: str, expected: str
-) -> None:
+def test_a_wrong_value_of_a_flag_or_a_config_is_explained(tmp_path: Path, text: str, got: str, expected: str) -> None:
     with pytest.raises(UsageError) as error:
         parsed(*(shlex.split(text) if text.startswith("--") else config(tmp_path, text)))
     assert got in str(error.value)

@@ -22,7 +22,21 @@ from runner.engines.local import LocalEngine
 from runner.errors import BadModel, UsageError
 from runner.job import Outcome, OwnModelJob
 from runner.schema import RunRow, StepCell
-from tests.command import ROOT, TINY, awaited, ended, family, gone, make_job, rows, run_apart, start, tiny, workers
+from tests.command import (
+    ROOT,
+    TINY,
+    awaited,
+    ended,
+    execute,
+    family,
+    gone,
+    make_job,
+    rows,
+    run_apart,
+    start,
+    tiny,
+    workers,
+)
 
 #: A cell that would measure for ten minutes.
 ENDLESS = tiny(warmup_steps=2, min_steps=10_000_000, max_steps=10_000_000, max_seconds=600.0)
@@ -115,9 +129,7 @@ def test_out_of_memory_and_an_error_are_reported_and_do_not_affect_the_next_cell
         (tiny(attention="sdpa-cudnn"), "no sdpa-cudnn kernel for cpu"),
     ],
 )
-def test_cells_that_this_machine_cannot_run_are_skipped_with_the_reason(
-    engine: LocalEngine, cell: StepCell, reason: str
-) -> None:
+def test_cells_that_cannot_run_here_are_skipped_with_a_reason(engine: LocalEngine, cell: StepCell, reason: str) -> None:
     outcome = measure(engine, cell)
     assert (outcome.status, outcome.failed_phase) == ("skipped", None)
     assert reason in (outcome.message or "")
@@ -233,8 +245,7 @@ print(engine.describe("cpu")["device"], isinstance(engine.context, context.Spawn
 
 def run_program(text: str) -> str:
     """Runs a program in a process of its own, with a fork server of its own, and returns what it printed last."""
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=100, check=True)
-    return done.stdout.splitlines()[-1]
+    return execute(sys.executable, "-c", text, code=0).stdout.splitlines()[-1]
 
 
 @pytest.mark.soak

@@ -10,8 +10,9 @@ from tests.synthetic.snapshots import DOCUMENTED, HTML, block, event, segment, w
 
 def test_a_documented_snapshot_becomes_rows_computed_by_hand(tmp_path: Path, db: Path) -> None:
     report = import_file(write(tmp_path, DOCUMENTED), db=db, label="theirs")
-    assert report.lines == (
-        "their.pickle: 5 allocations, 2 of them older than the recording (800 bytes); peak 2.46 KiB asked for.",
+    (said,) = report.lines
+    assert said == (
+        "their.pickle: 5 allocations, 2 of them older than the recording (800 bytes); peak 2.46 KiB asked for."
     )
     assert rows(db, "SELECT source, label, device, device_name FROM runs JOIN timelines USING (run_id)") == [
         {"source": "imported", "label": "theirs", "device": "cuda", "device_name": None}
@@ -73,9 +74,8 @@ def test_every_device_has_its_own_timeline(tmp_path: Path, db: Path) -> None:
         {"title": "their.pickle · cuda:0", "peak_bytes": 8},
         {"title": "their.pickle · cuda:2", "peak_bytes": 16},
     ]
-    assert rows(db, "SELECT count(DISTINCT cell_id) AS cells, count(DISTINCT run_id) AS runs FROM allocations") == [
-        {"cells": 2, "runs": 1}
-    ]
+    counts = "SELECT count(DISTINCT cell_id) AS cells, count(DISTINCT run_id) AS runs FROM allocations"
+    assert rows(db, counts) == [{"cells": 2, "runs": 1}]
 
 
 def test_the_command(tmp_path: Path, db: Path) -> None:

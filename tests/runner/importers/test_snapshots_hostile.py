@@ -5,7 +5,6 @@ import os
 import pickle
 import resource
 import struct
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from runner.errors import UsageError
 from runner.importers import files, snapshots
 from runner.importers.files import import_file
 from runner.store.spool import Spool
+from tests.command import execute
 from tests.some import some
 from tests.synthetic.snapshots import DOCUMENTED, block, event, frames, segment, trace, write
 
@@ -140,10 +140,8 @@ def test_references_to_one_event_are_refused_quickly_and_with_little_memory(tmp_
     """10 MB with 5,000,000 references to one event once took 14 GB and minutes; the limits apply to the whole
     import."""
     path = write(tmp_path, {"segments": [], "device_traces": [TRACE * 5_000_000]})
-    done = subprocess.run(
-        ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", COSTS, str(path), str(tmp_path / "results.duckdb")],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    python = ("sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", COSTS)
+    done = execute(*python, str(path), str(tmp_path / "results.duckdb"), code=0)
     words, most_bytes, seconds = done.stdout.splitlines()
     assert "more events and blocks" in words
     assert float(most_bytes) < 2**30
@@ -158,9 +156,7 @@ def test_a_key_that_hashes_for_minutes_is_refused_at_once(tmp_path: Path) -> Non
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - began < 5
 
 
-def test_of_many_allocations_the_largest_and_those_at_the_peak_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_many_allocations_the_largest_and_the_peak_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten of 100 to 1,000 bytes come and go; then 5 and 7 bytes make the peak together with 3,000 held before."""
     events = [event(act, 2 * at + (act != "alloc"), 64 * at, 100 * at)
               for at in range(1, 11) for act in ("alloc", "free_completed")]  # fmt: skip

@@ -1,7 +1,6 @@
 """torch.compile: the columns of its rows, and the requirements of CUDA graphs."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from runner.measure.timing import StepLimits, measure
 from runner.models.transformer import Transformer
 from runner.store.read.selection import Selection
 from runner.store.read.timed import load_steps
-from tests.command import ROOT, TINY, run, run_apart, tiny
+from tests.command import TINY, execute, run, run_apart, tiny
 from tests.command import rows as read
 
 COUNTED: dict[str, Any] = {"graphs": 1, "graph_breaks": 0, "recompiles": 0, "compiler_fallback": False}
@@ -73,10 +72,8 @@ print(step.loss.item(), found["autograd_cache_hit"], found["autograd_cache_bypas
 
 def run_first_step(precision: str, folder: Path) -> tuple[float, bool]:
     """Returns the loss of a step compiled in a fresh process, and whether its graph came from the cache in `folder`."""
-    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder)}
-    command = [sys.executable, "-c", FIRST_STEP, precision]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(folder)}
+    done = execute(sys.executable, "-c", FIRST_STEP, precision, env=env, code=0)
     loss, hits, bypassed = done.stdout.split()
     assert bypassed == "0", "a graph of our model was not kept"
     return float(loss), hits == "1"

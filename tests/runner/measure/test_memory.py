@@ -59,9 +59,8 @@ def test_one_block_computed_by_hand(engine: LocalEngine) -> None:
     Two norms save their input, the normalized input and 16 roots. Attention saves its input, queries, keys, values, the
     weights (2 x 2 x 8 x 8), the mask (8 x 8 bytes) and the output's input; SwiGLU its input and four inner tensors.
     """
-    values, details = measured(
-        engine, make_cell(d_model=16, d_ff=32, layers=1, heads=2, vocabulary=50, batch=2, context=8, mode="forward")
-    )
+    cell = make_cell(d_model=16, d_ff=32, layers=1, heads=2, vocabulary=50, batch=2, context=8, mode="forward")
+    values, details = measured(engine, cell)
     assert values["residual_stream_bytes"] == 1024
     norms = 2 * (2 * 1024 + 16 * 4)
     attention = 5 * 1024 + 2 * 2 * 8 * 8 * 4 + 8 * 8
@@ -100,9 +99,8 @@ def test_the_parts_are_the_peak(engine: LocalEngine, mode: str, precision: str) 
         assert values[f"{unknown}_bytes"] is None
     predicted = steps.predict_peak(cell, device="cpu")
     for part, size in predicted.parts.items():
-        scratch = (
-            100_000 if (part, precision) == ("temporaries", "bf16") else 64
-        )  # oneDNN's; scales of scores, the loss
+        # oneDNN's; scales of scores, the loss
+        scratch = 100_000 if (part, precision) == ("temporaries", "bf16") else 64
         assert 0 <= values[f"{part}_bytes"] - size <= scratch, part
 
 
@@ -114,9 +112,8 @@ def test_a_step_that_ends_at_its_peak(engine: LocalEngine) -> None:
     assert values["gradients_bytes"] == values["parameters_bytes"] == steps.parameter_bytes(cell)
     assert values["optimizer_state_bytes"] == 2 * values["parameters_bytes"]
     assert values["activations_bytes"] == 0
-    assert values["temporaries_bytes"] == pytest.approx(
-        steps.logits_bytes(cell) + steps.optimizer_temporary_bytes(cell), rel=0.001
-    )
+    temporaries = steps.logits_bytes(cell) + steps.optimizer_temporary_bytes(cell)
+    assert values["temporaries_bytes"] == pytest.approx(temporaries, rel=0.001)
 
 
 def test_autocast_copies_every_matrix_once_in_half_precision(engine: LocalEngine) -> None:

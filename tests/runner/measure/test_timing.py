@@ -174,12 +174,7 @@ def test_stops_when_the_interval_is_narrow() -> None:
 
 
 def test_warm_up_time_does_not_count_towards_the_limit() -> None:
-    steps = measure(
-        sleeping(first_ms=300.0),
-        CPU,
-        phases=THREE,
-        limits=limits(warmup=1, least=1, most=10_000, seconds=0.25),
-    )
+    steps = measure(sleeping(first_ms=300), CPU, phases=THREE, limits=limits(warmup=1, least=1, most=99, seconds=0.25))
     assert len(steps.measured) > 1 or steps.measured[0].step_ms > 250.0
 
 

@@ -48,9 +48,7 @@ def _seeded() -> Iterator[None]:
         (4608, 12288, 50, 36, 12_832_823_808),
     ],
 )
-def test_sizes_have_the_published_number_of_parameters(
-    d_model: int, d_ff: int, layers: int, heads: int, parameters: int
-) -> None:
+def test_sizes_have_the_published_parameters(d_model: int, d_ff: int, layers: int, heads: int, parameters: int) -> None:
     cell = make_cell(d_model=d_model, d_ff=d_ff, layers=layers, heads=heads, vocabulary=10_000, context=128)
     model = Transformer(cell, device="meta")
     assert sum(parameter.numel() for parameter in model.parameters()) == parameters
@@ -80,8 +78,7 @@ def test_order_matters() -> None:
     assert (swapped[0, 3] - swapped[1, 3]).abs().max() > 1e-3
 
 
-def test_the_gradient_of_rotary_positions() -> None:
-    """It is the rotation back."""
+def test_the_gradient_of_rotary_positions_is_the_rotation_back() -> None:
     cosine, sine = rotary_tables(context=5, head_width=6).double()
     x = torch.randn(2, 3, 5, 6, dtype=torch.float64, requires_grad=True)
     towards = torch.randn_like(x)

@@ -23,13 +23,7 @@ BART = {"vocab_size": 128, "d_model": 32} | {
     for side in ("encoder", "decoder")
     for name, number in (("layers", 2), ("attention_heads", 2), ("ffn_dim", 64))
 }
-SPEECH = {
-    "num_mel_bins": 8,
-    "max_source_positions": 10,
-    "max_target_positions": 32,
-    "pad_token_id": 0,
-    "eos_token_id": 2,
-}
+TALK = {"num_mel_bins": 8, "max_source_positions": 10, "max_target_positions": 32, "pad_token_id": 0, "eos_token_id": 2}
 #: A configuration of each kind, the class that it is, what its labels are of, and whether its attention can be chosen.
 KINDS: dict[str, tuple[dict[str, Any], str, str, bool]] = {
     "llama": (TINY, "LlamaForCausalLM", "next", True),
@@ -41,7 +35,7 @@ KINDS: dict[str, tuple[dict[str, Any], str, str, bool]] = {
     "t5": ({"vocab_size": 128, "d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2},
            "T5ForConditionalGeneration", "behind", True),
     "bart": (BART, "BartForConditionalGeneration", "behind", True),
-    "whisper": (BART | SPEECH, "WhisperForConditionalGeneration", "behind", True),
+    "whisper": (BART | TALK, "WhisperForConditionalGeneration", "behind", True),
     "vit": (TINY | {"image_size": 16, "patch_size": 8, "num_labels": 10}, "ViTForImageClassification", "class", True),
     "resnet": ({"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "num_labels": 10},
                "ResNetForImageClassification", "class", False),

@@ -48,7 +48,6 @@ def test_two_machines_become_one_file(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_a_file_that_has_grown_is_merged_again(tmp_path: Path) -> None:
-    """The run's own row exists once; only the new cell is added."""
     of, db = rows.run(**THERE), tmp_path / "here.duckdb"
     other = store(tmp_path / "there.duckdb", of, "toy-64")
     merge(other, into=db)
@@ -129,7 +128,6 @@ def test_the_other_files_of_a_folder_are_imported_or_named(tmp_path: Path) -> No
 
 @pytest.mark.soak
 def test_a_refused_file_does_not_block_the_others(db: Path, fleet: Path) -> None:
-    """One file has a column of another type, and one is not a results file."""
     change(fleet / "node0.duckdb", "ALTER TABLE steps ALTER COLUMN tokens_per_s TYPE VARCHAR")
     (fleet / "node1.duckdb").write_bytes(b"not a database")
     done = run("import", str(fleet), db=db, code=1)

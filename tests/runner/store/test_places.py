@@ -20,7 +20,7 @@ from runner.errors import StoreError
 from runner.places import write_text
 from runner.store.database import ingest, look_through
 from runner.store.spool import Spool
-from tests.command import ROOT, run
+from tests.command import ROOT, execute, run
 from tests.some import some
 from tests.synthetic import rows
 from tests.synthetic.stored import read
@@ -140,11 +140,7 @@ def test_a_deleted_working_folder_is_one_sentence(tmp_path: Path, stored: Path) 
     )
     for words in (["show", "runs", "--db", str(stored)], ["report"]):
         (folder := tmp_path / "gone").mkdir()
-        command = [sys.executable, "-c", code, str(folder), sys.executable, "-m", "runner", *words]
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}
-        )
-        assert done.returncode == 2, done.stderr
+        done = execute(sys.executable, "-c", code, str(folder), sys.executable, "-m", "runner", *words, code=2)
         assert "The working folder cannot be used" in done.stderr
         assert "Traceback" not in done.stderr
 
@@ -157,7 +153,7 @@ def limited(size: int, code: str, *arguments: object) -> subprocess.CompletedPro
 
     prelude = "import signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nfrom pathlib import Path\n"
     command = [sys.executable, "-B", "-c", prelude + code, *map(str, arguments)]  # it would cache half a module
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, preexec_fn=limit)
+    return execute(*command, preexec_fn=limit)
 
 
 @pytest.mark.soak
@@ -210,8 +206,7 @@ WAITS_FOR_NOTHING = {**dict.fromkeys(_LIGHT, (*HEAVY, "runner.schema")), **dict.
 @pytest.mark.parametrize("line", some(WAITS_FOR_NOTHING))
 def test_a_place_is_looked_at_before_anything_is_imported_or_computed(stored: Path, line: str) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "runner", *line.split()]
-    environment = {**os.environ, "COLUMNS": "300", "STEPSCOPE_DB": str(stored)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+    done = execute(*command, env={"COLUMNS": "300", "STEPSCOPE_DB": str(stored)})
     imported = {name.strip() for name in re.findall(r"^import time: .*\|(.*)$", done.stderr, re.MULTILINE)}
     assert "runner.places" in imported
     assert imported & {*WAITS_FOR_NOTHING[line]} == set()

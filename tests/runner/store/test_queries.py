@@ -242,7 +242,6 @@ def test_only_comparable_cells_are_compared(tmp_path: Path, other: dict[str, Any
 
 @pytest.mark.parametrize("table", TABLES)
 def test_the_pages_of_a_table(laptop: Path, table: str) -> None:
-    """All pages together make the whole table, with each row once, in the schema's columns."""
     whole = tables.load_page(laptop, table, Selection(), Window(limit=MAX_ROWS))
     assert whole.total == len(whole.rows) == tables.count_rows(laptop)[table]
     starts = range(0, whole.total, 500)
@@ -274,7 +273,6 @@ def test_progress(tmp_path: Path) -> None:
 
 
 def test_a_cell_is_read_back_as_a_cell(laptop: Path) -> None:
-    """The query returns the schema's own type with the same key."""
     for measured in timed_cells.load_steps(laptop, Selection()):
         assert isinstance(measured.cell, StepCell)
         assert measured.cell.key == measured.cell_key

@@ -20,12 +20,11 @@ from runner.store.packing import (
     with_article,
 )
 from runner.store.read.runs import load_contents
-from tests.command import run
+from tests.command import ROOT, execute, run
 from tests.synthetic import rows
 from tests.synthetic.reference import DEVICE, pack_reference
 from tests.synthetic.stored import read
 
-ROOT = Path(__file__).parents[3]
 SHIPPED = ROOT / "data/reference/h200"
 MAX_BYTES = 8 * 2**20
 OWN = Path("data/results.duckdb")
@@ -116,9 +115,8 @@ def test_the_same_rows_open_from_a_folder_of_another_name(packed: Path, tmp_path
 def test_without_a_cache_the_reference_is_kept_for_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     script = "from runner.store.packing import choose_file as choose; print(choose(), choose().exists())"
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
-    path, was_there = done.stdout.split()
+    env = {"XDG_CACHE_HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path)}
+    path, was_there = execute(sys.executable, "-c", script, cwd=tmp_path, env=env, code=0).stdout.split()
     assert (Path(path).parents[2], was_there) == (tmp_path, "True")
     assert not Path(path).exists()
 

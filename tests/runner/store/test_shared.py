@@ -1,6 +1,5 @@
 """Readers that share a connection see what each would see alone, and keep the file open only while they read."""
 
-import subprocess
 import sys
 import textwrap
 import threading
@@ -14,7 +13,7 @@ from runner.errors import DatabaseDamaged
 from runner.store import shared
 from runner.store.attached import CONFIG
 from runner.store.database import ingest, open_reader
-from tests.command import PATIENCE_S, ROOT
+from tests.command import execute
 from tests.runner.store.test_damage import damage
 from tests.synthetic import rows
 from tests.synthetic.stored import change, made, read, write_cell
@@ -91,10 +90,7 @@ def test_a_forked_process_opens_its_own_connection_and_exits_silently(db: Path) 
             print("child", *count(), flush=True)
             os._exit(0)  # as a process of multiprocessing ends
     """
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script), str(db)],
-        capture_output=True, text=True, timeout=PATIENCE_S, cwd=ROOT,
-    )  # fmt: skip
+    done = execute(sys.executable, "-W", "ignore", "-c", textwrap.dedent(script), str(db))
     (child, cells, its), (parent, same, own, code) = (line.split() for line in done.stdout.splitlines())
     assert (child, parent, code, done.stderr) == ("child", "parent", "0", "")
     assert cells == same == str(len(read(db, STEPS)))

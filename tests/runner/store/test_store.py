@@ -239,9 +239,7 @@ def test_a_long_text_is_examined_with_more_memory(tmp_path: Path, monkeypatch: p
         assert [len(limits) for limits in used] == [2, 0][:attempts]
 
 
-def test_a_query_beyond_a_readers_memory_continues_in_a_temporary_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_query_beyond_a_readers_memory_goes_on_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two million texts of 32 bytes are sorted within 32 MB a thread, and nothing is left of it."""
     (folder := tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))

@@ -1,8 +1,6 @@
 """A sweep in a container that has less memory than the machine: a real control group, where one can be made."""
 
-import os
 import shlex
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 
 from runner.store.checking import check_file
 from tests import faulty
-from tests.command import ROOT, TINY, rows
+from tests.command import TINY, execute, rows
 
 pytestmark = pytest.mark.soak
 
@@ -23,9 +21,7 @@ def sweep_within(group_limit: Path, db: Path, *, gib: int, **env: str) -> str:
     procs = group_limit.parent / "cgroup.procs"
     words = ("sweep", *TINY, "--contexts", f"8,{faulty.LARGE},16", "--no-ceilings", "--db", str(db))
     line = f"echo $$ > {shlex.quote(str(procs))} && exec {shlex.join((sys.executable, '-m', 'tests.faulty', *words))}"
-    done = subprocess.run(
-        ["bash", "-c", line], cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, timeout=300
-    )
+    done = execute("bash", "-c", line, env=env)
     expected = Counter([(8, "ok"), (16, "ok"), (faulty.LARGE, "oom")])
     found = Counter((row["context"], row["status"]) for row in rows(db, "SELECT context, status FROM steps"))
     assert found == expected, done.stdout + done.stderr

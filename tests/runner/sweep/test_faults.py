@@ -125,7 +125,6 @@ def test_two_sweeps_of_one_file_measure_every_cell_once(db: Path) -> None:
 
 
 def test_a_machine_that_is_suspended_goes_on(db: Path) -> None:
-    """All processes of the sweep are stopped in the middle of a cell and then continued."""
     process = start("sweep", *WORDS, db=db)
     awaited(process, lambda: workers(process))
     stopped = [psutil.Process(process.pid), *family(process)]

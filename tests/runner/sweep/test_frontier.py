@@ -59,9 +59,8 @@ def test_the_frontier_found_on_an_h200_is_predicted() -> None:
     are in use at once."""
     card = 150_109_880_320
     (asked,) = make_questions({**NOTHING, "d_heads": "64", "precisions": "bf16"}, limit_bytes=card)
-    assert predict_largest(asked, DeviceMemory(device="cuda", gpu="NVIDIA H200", card_bytes=card)) == pytest.approx(
-        43_136, rel=0.01
-    )
+    predicted = predict_largest(asked, DeviceMemory(device="cuda", gpu="NVIDIA H200", card_bytes=card))
+    assert predicted == pytest.approx(43_136, rel=0.01)
     assert predict_largest(asked, DeviceMemory(device="cpu")) == 55_232
 
 
@@ -76,9 +75,7 @@ LONGEST_ON_AN_H200 = [
 
 
 @pytest.mark.parametrize(("implementation", "width", "longest"), LONGEST_ON_AN_H200)
-def test_the_frontiers_of_fused_attention_found_on_an_h200_are_predicted(
-    implementation: str, width: int, longest: int
-) -> None:
+def test_frontiers_of_fused_attention_on_an_h200_are_predicted(implementation: str, width: int, longest: int) -> None:
     card = 150_109_880_320
     asked = {**NOTHING, "attention": implementation, "d_heads": str(width), "precisions": "bf16", "resolution": 16_384}
     (question,) = make_questions(asked, limit_bytes=card)

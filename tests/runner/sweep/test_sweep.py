@@ -215,9 +215,8 @@ def test_a_reader_during_a_sweep_sees_complete_cells(db: Path) -> None:
         owed = rows(db, "FROM plan ORDER BY position")
         if owed:
             assert [row["position"] for row in owed] == list(range(5))
-            assert [row["state"] for row in owed] == sorted(
-                (row["state"] for row in owed), key=["done", "running", "waiting"].index
-            )
+            states = [row["state"] for row in owed]
+            assert states == sorted(states, key=["done", "running", "waiting"].index)
             assert sum(row["state"] == "running" for row in owed) <= 1
             assert all(row["status"] == "ok" for row in owed if row["state"] == "done")
             beats.add(owed[0]["heartbeat_at"])
