@@ -14,7 +14,7 @@ from runner.store.packing import copy_file
 from runner.store.spool import Spool
 from tests.command import run
 from tests.runner.store.test_merge import TABLES, content
-from tests.runner.store.test_processes import end, python, read_line
+from tests.runner.store.test_processes import python, read_line
 from tests.synthetic import rows
 from tests.synthetic.stored import change, counts, made, write_cell
 
@@ -59,8 +59,7 @@ def test_copies_of_a_file_in_use_are_whole(tmp_path: Path, db: Path) -> None:
     """A process writes and ingests one cell after the other, and pauses for the copy whenever more than five cells
     wait. A copy has at least the cells that were written before it was made."""
     made(db)
-    writer = python(WRITES, db, cwd=Path(__file__).parents[3])
-    try:
+    with python(WRITES, db, cwd=Path(__file__).parents[3]) as writer:
         assert read_line(writer) == "begun"
         for number in range(3):
             written = int(read_line(writer))
@@ -71,8 +70,6 @@ def test_copies_of_a_file_in_use_are_whole(tmp_path: Path, db: Path) -> None:
             assert (samples, runs) == (3 * cells, 2)
             wrong = {problem.kind for problem in check_file(out).problems}
             assert wrong == {"incomplete", "doubled"}, "these cells have one key and no times"
-    finally:
-        end(writer)
 
 
 def test_a_copy_that_cannot_be_made_is_one_error(tmp_path: Path) -> None:

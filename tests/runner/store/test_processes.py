@@ -1,10 +1,11 @@
 """Several processes use one results file: readers, writers, one that is killed, and one whose disk is full."""
 
-import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +21,23 @@ from tests.some import some
 from tests.synthetic.stored import counts, made, read, write_cell
 
 
-def python(code: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
-    """Starts a process in which the store is already imported."""
+@contextmanager
+def python(code: str, *arguments: object, **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """Starts a process in which the store is already imported, and kills it at the end."""
     prelude = (
         "import sys, time, duckdb\nfrom runner.store.database import ingest\nfrom runner.store.spool import Spool\n"
     )
     command = [sys.executable, "-c", prelude + code, *map(str, arguments)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def read_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
-
-
-def end(process: subprocess.Popen[str]) -> None:
-    process.kill()
-    process.communicate()
 
 
 HOLD = "con = duckdb.connect(sys.argv[1]); print('held', flush=True); time.sleep(float(sys.argv[2])); con.close()"
@@ -45,8 +46,7 @@ HOLD = "con = duckdb.connect(sys.argv[1]); print('held', flush=True); time.sleep
 def test_a_file_that_another_process_has_open_is_busy(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(db)
     monkeypatch.setattr(database, "READER_PATIENCE_S", 0.3)
-    holder = python(HOLD, db, 60)
-    try:
+    with python(HOLD, db, 60) as holder:
         assert read_line(holder) == "held"
         write_cell(db)
         began = time.monotonic()
@@ -54,20 +54,15 @@ def test_a_file_that_another_process_has_open_is_busy(db: Path, monkeypatch: pyt
         assert time.monotonic() - began < 30.0, "it must not wait for the other process to end"
         with pytest.raises(DatabaseBusy, match="another program"):
             read(db, "FROM steps")
-    finally:
-        end(holder)
     assert ingest(db) == 1
 
 
 def test_a_reader_waits_for_a_writer_that_ends_soon(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(db)
     monkeypatch.setattr(database, "READER_PATIENCE_S", 60.0)
-    holder = python(HOLD, db, 0.3)
-    try:
+    with python(HOLD, db, 0.3) as holder:
         assert read_line(holder) == "held"
         assert counts(db)[0] == 3
-    finally:
-        end(holder)
 
 
 def test_readers_of_one_process_do_not_release_each_others_lock(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,9 +73,8 @@ def test_readers_of_one_process_do_not_release_each_others_lock(db: Path, monkey
         thread = threading.Thread(target=lambda: counts(db))
         thread.start()
         thread.join()
-        writer = python("print(ingest(sys.argv[1]), flush=True)", db)
-        assert read_line(writer) == "0", "no writer may change the file while a reader has it open"
-        writer.communicate()
+        with python("print(ingest(sys.argv[1]), flush=True)", db) as writer:
+            assert read_line(writer) == "0", "no writer may change the file while a reader has it open"
         assert con.execute("SELECT count(*) FROM steps").fetchone() == (4,)
     assert ingest(db) == 1
 
@@ -89,8 +83,7 @@ def test_an_ingest_waits_for_a_reader_where_many_cells_wait(db: Path) -> None:
     made(db)
     write_cell(db)
     code = "with open_reader(sys.argv[1]): print('open', flush=True); time.sleep(0.4)"
-    reader = python(f"from runner.store.database import open_reader\n{code}", db)
-    try:
+    with python(f"from runner.store.database import open_reader\n{code}", db) as reader:
         assert read_line(reader) == "open"
         assert ingest(db, patience_s=0.0) == 0, "one cell can wait"
         for _ in range(database.MAX_WAITING):
@@ -99,8 +92,6 @@ def test_an_ingest_waits_for_a_reader_where_many_cells_wait(db: Path) -> None:
         while not (ingested := ingest(db, patience_s=0.0)):
             assert time.monotonic() - began < 60
         assert ingested > 1
-    finally:
-        end(reader)
 
 
 @pytest.mark.soak
@@ -114,11 +105,9 @@ def test_four_continuous_readers_see_every_cell_and_no_error(db: Path) -> None:
 
 def kill_ingest(db: Path, *, after_s: float) -> None:
     """Kills a process that only ingests, this long after its start."""
-    victim = python("print('ready', flush=True)\nwhile True: ingest(sys.argv[1])", db)
-    assert read_line(victim) == "ready"
-    time.sleep(after_s)
-    victim.send_signal(signal.SIGKILL)
-    victim.communicate()
+    with python("print('ready', flush=True)\nwhile True: ingest(sys.argv[1])", db) as victim:
+        assert read_line(victim) == "ready"
+        time.sleep(after_s)
 
 
 @pytest.mark.timeout(3000)
@@ -169,7 +158,8 @@ def test_a_full_disk_loses_nothing(db: Path) -> None:
     for _ in range(3):
         write_cell(db)
     waiting = Spool(db).files()
-    output, _ = python(FULL, db, 4096).communicate()
+    with python(FULL, db, 4096) as full:
+        output, _ = full.communicate()
     assert output.split() == [StoreError.__name__, "OSError"]
     assert set(waiting) >= set(Spool(db).files())
     assert not list(Spool(db).folder.glob("*.tmp")) + list(Spool(db).folder.glob(".*.tmp"))

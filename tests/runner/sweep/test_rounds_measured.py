@@ -70,8 +70,7 @@ def test_a_sweep_interrupted_in_its_further_rounds_continues_them(tmp_path: Path
     assert len(kept) >= 5
     totals = rows(path, "SELECT count(*) AS cells FROM plan")
     assert totals[0]["cells"] > 5, "the plan still shows the added rounds"
-    stopped = run("sweep", *words, "--budget", "0.000001s", db=path)
-    assert (stopped.returncode, "The budget ran out with" in stopped.stdout) == (0, True), "every cell is measured"
+    assert "The budget ran out with" in run("sweep", *words, "--budget", "0.000001s", db=path, code=0).stdout
     assert measured(path) == kept
     run("sweep", *words, db=path, code=0)
     found = measured(path)
