@@ -236,38 +236,15 @@ def settled(page: Page, *, frames: int = 10) -> None:
         page.wait_for_function(AT_REST, arg=frames)
 
 
-def unfold(page: Page, card: str) -> None:
-    """Opens the line into which a card is folded, if there is one; the card is visible when this returns."""
+def drawn(page: Page, card: str) -> list[list[Any]]:
+    """Returns the places of each trace in the Plotly chart of a card. Opens the line into which a card is folded."""
     page.wait_for_selector(f".st-key-show-{card}, .st-key-card-{card}")
     box = page.locator(f".st-key-show-{card} details:not([open]) > summary")
     if box.count():
         box.click()
-    page.wait_for_selector(f".st-key-card-{card}")
-
-
-def of_chart(page: Page, card: str, expression: str) -> Any:
-    """Returns the value of a JavaScript expression in which `chart` is the Plotly chart of a card."""
-    unfold(page, card)
-    page.wait_for_selector(f".st-key-card-{card} .js-plotly-plot .main-svg")
-    return page.evaluate(
-        f"card => (chart => {expression})(document.querySelector(`.st-key-card-${{card}} .js-plotly-plot`))", card
-    )
-
-
-def drawn(page: Page, card: str) -> list[dict[str, Any]]:
-    """Returns the traces of a card's chart: the name, and x, y, base and text as lists."""
-    found: list[dict[str, Any]] = of_chart(
-        page,
-        card,
-        """chart._fullData.map(trace => ({name: trace.name, x: [...(trace.x || [])], y: [...(trace.y || [])],
-            base: [...(trace.base || [])], text: [].concat(trace.text || [])}))""",
-    )
+    chart = page.locator(f".st-key-card-{card} .js-plotly-plot:has(.main-svg)").first
+    found: list[list[Any]] = chart.evaluate("chart => chart._fullData.map(trace => [...(trace.x || [])])")
     return found
-
-
-def traces(page: Page, card: str) -> dict[str, dict[str, Any]]:
-    """Returns the traces of a card's chart by name."""
-    return {trace["name"]: trace for trace in drawn(page, card)}
 
 
 def said(page: Page) -> str:

@@ -165,7 +165,7 @@ def asked(commands: Sequence[str], flag: str) -> set[str]:
     return {value for each in words if flag in each for value in each[each.index(flag) + 1].split(",")}
 
 
-def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
+def family(process: subprocess.Popen[str] | psutil.Process) -> list[psutil.Process]:
     """Returns all descendants of a running command: fork server, resource tracker, worker, compilers."""
     try:
         return psutil.Process(process.pid).children(recursive=True)

@@ -24,6 +24,11 @@ SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 #: Colors do not depend on the width, so that a phone and a usual screen are enough in dark.
 WIDTHS = {"light": (390, 768, 1440, 2560), "dark": (390, 1440)}
 PAPER = {"light": LIGHT, "dark": DARK}
+#: Returns the text that is smaller than 12 px.
+SMALL = """() => [...document.querySelectorAll("[data-testid=stMain] *")].filter(one =>
+    [...one.childNodes].some(child => child.nodeType === Node.TEXT_NODE && child.data.trim())
+    && !["SCRIPT", "STYLE"].includes(one.tagName) && one.checkVisibility()
+    && parseFloat(getComputedStyle(one).fontSize) < 11.99).map(one => one.textContent)"""
 
 
 @pytest.mark.soak
@@ -35,7 +40,7 @@ def test_every_page_in_every_width(browser: Browser, address: str, path: str) ->
             visit.page.emulate_media(color_scheme=scheme)
             settled(visit.page)
             assert not _faint(visit.page, page_color=PAPER[scheme]), scheme
-            assert _small(visit.page) == []
+            assert visit.page.evaluate(SMALL) == []
             for width in at_widths(visit.page, *WIDTHS[scheme]):
                 faults = _grave(visit.page)
                 if faults:  # on a busy machine a color of the other scheme may still be shown
@@ -69,17 +74,6 @@ def test_a_page_is_accessible_and_faults_are_found(browser: Browser, address: st
             "main => main.insertAdjacentHTML('afterbegin', '<button></button><p style=\"color: #aaa\">hardly seen</p>')"
         )
         assert [fault.split(":")[0] for fault in _grave(visit.page)] == ["button-name", "color-contrast"]
-
-
-def _small(page: Page) -> list[str]:
-    """Returns the text that is smaller than 12 px."""
-    found: list[str] = page.evaluate(
-        """() => [...document.querySelectorAll("[data-testid=stMain] *")].filter(one =>
-            [...one.childNodes].some(child => child.nodeType === Node.TEXT_NODE && child.data.trim())
-            && !["SCRIPT", "STYLE"].includes(one.tagName) && one.checkVisibility()
-            && parseFloat(getComputedStyle(one).fontSize) < 11.99).map(one => one.textContent)"""
-    )
-    return found
 
 
 def _grave(page: Page) -> list[str]:

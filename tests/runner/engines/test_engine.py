@@ -197,16 +197,7 @@ def test_compilers_end_with_the_worker_and_the_worker_with_the_sweep(tmp_path: P
 def _compilers(process: subprocess.Popen[str], cache: Path) -> list[psutil.Process]:
     """Returns the compilers that the worker has started. The worker that describes the machine only asks a compiler for
     its version, and leaves the cache empty."""
-    if not any(cache.glob("*")):
-        return []
-    return [below for worker in workers(process) for below in _children(worker)]
-
-
-def _children(process: psutil.Process) -> list[psutil.Process]:
-    try:
-        return process.children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
+    return [below for worker in workers(process) for below in family(worker)] if any(cache.glob("*")) else []
 
 
 def test_an_interrupt_waits_until_the_worker_has_started(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:

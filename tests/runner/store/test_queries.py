@@ -122,7 +122,9 @@ def test_rounds_are_pooled(tmp_path: Path) -> None:
     assert (found.rounds, found.times["forward"].n) == (3, 33)
     logs = [math.log(t.median_ms or 0) for t in timings]
     assert found.times["forward"].median_ms == pytest.approx(math.exp(fmean(logs)))
-    noise = load_noise_of(path, found)
+    with open_reader(path) as reader:
+        kind = NoiseKind(device=found.machine, bound=None, phase="forward")
+        noise = load_noise(reader, "steps", [found.machine])[kind]
     spread = math.sqrt((2 * variance(logs) + noise.dof * noise.std**2) / (2 + noise.dof))
     within = math.sqrt(fmean(math.log((t.high_ms or 0) / (t.low_ms or 0)) ** 2 for t in timings)) / (2 * 1.959964)
     reach = math.exp(3.182446 * max(spread, within) / math.sqrt(3))
@@ -154,11 +156,6 @@ def test_cells_of_the_same_rounds_are_paired(tmp_path: Path) -> None:
     a, b = found[64], found[128]
     reach = math.log((ratio(a, b).high or 0) / ratio(a, b).ratio)
     assert reach < math.log((a.high_ms or 0) / a.ms) / 3, "unpaired, it is √2 times as wide"
-
-
-def load_noise_of(path: Path, cell: StepResult) -> Noise:
-    with open_reader(path) as reader:
-        return load_noise(reader, "steps", [cell.machine])[NoiseKind(device=cell.machine, bound=None, phase="forward")]
 
 
 def test_the_latest_run_and_the_last_try_count(tmp_path: Path) -> None:
