@@ -187,16 +187,16 @@ class Watched:
 
 
 @contextlib.contextmanager
-def opened(browser: Browser, address: str, *, width: int = 1440, height: int = 900) -> Iterator[Watched]:
-    """Opens `address` as a new visitor, and checks the page at the end. The browser has the dashboard's scripts in its
-    cache, because loading them is a fifth of a page's time, but no cookies."""
+def opened(browser: Browser, address: str, *, width: int = 1440, whole: bool = False) -> Iterator[Watched]:
+    """Opens `address` as a new visitor, waits for the `whole` page, and checks it at the end. The browser has the
+    dashboard's scripts in its cache, because loading them is a fifth of a page's time, but no cookies."""
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(address))
     if browser not in VISITORS:  # the process ends with its last page, so one page stays open
         VISITORS[browser] = browser.new_context(locale="en-US")
         VISITORS[browser].new_page().goto(f"{origin}/_stcore/health")
     context = VISITORS[browser]
     page = context.new_page()
-    page.set_viewport_size({"width": width, "height": height})
+    page.set_viewport_size({"width": width, "height": 900})
     forget = {"origin": origin, "storageTypes": "cookies,local_storage"}
     context.new_cdp_session(page).send("Storage.clearDataForOrigin", forget)
     page.set_default_timeout(1e3 * PATIENCE_S)
@@ -221,6 +221,8 @@ def opened(browser: Browser, address: str, *, width: int = 1440, height: int = 9
     page.on("pageerror", failed)
     try:
         page.goto(address)
+        if whole:
+            settled(page)
         yield watched
         watched.check()
     finally:

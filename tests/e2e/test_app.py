@@ -94,8 +94,7 @@ def test_choices_live_in_the_address_and_are_kept(browser: Browser, address: str
 
 @pytest.mark.soak
 def test_copy_link_writes_every_choice(browser: Browser, address: str) -> None:
-    with opened(browser, f"{address}/training-step?precision=bf16") as visit:
-        settled(visit.page)
+    with opened(browser, f"{address}/training-step?precision=bf16", whole=True) as visit:
         visit.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         visit.page.get_by_role("button", name="Copy link").click()
         box = visit.page.get_by_test_id("stPopoverBody")
@@ -113,8 +112,7 @@ def test_a_page_shows_the_numbers_of_its_answer(browser: Browser, site: Site) ->
     """On the shipped rows the matrix of Mixed precision has the numbers that `ask` gives, and so has the headline."""
     answer = ask("precision", shipped(*QUESTIONS["precision"].needs))
     view = answer.views[0]
-    with site.showing(find_file(FOLDER)) as address, opened(browser, f"{address}/mixed-precision") as visit:
-        settled(visit.page)
+    with site.showing(find_file(FOLDER)) as address, opened(browser, f"{address}/mixed-precision", whole=True) as visit:
         assert answer.sentence.replace("**", "") in said(visit.page)
         drawn = visit.page.locator(f".st-key-card-{view.name} svg text").all_text_contents()
         numbers = [format_number(value) for value in view.column("ratio") if value is not None]
@@ -130,8 +128,7 @@ def test_pages_of_the_shipped_rows_have_at_most_three_screens(browser: Browser, 
     with served(tmp_path / "none.duckdb", env=unnamed) as address:
         for path, page in zip(ADDRESSES, PAGES, strict=True):
             for part in (*page.questions, *page.parts):
-                with opened(browser, f"{address}/{path}?show={part}", width=1400) as visit:
-                    settled(visit.page)
+                with opened(browser, f"{address}/{path}?show={part}", width=1400, whole=True) as visit:
                     height = visit.page.get_by_test_id("stMain").evaluate("main => main.scrollHeight")
                     assert height <= 2_700, f"{page.title}, {part}"
                     assert visit.page.title() == f"{page.title} · H200 · Stepscope"
@@ -139,8 +136,7 @@ def test_pages_of_the_shipped_rows_have_at_most_three_screens(browser: Browser, 
 
 def test_a_click_opens_what_is_behind_a_number(browser: Browser, address: str) -> None:
     """The panel has the value, its samples, its grade and the command; closed, one click opens it again."""
-    with opened(browser, f"{address}/training-step") as visit:
-        settled(visit.page)
+    with opened(browser, f"{address}/training-step", whole=True) as visit:
         for _ in range(2):
             visit.page.locator(".st-key-card-step-by-size .bars .point").first.click(force=True)
             panel = visit.page.get_by_role("dialog")
@@ -156,8 +152,7 @@ def test_a_click_opens_what_is_behind_a_number(browser: Browser, address: str) -
 @pytest.mark.soak
 def test_keys_lead_to_what_is_behind_a_mark(browser: Browser, address: str) -> None:
     """Focus is seen on a chart; arrows go from mark to mark and say each, Enter opens its panel."""
-    with opened(browser, f"{address}/training-step") as visit:
-        settled(visit.page)
+    with opened(browser, f"{address}/training-step", whole=True) as visit:
         chart = visit.page.locator(".st-key-card-step-by-size .js-plotly-plot")
         visit.page.locator(".st-key-step-by-size-share button").first.focus()
         visit.page.keyboard.press("Tab")
@@ -176,8 +171,7 @@ def test_another_run_is_shown_at_once(browser: Browser, tmp_path: Path) -> None:
     for label, slower in (("first", 2.0), ("second", 1.0)):
         rows.store(file, of := rows.run(label=label), [rows.ok(of, cell, slower=slower)])
     numbers = ".st-key-card-step-by-size svg .textpoint"
-    with served(file) as address, opened(browser, f"{address}/training-step") as visit:
-        settled(visit.page)
+    with served(file) as address, opened(browser, f"{address}/training-step", whole=True) as visit:
         before = visit.page.locator(numbers).first.text_content()
         visit.page.locator(".st-key-choice-run").locator("button:visible").first.click()
         visit.page.get_by_role("menuitem", name="first").click()
@@ -187,8 +181,7 @@ def test_another_run_is_shown_at_once(browser: Browser, tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_the_report_is_made_on_request(browser: Browser, address: str) -> None:
-    with opened(browser, f"{address}/training-step") as visit:
-        settled(visit.page)
+    with opened(browser, f"{address}/training-step", whole=True) as visit:
         visit.page.get_by_role("button", name="Report").click()
         with visit.page.expect_download() as made:
             visit.page.get_by_role("button", name="Markdown").click()
@@ -201,8 +194,7 @@ def test_the_report_is_made_on_request(browser: Browser, address: str) -> None:
 def test_any_column_is_drawn_against_any_other(browser: Browser, address: str) -> None:
     """By a link to the earlier Explore, which named columns by their labels."""
     old = urlencode({"steps-x": "Model width", "steps-y": "Parameters", "steps-color": "Mode"})
-    with opened(browser, f"{address}/explore?{old}") as visit:
-        settled(visit.page)
+    with opened(browser, f"{address}/explore?{old}", whole=True) as visit:
         asked = parse_qs(urlsplit(visit.page.url).query)
         assert [asked[name] for name in ("x", "measure", "color")] == [["d_model"], ["parameters"], ["mode"]]
         chart = visit.page.locator(".st-key-chart-fold .js-plotly-plot")
@@ -215,8 +207,7 @@ def test_any_column_is_drawn_against_any_other(browser: Browser, address: str) -
 @pytest.mark.soak
 def test_findings_are_listed_on_request(browser: Browser, address: str) -> None:
     """A cell whose first step was cold is in doubt; the page says so, and what helps."""
-    with opened(browser, f"{address}/training-step") as visit:
-        settled(visit.page)
+    with opened(browser, f"{address}/training-step", whole=True) as visit:
         visit.page.get_by_text("What the audit finds of these rows").click()
         fold = visit.page.locator(".st-key-findings-fold")
         expect(fold).to_contain_text(re.compile("Nothing was found|For one:"))
@@ -224,8 +215,7 @@ def test_findings_are_listed_on_request(browser: Browser, address: str) -> None:
 
 @pytest.mark.soak
 def test_a_view_can_be_downloaded_with_its_source(browser: Browser, address: str) -> None:
-    with opened(browser, f"{address}/training-step") as visit:
-        settled(visit.page)
+    with opened(browser, f"{address}/training-step", whole=True) as visit:
         visit.page.locator(".st-key-step-by-size-share").get_by_role("button").first.click()
         box = visit.page.get_by_test_id("stPopoverBody")
         with visit.page.expect_download() as started:

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, Request
 
 from pages.export import export
 from pages.markdown import literal, plain, restrict
-from tests.browser import Site, opened, settled
+from tests.browser import Site, opened
 from tests.e2e.test_app import PARTS
 from tests.some import some
 from tests.synthetic import hostile
@@ -37,8 +37,7 @@ def address(tmp_path_factory: pytest.TempPathFactory, site: Site) -> Iterator[st
 def test_pages_show_hostile_text_as_text(browser: Browser, address: str, path: str, part: str) -> None:
     """The file is hostile, and so is every parameter of the address."""
     asked = urllib.parse.urlencode(dict.fromkeys(CHOICES, hostile.TEXT) | {"show": part})
-    with opened(browser, f"{address}/{path}?{asked}") as visit:
-        settled(visit.page)
+    with opened(browser, f"{address}/{path}?{asked}", whole=True) as visit:
         _is_text(visit.page)
 
 
