@@ -9,12 +9,13 @@ the last value of an option counts.
 Sweeps leave out the ceilings unless `--ceilings` is given: they take 2 s and most tests do not need them.
 """
 
+import contextlib
 import os
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -75,16 +76,14 @@ def run_line(*line: str, code: int | None = None) -> subprocess.CompletedProcess
     return subprocess.CompletedProcess(line, done.exit_code, stdout=done.output)
 
 
-def start(*words: str, db: Path, env: Mapping[str, str] | None = None, module: str = "runner") -> subprocess.Popen[str]:
+def start(
+    *words: str, db: Path, env: Mapping[str, str] | None = None, module: str = "runner", **more: Any
+) -> subprocess.Popen[str]:
     """Starts the command in its own process. Its output can be read from the pipe at the end."""
-    return subprocess.Popen(
-        [sys.executable, "-m", module, *_line(*words, db=db)],
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": "300", **(env or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    command = [sys.executable, "-m", module, *_line(*words, db=db)]
+    known = {**os.environ, "COLUMNS": "300", **(env or {})}
+    more = {"cwd": ROOT, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, **more}
+    return subprocess.Popen(command, env=known, text=True, **more)
 
 
 def run_apart(
@@ -127,6 +126,13 @@ def awaited(process: subprocess.Popen[str], look: Callable[[], Found]) -> Found:
         assert process.poll() is None, process.stdout and process.stdout.read()
         time.sleep(0.05)
     return found
+
+
+def received(terminal: int) -> Iterator[bytes]:
+    """Yields what arrives at a pseudo-terminal until its other end is closed."""
+    with contextlib.suppress(OSError):  # Linux raises it then
+        while part := os.read(terminal, 65536):
+            yield part
 
 
 def rows(db: Path, sql: str) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Request
+from playwright.sync_api import Browser, Page
 
 from pages.export import export
 from pages.markdown import literal, plain, restrict
@@ -47,11 +47,7 @@ def test_an_exported_page_shows_hostile_text_as_text(browser: Browser, tmp_path:
     file = hostile.store(tmp_path / "results.duckdb", phases=True)
     export(tmp_path / "out", [], db=file)
     page, asked = browser.new_context(offline=True).new_page(), list[str]()
-
-    def told(request: Request) -> None:
-        asked.append(request.url)
-
-    page.on("request", told)
+    page.on("request", lambda request: asked.append(request.url))
     for written in sorted((tmp_path / "out").iterdir()):
         page.goto(written.as_uri())
         _is_text(page)

@@ -6,8 +6,6 @@ The tests share one server; each test puts its file there and removes it at the 
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +18,7 @@ from runner.store.database import ingest
 from runner.store.spool import Spool
 from tests.browser import Site, opened, served, settled
 from tests.command import TINY, start
+from tests.runner.store.test_processes import python, read_line
 from tests.synthetic import rows
 from tests.synthetic.stored import change
 
@@ -73,15 +72,12 @@ def test_a_missing_a_foreign_and_an_empty_file(browser: Browser, address: str, f
 def test_busy_file(browser: Browser, address: str, file: Path) -> None:
     """Another process has the file open for writing; when it closes it, the page recovers by itself."""
     _empty(file)
-    hold = f"import duckdb, sys; con = duckdb.connect({str(file)!r}); print('held', flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        assert holder.stdin is not None
-        holder.stdout.readline()
+    hold = "con = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
+    with python(hold, file) as holder:
+        assert read_line(holder) == "held"
         with opened(browser, address) as visit:
             expect(visit.page.get_by_role("heading", level=1)).to_have_text("The results file is busy")
-            holder.stdin.close()
-            holder.wait()
+            holder.communicate()
             expect(visit.page.get_by_role("heading", level=1)).to_have_text("The results file is empty")
 
 
@@ -134,9 +130,8 @@ def test_charts_fill_during_a_sweep(browser: Browser, address: str, file: Path) 
             expect(visit.page.get_by_text(f"Sweep running: {done} of 5 cells · {left} · {now}")).to_be_visible()
             visit.page.wait_for_function(f"{BARS} == {4 * done}")
         _plan(file, of, done=4, age_s=60)
-        expect(
-            visit.page.get_by_text("Interrupted after 4 of 5 cells: run the same command again to go on")
-        ).to_be_visible()
+        said = "Interrupted after 4 of 5 cells: run the same command again to go on"
+        expect(visit.page.get_by_text(said)).to_be_visible()
 
 
 @pytest.mark.soak

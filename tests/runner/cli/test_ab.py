@@ -1,7 +1,6 @@
 """`ab` through the real command in a real repository: a slower version, an equal one, and what is refused."""
 
 import json
-import os
 import re
 import shlex
 import signal
@@ -13,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from runner.cli.main import app
-from tests.command import PATIENCE_S, ROOT, execute, rows, run
+from tests.command import PATIENCE_S, ROOT, execute, rows, run, start
 
 MODEL = """
 import torch
@@ -172,10 +171,8 @@ def test_a_budget_without_a_cell_is_refused_and_says_what_to_do(tmp_path: Path) 
 @pytest.mark.soak
 def test_interrupted_it_keeps_its_rows_and_removes_the_worktrees(repository: Path) -> None:
     db = repository.parent / "ab.duckdb"
-    words = ["ab", "main", "slow", "--model", "net.py:build", *QUICK[:-2], "--db", str(db)]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "runner", *words]
-    with subprocess.Popen(command, cwd=repository, env=env, stderr=subprocess.PIPE, text=True) as process:
+    words, where = ("--model", "net.py:build", *QUICK[:-2]), {"PYTHONPATH": str(ROOT)}
+    with start("ab", "main", "slow", *words, db=db, env=where, cwd=repository, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         said = ""
         for line in process.stderr:

@@ -6,7 +6,6 @@ import platform
 import pty
 import re
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -21,7 +20,7 @@ from runner.cli.main import OLD_NAMES, app, make_command
 from runner.plan.planning import PRESETS, QUESTIONS
 from runner.schema import RunRow
 from runner.schema.sizes import SIZES
-from tests.command import ROOT, TINY, execute, run, run_apart
+from tests.command import TINY, execute, received, run, run_apart, start
 from tests.runner.answers.shipped import FOLDER, query
 from tests.some import some
 from tests.synthetic.rows import asked, failed, ok, store
@@ -308,14 +307,13 @@ def test_what_is_impossible_is_refused_before_anything_is_measured(tmp_path: Pat
 def test_a_terminal_shows_a_bar_and_gets_its_cursor_back(tmp_path: Path, interrupt: bool) -> None:
     ours, theirs = pty.openpty()
     endless = ("--steps", "10000000", "--max-steps", "10000000", "--max-seconds", "500") if interrupt else ()
-    words = (*TINY, *endless, "--no-ceilings", "--db", str(tmp_path / "r.duckdb"))
-    command = [sys.executable, "-m", "runner", "sweep", *words]
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "200"}
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
+    env = {"TERM": "xterm-256color", "COLUMNS": "200"}
+    ends: Any = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    process = start("sweep", *TINY, *endless, db=tmp_path / "r.duckdb", env=env, **ends)
     os.close(theirs)
     written = b""
     try:
-        while chunk := _read(ours):
+        for chunk in received(ours):
             written += chunk
             if interrupt and b"measure" in written:
                 process.send_signal(signal.SIGINT)
@@ -329,10 +327,3 @@ def test_a_terminal_shows_a_bar_and_gets_its_cursor_back(tmp_path: Path, interru
     assert "toy-64 · 16 · train" in text
     assert ("Measured: 1 ok" in text) != bool(endless)
     assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l") > 0, "the cursor is hidden and then shown again"
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # Linux raises this when the other end is closed
-        return b""

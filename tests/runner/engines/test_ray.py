@@ -18,7 +18,7 @@ pytest.importorskip("ray")
 from runner.engines.ray import list_spots
 from runner.errors import UsageError
 from runner.store.spool import Spool
-from tests.command import ROOT, TINY, ended, planned, rows
+from tests.command import ROOT, TINY, ended, planned, rows, start
 
 #: 60 cells of 15 sizes.
 WORDS = (*TINY, "--contexts", ",".join(str(4 * number) for number in range(2, 17)), "--precisions", "fp32,bf16",
@@ -82,11 +82,7 @@ class Cluster:
         self._line()
 
     def start(self, *words: str, db: Path) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [sys.executable, "-m", "runner", "sweep", *words, "--engine", "ray", "--no-ceilings", "--db", str(db)],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env={**os.environ, "COLUMNS": "300", "RAY_ADDRESS": self.address},
-        )  # fmt: skip
+        return start("sweep", *words, "--engine", "ray", db=db, env={"RAY_ADDRESS": self.address})
 
     def places(self) -> list[psutil.Process]:
         """Returns the processes of the cluster that occupy a place."""

@@ -1,6 +1,5 @@
 """Files of other people with the right outcome of each, worked out by hand: tests/cases, read and audited."""
 
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from runner.importers.published import describe_table
 from runner.published.reading import load_mapping, read_file
 from runner.results.published import PublishedRow
 from runner.store.read.findings import load_timeline_findings
+from tests.command import execute
 from tests.synthetic.stored import read
 
 CASES = Path(__file__).parents[2] / "cases"
@@ -149,8 +149,7 @@ def test_snapshots(name: str, db: Path) -> None:
 
 
 def _run(*words: str, where: str) -> str:
-    command = [sys.executable, "-m", "runner", *words]
-    return subprocess.run(command, cwd=CASES / where, capture_output=True, text=True, check=True).stdout
+    return execute(sys.executable, "-m", "runner", *words, cwd=CASES / where, code=0).stdout
 
 
 def test_a_cpu_that_computes_is_not_launch_bound() -> None:

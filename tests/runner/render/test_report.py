@@ -21,7 +21,7 @@ from runner.render.document import list_unanswered, order_questions
 from runner.schema import config_of
 from runner.store.packing import find_file
 from runner.store.read.selection import Selection, load_measured
-from tests.command import ROOT, planned, run, run_apart
+from tests.command import ROOT, planned, received, run, run_apart
 from tests.runner.answers.shipped import FOLDER, shipped
 from tests.synthetic import rows
 
@@ -133,14 +133,7 @@ def test_a_terminal_gets_one_page_with_six_answers() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"TERM": "dumb"}
     with subprocess.Popen(command, cwd=ROOT, stdout=side, stderr=side, env=environment) as process:
         os.close(side)
-        text = b""
-        while True:
-            try:
-                text += (part := os.read(main, 65536))
-            except OSError:  # the other side has been closed
-                break
-            if not part:
-                break
+        text = b"".join(received(main))
     os.close(main)
     assert process.returncode == 0
     lines = text.decode().replace("\r", "").splitlines()

@@ -7,7 +7,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from runner.errors import INTERRUPTED
 from runner.store.checking import check_file
 from runner.store.spool import Spool
 from tests import faulty
-from tests.command import ROOT, TINY, awaited, ended, family, gone, planned, rows, run_apart, start, workers
+from tests.command import TINY, awaited, ended, family, gone, planned, rows, run_apart, start, workers
 
 pytestmark = pytest.mark.soak
 CONTEXTS = ("8", "12", "16", "20", "24", "28")
@@ -96,10 +95,7 @@ def test_a_clock_that_is_set_back_changes_nothing(db: Path) -> None:
 
 
 def test_ctrl_c_twice_is_one_message_and_leaves_no_process(db: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "runner", "sweep", *WORDS, "--no-ceilings", "--db", str(db)],
-        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+    process = start("sweep", *WORDS, db=db, stderr=subprocess.PIPE, start_new_session=True)
     while not workers(process):
         assert process.poll() is None
     everyone = family(process)

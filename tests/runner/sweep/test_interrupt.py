@@ -4,16 +4,16 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from runner.errors import INTERRUPTED, INTERRUPTED_CODE
-from tests.command import PATIENCE_S, ROOT, TINY, family, gone
+from tests.command import PATIENCE_S, TINY, family, gone, start
 
 
 def imported(name: str) -> Callable[["subprocess.Popen[str]"], bool]:
@@ -43,11 +43,9 @@ def test_an_early_interrupt_is_one_line_and_leaves_no_process(
     tmp_path: Path, moment: Callable[["subprocess.Popen[str]"], bool]
 ) -> None:
     """The terminal sends the signal to the whole process group, which includes the fork server."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "runner", "sweep", *TINY, "--db", str(tmp_path / "r.duckdb")],
-        cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        env={**os.environ, **({"PYTHONPROFILEIMPORTTIME": "1"} if moment is not serving else {})},
-    )  # fmt: skip
+    env = {"PYTHONPROFILEIMPORTTIME": "1"} if moment is not serving else {}
+    apart: Any = {"stderr": subprocess.PIPE, "start_new_session": True}
+    process = start("sweep", *TINY, db=tmp_path / "r.duckdb", env=env, **apart)
     while not moment(process):
         assert process.poll() is None
     everyone = family(process)
