@@ -8,6 +8,7 @@ the output's encoding lacks is replaced.
 import errno
 import io
 import os
+import signal
 import sys
 from typing import Any, TextIO
 
@@ -45,16 +46,26 @@ def _open_output(stream: TextIO | None, descriptor: int) -> tuple[TextIO, _Outpu
     return io.TextIOWrapper(buffered, encoding=encoding, errors="replace", line_buffering=lines), output
 
 
+def _leave(number: int, frame: object) -> None:
+    """Ends the process in the middle of an import, where an exception may be lost or come out as another."""
+    os.write(2, f"{INTERRUPTED}\n".encode())
+    os._exit(INTERRUPTED_CODE)
+
+
 def run() -> None:
     """Runs the command line and ends the process with its exit code."""
     sys.stdout, written = _open_output(sys.stdout, 1)
     sys.stderr, _ = _open_output(sys.stderr, 2)
-    try:
-        from runner.cli.main import main
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is signal.default_int_handler:  # not where the shell has us ignore it
+        signal.signal(signal.SIGINT, _leave)
+    from runner.cli.main import main
 
+    signal.signal(signal.SIGINT, usual)
+    try:
         main()
         code: str | int | None = 0
-    except KeyboardInterrupt:  # during the imports, which take a second, no command can handle it
+    except KeyboardInterrupt:  # before the command is known, none can handle it
         print(INTERRUPTED, file=sys.stderr)
         code = INTERRUPTED_CODE
     except SystemExit as end:
