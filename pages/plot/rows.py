@@ -99,7 +99,7 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         "xaxis": axis(
             "" if narrow else title_of(view, draw.value),
             range=span,
-            **ticks(low, high, log=is_log, most=5 if narrow else 9),
+            **ticks(*([10**end for end in span] if is_log else (low, high)), log=is_log, most=4 if narrow else 9),
         ),
         "yaxis": down,
         "shapes": [rule("x", guide, scale) | span for guide in draw.guides if guide.at for span in across],

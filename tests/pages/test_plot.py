@@ -54,6 +54,12 @@ def test_a_line_of_many_points_has_its_last_value_alone() -> None:
     assert any("-0.0469" in text for text in written(drawn))
 
 
+def test_ratios_that_are_nearly_equal_have_ticks_as_far_apart_as_others() -> None:
+    view = next(view for view in views("compare") if view.title.startswith("Peak memory"))
+    assert figure(view)["layout"]["xaxis"]["ticktext"] == ["0.98", "0.99", "1", "1.01", "1.02"]
+    assert figure(view, narrow=True)["layout"]["xaxis"]["ticktext"] == ["0.98", "1", "1.02"]
+
+
 def test_what_overflows_did_not_run_out_of_memory() -> None:
     layout = figure(next(views("normalization")))["layout"]
     assert sum("% overflow" in one["text"] for one in layout["annotations"]) == 3
