@@ -160,7 +160,7 @@ def sweep_options() -> dict[str, Any]:
         **own["switch"],
         "fresh": Annotated[bool | None, _flag("--fresh", "Measure finished cells again.")],
         "any_commit": Annotated[
-            bool | None, _flag("--any-commit", "Do not measure cells again that another commit of Stepscope measured.")
+            bool | None, _flag("--any-commit", "Leave out cells that another commit of Stepscope measured as often.")
         ],
         "skip_predicted_oom": Annotated[bool | None, _flag("--skip-predicted-oom", _SKIP)],
         "ceilings": Annotated[bool | None, _flag("--ceilings/--no-ceilings", _CEILINGS)],

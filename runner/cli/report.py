@@ -123,18 +123,20 @@ def _make_document(options: ReportOptions, *, db: Path) -> Document:
 def _answer(name: str, db: Path, of: Selection, load: Load, *, others: Sequence[str]) -> Iterator[Answer]:
     """Yields the answer to a question, and its first tables for the values of these choices it did not begin with; each
     mode in its precisions."""
-    usual = answer_for(name, db, of, load=load)
-    yield usual
-    asked = [{one.name: value} for one in usual.choices if one.name in others for value in one.options
-             if value != one.chosen]  # fmt: skip
-    while asked:
-        one = asked.pop(0)
-        other = answer_for(name, db, of, one, load=load)
-        yield replace(other, views=other.tables[:3], missing=())
-        precisions = [choice for choice in other.choices if choice.name == "precision" and [*one] == ["mode"]]
-        more = [{**one, "precision": value} for choice in precisions for value in choice.options
-                if value != choice.chosen]  # fmt: skip
-        asked = [*more, *asked]
+
+    def shorten(asked: dict[str, str]) -> Answer:
+        other = answer_for(name, db, of, asked, load=load)
+        return replace(other, views=other.tables[:3], missing=())
+
+    def list_others(answer: Answer, names: Sequence[str]) -> list[dict[str, str]]:
+        chosen = [one for one in answer.choices if one.name in names]
+        return [{one.name: value} for one in chosen for value in one.options if value != one.chosen]
+
+    yield (usual := answer_for(name, db, of, load=load))
+    for asked in list_others(usual, others):
+        yield (other := shorten(asked))
+        for precision in list_others(other, ("precision",)) if "mode" in asked else ():
+            yield shorten(asked | precision)
 
 
 def answer_for(
