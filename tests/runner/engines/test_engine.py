@@ -79,27 +79,29 @@ def test_a_cell_that_works(engine: LocalEngine) -> None:
     assert list(dict.fromkeys(said)) == ["start", "build", "warm-up", "measure"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
-def test_a_killed_worker_is_crashed(engine: LocalEngine, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "phase"),
+    [
+        (signal.SIGKILL, "start"),
+        (signal.SIGKILL, "measure"),
+        (signal.SIGTERM, "measure"),
+        (signal.SIGSEGV, "measure"),
+    ],
+)
+def test_a_killed_worker_is_crashed(engine: LocalEngine, number: signal.Signals, phase: str) -> None:
+    """It is killed in the first second of a phase, which in its first one is before it has said a word."""
+    due = [phase]
+
     def kill(doing: str) -> None:
-        if doing == "measure":
-            for child in below():
-                child.send_signal(number)
+        if doing in due:
+            due.clear()  # a second beat would come while the process is ending
+            (worker,) = below()
+            worker.send_signal(number)
 
     outcome = measure(engine, ENDLESS, beat=kill)
-    assert (outcome.status, outcome.failed_phase) == ("crashed", "measure")
+    assert (outcome.status, outcome.failed_phase) == ("crashed", phase)
     assert number.name in (outcome.message or "")
     assert outcome.measurement.values == {}
-
-
-def test_a_worker_that_dies_before_its_first_message(engine: LocalEngine) -> None:
-    def kill(doing: str) -> None:
-        for child in below():
-            child.kill()
-
-    outcome = measure(engine, ENDLESS, beat=kill)
-    assert outcome.status == "crashed"
-    assert "SIGKILL" in (outcome.message or "")
 
 
 def test_a_cell_that_takes_too_long(engine: LocalEngine) -> None:
