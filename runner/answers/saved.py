@@ -24,19 +24,22 @@ AGAINST = Field("ratio", "Against none", unit="×", role="note", doc="Peak over 
 LARGEST = 5
 #: The modes in which checkpointing matters. In the second the optimizer's tensors do not hide those of the blocks.
 _STEPPING = ("train", "backward")
+_MODES = (*_STEPPING, "forward")
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
     by_cell: dict[tuple[str, MemoryCell], Peak] = {}
-    # A checkpointed block keeps the same when it is run again, and stands for a plain one that ran out of memory.
-    for one in sorted(rows.peaks, key=lambda one: one.cell.checkpoint_blocks):
-        if one.block_saved_bytes:
-            by_cell.setdefault((one.machine, replace(one.cell, checkpoint_blocks=0)), one)
+    # A block keeps the same in every mode, and when a checkpointed one is run again, which stands for a plain one that
+    # ran out of memory.
+    kept = [one for one in rows.peaks if one.block_saved_bytes]
+    for one in sorted(kept, key=lambda one: (one.cell.checkpoint_blocks, _MODES.index(one.cell.mode))):
+        by_cell.setdefault((one.machine, replace(one.cell, checkpoint_blocks=0, mode="train")), one)
     if not by_cell:
         return Answer(missing=lacks("no cell counted what a block keeps for backward"))
     known = [*by_cell.values()]
-    shown, choices = narrow(known, asked, drawn=("size", "context", "checkpoint_blocks"))
+    shown, choices = narrow(known, asked, drawn=("size", "context", "checkpoint_blocks", "mode"))
     sizes = sizes_of(known)
+    again = ", and where checkpointing runs it again" if any(one.cell.checkpoint_blocks for one in shown) else ""
     view = View(
         name="saved-by-size",
         title="Kept for backward by one block",
@@ -53,9 +56,10 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             for one in shown
         ),
         draw=Draw("matrix", "block_saved_bytes", down=("size",), across="context", log="x"),
-        note="Storages that autograd keeps from forward to backward, each counted once; the block is the first.",
+        note="Storages that autograd keeps from forward to backward, each counted once; the block is the first. It "
+        f"keeps the same in all modes but inference{again}.",
     )
-    (one, *_), more_choices = narrow(shown, asked, drawn=())
+    (one, *_), more_choices = narrow(shown, asked, drawn=("mode", "checkpoint_blocks"))
     saved = next((cell for cell in rows.saved if cell.cell_id == one.cell_id), None)
     views = [view]
     if saved:
@@ -63,7 +67,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     families = _find_families(rows.peaks, one)
     modes = {mode: [one for one in families if one.cell.mode == mode] for mode in _STEPPING}
     views += [_draw_checkpointing(mode, found, sizes) for mode, found in modes.items() if found]
-    plain = replace(one.cell, checkpoint_blocks=0)
+    plain = replace(one.cell, checkpoint_blocks=0, mode="train")
     wanted = tuple(replace(plain, checkpoint_blocks=blocks) for blocks in (0, 1))
     return Answer(
         sentence=_say(one, views, sizes),
@@ -137,7 +141,7 @@ def _draw_checkpointing(mode: str, families: Sequence[Peak], sizes: dict[Any, st
         return Row(values=values, cells=tuple(dict.fromkeys((base.cell_id, one.cell_id))))
 
     return View(
-        name=_name_checkpointing(mode),
+        name="saved-checkpointing" if mode == "train" else f"saved-checkpointing-{mode}",
         title=f"Peak with checkpointing{'' if mode == 'train' else f', {mode}'}, by the blocks recomputed together",
         about=about(families, "checkpoint_blocks"),
         fields=(SIZE, CONTEXT, Field("blocks", "Blocks recomputed together"), PEAK, AGAINST, STATUS),
@@ -145,10 +149,6 @@ def _draw_checkpointing(mode: str, families: Sequence[Peak], sizes: dict[Any, st
         draw=Draw("bars", "peak_allocated_bytes", down=("size", "context", "blocks"), beside=("ratio",)),
         note="A checkpointed block keeps its input alone and computes the rest again in backward.",
     )
-
-
-def _name_checkpointing(mode: str) -> str:
-    return "saved-checkpointing" if mode == "train" else f"saved-checkpointing-{mode}"
 
 
 def _say_gradients(one: Peak) -> str:
@@ -163,7 +163,7 @@ def _say(one: Peak, views: Sequence[View], sizes: dict[Any, str]) -> str:
     if contributors:
         share = sum(contributors.get(row, "share") for row in contributors.rows[:LARGEST])
         text += f", {format_share(share)} of it in five operations"
-    checkpointing = next((view for view in views if view.name == _name_checkpointing(one.cell.mode)), None)
+    checkpointing = next((view for view in views if view.name.startswith("saved-checkpointing")), None)
     return f"{text}{_say_checkpointing(checkpointing) if checkpointing else ''}."
 
 

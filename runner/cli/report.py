@@ -6,7 +6,7 @@ python -m runner report --question precision --format latex
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -112,17 +112,24 @@ def _make_document(options: ReportOptions, *, db: Path) -> Document:
         outside = f"Outside of what Stepscope measures: {OUTSIDE[options.edition]}."
         facts.append(("Edition", f"{options.edition}, cells without a row: {', '.join(parts) or 'none'}. {outside}"))
     others = ("mode", "precision", "d-head", "against") if options.edition and not options.brief else ()
+
+    def answer(name: str) -> Iterator[Answer]:
+        cells = [cell for id in QUESTIONS[name].course if id in handout for cell in handout[id].cells]
+        return _answer(name, db, of, load, others=others, modes={getattr(cell, "mode", "") for cell in cells})
+
     return Document(
         title=f"Stepscope report: {of.machine or db.name}",
         facts=tuple(facts),
-        answers=tuple(answer for name in names for answer in _answer(name, db, of, load, others=others)),
+        answers=tuple(one for name in names for one in answer(name)),
         handout=handout,
     )
 
 
-def _answer(name: str, db: Path, of: Selection, load: Load, *, others: Sequence[str]) -> Iterator[Answer]:
-    """Yields the answer to a question, and its first tables for the values of these choices it did not begin with; each
-    mode in its precisions."""
+def _answer(
+    name: str, db: Path, of: Selection, load: Load, *, others: Sequence[str], modes: Collection[str]
+) -> Iterator[Answer]:
+    """Yields the answer to a question, and its first tables for the values of these choices it did not begin with: of
+    the modes these, each in its precisions."""
 
     def shorten(asked: dict[str, str]) -> Answer:
         other = answer_for(name, db, of, asked, load=load)
@@ -130,7 +137,8 @@ def _answer(name: str, db: Path, of: Selection, load: Load, *, others: Sequence[
 
     def list_others(answer: Answer, names: Sequence[str]) -> list[dict[str, str]]:
         chosen = [one for one in answer.choices if one.name in names]
-        return [{one.name: value} for one in chosen for value in one.options if value != one.chosen]
+        options = [{one.name: value} for one in chosen for value in one.options if value != one.chosen]
+        return [asked for asked in options if asked.get("mode") in (None, *modes)]
 
     yield (usual := answer_for(name, db, of, load=load))
     for asked in list_others(usual, others):

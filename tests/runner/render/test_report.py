@@ -89,6 +89,7 @@ def test_a_report_of_an_edition_answers_each_question_or_has_the_command(edition
     chosen = [one["chosen"] for one in report["answers"] if one["question"] == "memory"]
     peaks = {(one["mode"]["value"], one["precision"]["value"]) for one in chosen if "precision" in one}
     assert {(mode, precision) for mode in ("inference", "forward", "train") for precision in ("fp32", "bf16")} <= peaks
+    assert {one["mode"]["value"] for one in chosen} == {"inference", "forward", "train"}, "no mode that nobody asks for"
     of = Selection(machine=report["title"].removeprefix("Stepscope report: "))
     asked = ask_handout(edition, load_measured(find_file(FOLDER), of, [kind.cell for kind in KINDS]))
     for name, one in report["handout"].items():
