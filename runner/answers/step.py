@@ -147,7 +147,7 @@ def _say(shown: Sequence[StepResult], keys: Keys, matrix: View, phases: View, cl
     text = f"The longest step, **{size}**{at_tokens(context or 0)}, takes **{number}**{known} by {clock}"
     text += f": {format_list(shares[:2])}." if shares else "."
     host, lost = sum(one.bound == "host" for one in shown), len(lost_of(matrix))
-    more = f"{host} of {len(shown)} cells are CPU-bound: the GPU waits for work. " if host else ""
+    more = f"CPU-bound, so that the GPU waits for work: {host} of {len(shown)} cells. " if host else ""
     return text, more + (f"{lost} {'has' if lost == 1 else 'have'} no time." if lost else "")
 
 

@@ -19,13 +19,14 @@ from pathlib import Path
 import psutil
 from playwright.sync_api import Browser, Page, TimeoutError
 
+from pages.list import PAGES as LIST
 from tests.bench.grid import add_cell
 from tests.bench.result import Result
 from tests.bench.visitor import Visitor
 from tests.browser import chromium, served
 
-PAGES = ("", "training-step", "mixed-precision", "torch-compile", "kernels", "roofline", "attention",
-         "peak-memory", "compare", "data")  # fmt: skip
+#: The addresses of all pages; the first has none.
+PAGES = ("", *(page.address for page in LIST[1:]))
 #: The element a page shows its rows in, or what it shows instead if the file has no rows for it.
 SHOWN = "[data-testid=stPlotlyChart] .main-svg, [data-testid=stDataFrame] canvas, [data-testid=stCode]"
 DONE = "!document.querySelector('[data-testid=stStatusWidget], [data-testid=stSkeleton]')"
