@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from runner.analysis.timeline.snapshot import frames_of
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
 from runner.answers.shared import narrow, sizes_of
-from runner.answers.words import lacks
+from runner.answers.words import ended_with_need, lacks
 from runner.formats import format_bytes, format_number, within_block
-from runner.results.cells import LiveAllocation, StepResult, Timeline
+from runner.results.cells import LiveAllocation, Peak, StepResult, Timeline
 from runner.results.rows import Rows
 from runner.schema import TABLES, Model
 
@@ -39,7 +40,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     about = f"{one.machine.split(' · ')[0]} · {one.label}"
     return Answer(
         sentence=_say(one),
-        more=describe_slowing(one, rows.steps),
+        more=f"{_say_lost(one, rows.peaks)}{describe_slowing(one, rows.steps)}".strip(),
         views=(_draw_phases(one, about), _draw_largest(one, about)),
         choices=(recording, *(choices if is_own else ())),
         cells={one.cell_id: one.cell} if one.cell else {},
@@ -102,6 +103,17 @@ def _draw_largest(one: Timeline, about: str) -> View:
     )
 
 
+def _say_lost(one: Timeline, peaks: Sequence[Peak]) -> str:
+    """Says at which contexts the same step ran out of memory, and what it would have needed by the formula."""
+    if (cell := one.cell) is None:
+        return ""
+    return "".join(
+        f"At {peak.cell.context:,} tokens it ran {ended_with_need(peak)}. "
+        for peak in peaks
+        if peak.status == "oom" and replace(peak.cell, context=cell.context, timeline=cell.timeline).key == cell.key
+    )
+
+
 def describe_slowing(line: Timeline, steps: Sequence[StepResult]) -> str:
     """Says how much recording with stacks made the step slower, where the same step was timed without; else empty."""
     if line.cell is None:
@@ -139,4 +151,4 @@ def _say(one: Timeline) -> str:
     return f"{text}."
 
 
-QUESTION = Question(answer=answer, needs=("recorded", "steps"), course=("M1", "M5"))
+QUESTION = Question(answer=answer, needs=("recorded", "steps", "peaks"), course=("M1", "M5"))

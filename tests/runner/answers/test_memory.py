@@ -74,6 +74,12 @@ def test_a_timeline_peaks_where_the_allocator_did() -> None:
     assert all("runner/models" in line for line in largest.column("line"))
 
 
+def test_a_timeline_says_where_the_same_step_ran_out_of_memory() -> None:
+    rows = shipped("recorded", "peaks")
+    more = {mode: ask("timelines", rows, {"size": "xl@2026", "mode": mode}).more for mode in ("train", "inference")}
+    assert more == {"train": "At 2,048 tokens it ran out of memory in forward: needs 172 GiB.", "inference": ""}
+
+
 def test_the_largest_size_is_the_one_that_ran() -> None:
     view = ask("frontier", shipped("frontiers")).views[0]
     stored = dict(query("SELECT d_head, largest FROM frontier WHERE status = 'ok'"))
