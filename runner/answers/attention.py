@@ -157,6 +157,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
             if fit
         ),
         draw=Draw("dots", "exponent", down=("what", "implementation"), series="implementation", guides=powers),
+        note="Left out where the interval does not tell one whole power from the next.",
     )
     sentence, more = _say(matrix, memory, fits, memory_fits, counted.chosen, clock.chosen)
     views = (matrix, lines, memory, passes, growth, *others, *_account(cells))
