@@ -12,6 +12,7 @@ from runner.schema import Phase
 
 WIDTH, LENGTH = Field.of("attention", "d_head"), Field.of("attention", "seq_len")
 SAVED = Field("bytes_ratio", "Peak memory, naive over it", unit="×", role="note")
+LATENCY = Field("latency_outcome", "By latency", role="note", doc="The verdict where the host's time counts, too.")
 BASE = "naive"
 
 
@@ -39,7 +40,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         name="attention-speedups",
         title=f"{against.chosen} over naive, {phase.chosen}",
         about=about(sides, "implementation", "backend", more=[f"{BASE} → {against.chosen}", clock.chosen]),
-        fields=(WIDTH, LENGTH, RATIO, LOW, HIGH, LEVEL, SAVED, VERDICT),
+        fields=(WIDTH, LENGTH, RATIO, LOW, HIGH, LEVEL, SAVED, LATENCY, VERDICT),
         rows=tuple(_make_row(pair, by, clock.chosen) for pair in kept),
         draw=Draw("matrix", "ratio", down=("d_head",), across="seq_len", center=1.0),
         note=f"Time of naive attention over that of the other: above 1× the other is faster.{explain_level(ratios)}",
@@ -56,6 +57,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
 
 def _make_row(pair: Pair[AttentionResult], phase: Phase, clock: str) -> Row:
     ratio = pair.ratio(phase=phase, clock=CLOCKS[clock]) if clock else None
+    latency = pair.ratio(phase=phase) if clock == "GPU time" else None
     peaks = [side.peak_allocated_bytes for side in pair.sides]
     lost = [side for side in pair.sides if side.status != "ok"]
     ends = {ended(side).partition(" in ")[0] for side in lost}
@@ -68,6 +70,7 @@ def _make_row(pair: Pair[AttentionResult], phase: Phase, clock: str) -> Row:
         *((ratio.ratio, ratio.low, ratio.high) if ratio else (None, None, None)),
         ratio and ratio.level,
         peaks[0] / peaks[1] if peaks[0] and peaks[1] and not lost else None,
+        latency and latency.outcome,
         ratio.outcome if ratio else failed or "no such time",
     )
 
@@ -86,15 +89,16 @@ def _say(view: View, pairs: list[Pair[AttentionResult]], other: str, clock: str)
     ]
     counts = f"faster in {sum(view.get(row, 'outcome') == 'faster' for row in known)} of {len(known)} pairs"
     text = f"{other} is {ends[0]} to {ends[1]} as fast as naive attention: {counts} ({clock})"
-    more = ""
+    outcomes = [found for row in known if (found := view.get(row, LATENCY.name))]
+    more = f"By latency it is faster in {outcomes.count('faster')} of {len(outcomes)}. " if outcomes else ""
     longest = [pair for pair in pairs if pair.base.peak_allocated_bytes and pair.other.peak_allocated_bytes]
     if longest:
         pair = max(longest, key=lambda one: one.base.peak_allocated_bytes or 0)
         sizes = [format_bytes(side.peak_allocated_bytes or 0) for side in pair.sides]
         one = pair.base.cell
         place = f"{one.seq_len:,} tokens, heads {one.d_head} wide"
-        more = f"At {place}, {other} needs **{sizes[1]}** instead of {sizes[0]}."
-    return f"{text}.", more
+        more += f"At {place}, {other} needs **{sizes[1]}** instead of {sizes[0]}."
+    return f"{text}.", more.strip()
 
 
 QUESTION = Question(answer=answer, needs=("attention",), course=("A3", "C1"))

@@ -271,3 +271,14 @@ def test_runs_count_their_cells() -> None:
     ((runs,),) = query("SELECT count(*) FROM runs")
     assert len(view.rows) == runs
     assert sum(view.column("ok")) == sum(run.ok for run in shipped("runs").runs)
+
+
+def test_attention_says_its_speedup_by_latency_beside_gpu_time() -> None:
+    by_gpu, by_latency = (
+        ask("attention_speedups", shipped("attention"), {"against": "naive · compiled", "clock": clock})
+        for clock in ("GPU time", "latency")
+    )
+    (counted,) = re.findall(r"faster in \d+ of \d+", by_latency.sentence)
+    assert counted in by_gpu.more
+    assert counted not in by_gpu.sentence
+    assert "By latency" not in by_latency.more
