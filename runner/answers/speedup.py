@@ -26,6 +26,7 @@ RATIO = Field("ratio", "Speedup", unit="×", role="value", doc="Time of the firs
 LOW = Field("low", "Low", unit="×", role="low", doc="The interval is the one that decides.")
 HIGH = Field("high", "High", unit="×", role="high", doc="The interval is the one that decides.")
 DEVICE = Field("device_ratio", "By GPU time", unit="×", role="note", doc="Kernels alone.")
+DEVICE_OUTCOME = Field("device_outcome", "Verdict by GPU time", role="note", is_long=True)
 ROUNDS = Field("rounds", "Processes", role="note", doc="Of the side with fewer.")
 VERDICT = Field("outcome", "Verdict", role="status", doc="Faster or slower where the interval excludes 1.")
 
@@ -34,7 +35,7 @@ def ratio_fields(base: str, other: str) -> tuple[Field, ...]:
     """Returns the columns of a ratio: value, interval, the times of both sides, GPU time, processes, verdict."""
     times = [Field(f"{side}_ms", name, unit="ms", role="note") for side, name in
              (("base", base), ("other", other))]  # fmt: skip
-    return (RATIO, LOW, HIGH, *times, DEVICE, LEVEL, ROUNDS, VERDICT)
+    return (RATIO, LOW, HIGH, *times, DEVICE, DEVICE_OUTCOME, LEVEL, ROUNDS, VERDICT)
 
 
 def ratio_values(pair: Pair[StepResult], *, phase: Phase, clock: Clock) -> tuple[object, ...]:
@@ -48,6 +49,7 @@ def ratio_values(pair: Pair[StepResult], *, phase: Phase, clock: Clock) -> tuple
         *((ratio.ratio, ratio.low, ratio.high) if ratio else (None, None, None)),
         *(time and time.ms for time in times),
         device and device.ratio,
+        device and device.outcome,
         ratio and ratio.level,
         min(pair.base.rounds, pair.other.rounds),
         ratio.outcome if ratio else failed or "no such time",
@@ -79,6 +81,9 @@ class Compared:
     def answer(self, matrix: View, *more: View, words: str = "") -> Answer:
         """Returns the answer with the matrix, the phases and further views, and with further words."""
         views, cells = (matrix, self.draw_phases(), *more), cells_of(self.sides)
+        kernels = [found for row in matrix.rows if (found := matrix.get(row, DEVICE_OUTCOME.name))]
+        counted = f"By GPU time it is faster in {kernels.count('faster')} of {len(kernels)}. " if kernels else ""
+        words = f"{counted}{words}".strip()
         return Answer(sentence=self.say(matrix), more=words, views=views, choices=self.choices, cells=cells)
 
     def ratios(self) -> list[Ratio]:
