@@ -11,6 +11,8 @@ from runner.answers.shared import about, cells_of, clock_choice, narrow, unmeasu
 from runner.answers.words import (
     ATTENTION_PHASES,
     CLOCKS,
+    HIGH,
+    LOW,
     STATUS,
     ended,
     ended_with_need,
@@ -27,7 +29,6 @@ WAY = Field.of("attention", "implementation")
 LENGTH = Field.of("attention", "seq_len")
 PASS = Field.of("timings", "phase", label="Pass")
 TIME = Field.of("timings", "median_ms", "value", label="Time")
-LOW, HIGH = Field.of("timings", "low_ms", "low"), Field.of("timings", "high_ms", "high")
 #: What is counted: the choice and the column.
 _MEMORY = {"at the peak": "peak_allocated_bytes", "before backward": "before_backward_bytes"}
 SAVED = Field.of("attention", "saved_bytes", "note")

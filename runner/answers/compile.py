@@ -59,8 +59,8 @@ def _draw_cost(compared: Compared) -> tuple[View, View]:
         fields=(SIZE, CONTEXT, STEPS, LOW, HIGH, SAVED),
         rows=tuple(paid),
         draw=Draw("dots", "steps", down=("size", "context"), log="x"),
-        note="Compile time over the time saved in a step, by the ratio and both ends of its interval, where that is "
-        "above 1.",
+        note="Compile time, as it was measured once, over the time saved in a step, by the ratio and both ends of its "
+        "99% interval, where that is above 1.",
     )
 
 

@@ -29,7 +29,7 @@ ONE = Field(
     "Resolved by one pair",
     unit="percent",
     role="note",
-    doc="The smallest difference that one pair of processes resolves.",
+    doc="The difference that half the pairs of processes with it resolve.",
 )
 FIVE = Field("five_percent", f"Resolved by {ROUNDS} pairs", unit="percent", role="note")
 CELLS = Field("repeated", "Repeated cells", role="note")
@@ -42,11 +42,11 @@ _BOUNDS = {"device": "GPU-bound", "host": "CPU-bound", None: "bound is not known
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
-    machines = dict.fromkeys(join_parts(one.machine, one.device) for one in rows.noise)
+    devices = dict.fromkeys(join_parts(one.machine, one.device) for one in rows.noise)
     most = max(rows.noise, key=lambda one: (one.table == "steps", one.noise.cells), default=None)
     usual = join_parts(most.machine, most.device) if most else ""
-    machine = choose(asked, "machine", "Machine", list(machines), default=usual)
-    known = [one for one in rows.noise if join_parts(one.machine, one.device) == machine.chosen]
+    device = choose(asked, "device", "Device", list(devices), default=usual)
+    known = [one for one in rows.noise if join_parts(one.machine, one.device) == device.chosen]
     if not known:
         words = "no cell was measured in several processes by one run, so what varies between processes is not known"
         return Answer(missing=lacks(words))
@@ -60,7 +60,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         sentence=_say(kinds),
         more=_say_canary(canary) if canary else "",
         views=(kinds, *([_draw_canary(canary)] if canary else [])),
-        choices=(*([machine] if len(machine.options) > 1 else []), *([run] if canary else [])),
+        choices=(*([device] if len(device.options) > 1 else []), *([run] if canary else [])),
         cells=cells_of([canary.cell]) if canary else {},
     )
 

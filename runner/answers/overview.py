@@ -245,9 +245,10 @@ def _draw_regressions(latest: Sequence[RunSteps], history: Sequence[CellHistory]
     by_model = sizes_of(now.steps)
     before_that = {(one.machine, one.cell_key): one.times for one in history}
     pairs = pair_cells(before.steps, now.steps, key=lambda one: (one.machine, one.cell.key))
-    lines = []
+    lines, undecided = [], 0
     for pair in pairs:
         verdict = pair.verdict()
+        undecided += verdict.outcome == "undecided"
         if verdict.outcome == "slower" and verdict.ratio:
             cell = pair.other.cell
             name = " · ".join([by_model[Model.of(cell)], *title(cell).split(" · ")[1:]])
@@ -258,6 +259,7 @@ def _draw_regressions(latest: Sequence[RunSteps], history: Sequence[CellHistory]
                 Row.of(pair.sides, name, ratio.ratio, ratio.low, ratio.high, clock, draw_sparkline(times), ratio.level)
             )
     lines.sort(key=lambda row: row.values[1])
+    found = f", {undecided:,} undecided" if undecided else ""
     return View(
         name="regressions",
         title=f"Slower than in the run before: {now.run.name} after {before.run.name}",
@@ -265,7 +267,7 @@ def _draw_regressions(latest: Sequence[RunSteps], history: Sequence[CellHistory]
         fields=(CELL, CHANGE, LOW, HIGH, CLOCK, HISTORY, LEVEL),
         rows=tuple(lines),
         draw=Draw("dots", "change", down=("cell",), log="x", center=1.0, beside=("clock", "history")),
-        note=f"Of {format_count(len(pairs), 'equal cell')}. Time before over time now, by the clock that decides.",
+        note=f"{format_count(len(pairs), 'equal cell')}{found}. Time before over time now, by the clock that decides.",
     )
 
 
@@ -279,7 +281,7 @@ def draw_sparkline(times: Sequence[float]) -> str:
 def _say_changes(view: View) -> str:
     after, _, before = verbatim(view.title.partition(": ")[2]).partition(" after ")
     if not view.rows:
-        return f"{view.note.partition('.')[0]} of {after} none got slower since {before}."
+        return f"Since {before} nothing of {after} is known to be slower: {view.note.partition('.')[0]}."
     worst = view.rows[0]
     count = format_count(len(view.rows), "cell")
     said, name = say_ratio(view.get(worst, "change"), "slower"), verbatim(worst.values[0])
@@ -298,7 +300,8 @@ def _say(best: View, ladder: Ladder | None, size: str, clock: str) -> str:
         gain = compute_ratio(ladder.cells[0], ladder.cells[-1], clock=CLOCKS.get(clock, "step"))
         if gain and gain.ratio > 1:
             is_open = gain.outcome == "undecided"
-            reach = f" ({format_number(gain.low)}–{format_number(gain.high)})" if gain.low and gain.high else ""
+            ends = f"{format_number(gain.low)}–{format_number(gain.high)}" if gain.low and gain.high else ""
+            reach = f" ({100 * gain.level:g}% interval {ends})" if ends else ""
             text += f", **{format_number(gain.ratio)}×**{reach * (not is_open)} the plain fp32 step"
             text += ", undecided" if is_open else ""
     return f"{text} ({clock})."

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.shared import about, cells_of, clock_choice, lost_of, narrow, place_of, sizes_of, unmeasured
-from runner.answers.words import CLOCKS, CONTEXT, SIZE, STATUS, ended, lacks, plain_cells, write
+from runner.answers.words import CLOCKS, CONTEXT, HIGH, LOW, SIZE, STATUS, ended, lacks, plain_cells, write
 from runner.formats import at_tokens, format_list, format_measured, format_share
 from runner.results.cells import StepResult
 from runner.results.rows import Rows
@@ -20,7 +20,6 @@ from runner.schema.sizes import WORDS
 
 PHASE = Field.of("timings", "phase")
 TIME = Field.of("timings", "median_ms", "value", label="Time")
-LOW, HIGH = Field.of("timings", "low_ms", "low"), Field.of("timings", "high_ms", "high")
 RATE = replace(Field.of("steps", "tokens_per_s", "value", label="Throughput"), unit="tokens/s")
 RATE_LOW, RATE_HIGH = (replace(RATE, name=f"tokens_per_s_{end}", role=end) for end in ("low", "high"))
 MFU = replace(Field.of("steps", "mfu", "value"), unit="%")

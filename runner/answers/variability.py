@@ -34,7 +34,8 @@ BETWEEN = Field(
     "Between processes",
     unit="% of the mean",
     role="note",
-    doc="Standard deviation of ln(median) from one process to the next, pooled with that of cells of its kind.",
+    doc="Standard deviation of ln(median) from one process to the next, pooled with that of cells of its kind, and no "
+    "less than what the samples within a process account for.",
 )
 WHY = Field("why", "Explained by", role="note", doc="Findings of the audit that can explain the spread.")
 ROUND = Field.of("steps", "round", label="Process")

@@ -169,12 +169,6 @@ def _choose_questions(options: ReportOptions) -> Sequence[str]:
 
 def _select(options: ReportOptions, contents: Contents, *, db: Path) -> Selection:
     """Returns the rows that count. Without a machine or a run it is the machine that measured last."""
-    if options.machine is not None and options.machine not in contents.machines:
-        raise UsageError(
-            f"No rows were measured on {options.machine!r}.",
-            expected=f"one of {', '.join(map(repr, contents.machines))}" if contents.machines else "",
-            do="" if contents.machines else "Measure some: python -m runner sweep.",
-        )
     run = find_run(db, options.run) if options.run is not None else None
     return contents.select(run.machine, run.run_id) if run else contents.select(options.machine)
 
@@ -220,9 +214,8 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
         *([("Peaks", f"{say_errors(errors)} {say_errors(COUNTED)}")] if errors.cells and is_reference(db) else []),
         (
             "Reading",
-            "in brackets the interval, which holds for the GPUs that measured; "
-            "of a cell that was measured with several efforts the most careful counts, of "
-            "several runs the latest, with the rounds that it goes on with; a cell without a result says how it ended.",
+            "in brackets the 95% interval of the mean over processes, the 99% interval of a ratio, for the GPUs that "
+            "measured. Of several efforts the most careful counts, of several runs the latest.",
         ),
     )
 

@@ -178,8 +178,7 @@ def write_document(document: Document, form: Form, *, brief: bool = False) -> st
     facts = [(name, text) for name, text in document.facts if not brief or name in BRIEF_FACTS]
     if facts and not brief and not document.handout:
         unanswered = list_unanswered(document.answers)
-        covered = [one for one in COURSE if one not in unanswered]
-        text = f"answered here: {', '.join(covered) or 'none'} of {len(COURSE)} questions about measuring"
+        text = f"answered here: {len(COURSE) - len(unanswered)} of {len(COURSE)} questions about measuring"
         text += f"; not answered: {', '.join(unanswered)}" if unanswered else ""
         facts.append(("Handout", f"{text}. Outside of what Stepscope measures: {OUTSIDE['']}."))
     parts = [form.heading(form.escape(document.title), 1)]

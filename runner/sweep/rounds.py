@@ -4,8 +4,8 @@
     further.record(item, measured)              # every cell that was measured
     while items := further.next_round(): ...    # the cells to measure next, each in a fresh process
 
-Enough is a 95% interval, one that holds for the next process, of ±2%, on a CPU ±1% (`Goal`). The noise between
-processes is that of the sweep's own repeated cells of the same kind. Steps and attention are separate kinds; on CUDA so
+Enough is a 95% interval of the mean over processes of ±2%, on a CPU ±1% (`Goal`). The noise between processes is
+that of the sweep's own repeated cells of the same kind. Steps and attention are separate kinds; on CUDA so
 are host-bound and device-bound cells. Where a kind's noise is not known well yet, only its PROBES cheapest undecided
 cells are measured again at first, since what they show may decide the others.
 

@@ -46,7 +46,13 @@ class Contents:
 
     def select(self, machine: str | None = None, run: UUID | None = None) -> Selection:
         """Returns the rows of a machine, of the last that measured where none is named, and of a run where one is;
-        hidden runs do not count."""
+        hidden runs do not count. Raises UsageError for a machine that the file does not have."""
+        if machine and machine not in self.machines:
+            raise UsageError(
+                f"No rows were measured on {machine!r}.",
+                expected=f"one of {', '.join(map(repr, self.machines))}" if self.machines else "",
+                do="" if self.machines else "Measure some: python -m runner sweep.",
+            )
         machine = machine or next(iter(self.machines), None)
         return Selection(machine=machine, run=run, hidden=tuple(sorted(self.notes.hidden)))
 

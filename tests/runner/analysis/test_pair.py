@@ -8,22 +8,24 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, variance
+from typing import Any
 from uuid import UUID
 
 import duckdb
 import pytest
 
 from runner.analysis.noise import estimate_noise
-from runner.analysis.pair import Pair, is_interleaved
+from runner.analysis.pair import Pair, compute_ratio, is_interleaved
 from runner.analysis.statistics import Ratio, estimate, ratio
 from runner.answers import ask
 from runner.answers.answer import View
 from runner.results.cells import StepResult
 from runner.results.times import Clock, Estimate, PhaseTime, RoundId, RoundTime
-from runner.schema import Bound, Phase
+from runner.schema import AttentionCell, Bound, Phase
 from runner.store.packing import find_file
 from runner.store.read import read
 from runner.store.read.selection import Selection
@@ -149,6 +151,22 @@ def test_verdicts_name_the_clock_that_decides(base: StepResult, other: StepResul
     assert back.ratio is not None
     assert back.ratio.ratio == pytest.approx(1 / found.ratio.ratio)
     assert {outcome, back.outcome} in ({"faster", "slower"}, {"same"}, {"undecided"})
+
+
+ATTENTION = AttentionCell(implementation="naive", seq_len=256, d_head=64, precision="fp32")
+
+
+@pytest.mark.parametrize(("cell", "std"), [(tiny(), 0.003), (tiny(backend="compiled"), 0.025), (ATTENTION, 0.010)])
+def test_a_ratio_of_two_gpus_counts_what_such_cells_differ_by(cell: Any, std: float) -> None:
+    """The 99% of the normal distribution: the rounds' own 0.05% is lost in it."""
+    sides = []
+    for number, run in enumerate((RUN, OTHER)):
+        one = measured(10, 9.9, run=run)
+        step = replace(one.times["step"].step, devices={f"GPU-{number}": 1.0})
+        sides.append(replace(one, cell=cell, times={"step": PhaseTime(step=step)}))
+    found = compute_ratio(*sides)
+    assert found
+    assert found.high == pytest.approx(math.exp(2.5758 * std * 2**0.5), rel=1e-3)
 
 
 @pytest.mark.parametrize("rounds", [1, 5])

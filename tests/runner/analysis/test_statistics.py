@@ -4,6 +4,7 @@ kind are, by tables of special functions and by simulated cells."""
 import math
 import random
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from statistics import variance
 
@@ -124,20 +125,21 @@ def test_one_process_with_the_noise_of_its_machine() -> None:
 
 def test_two_gpus_of_one_kind_may_differ() -> None:
     """0.6% each, with the 99% of the normal distribution and no noise to speak of."""
+    compare = partial(ratio, device_std=0.006)
     noise = Noise(std=1e-4, dof=1e6, cells=8)
     a, b, same = (
         estimate([replace(summarize_round([10.0 + 1e-6 * n for n in range(20)]), device_uuid=gpu)], noise)
         for gpu in ("GPU-1", "GPU-2", "GPU-1")
     )
-    found = ratio(a, b)
+    found = compare(a, b)
     assert found.high == pytest.approx(math.exp(2.5758 * 0.006 * 2**0.5), rel=1e-4)
     assert found.outcome == "undecided"
-    assert ratio(a, same).outcome == "same"
+    assert compare(a, same).outcome == "same"
     unknown = [estimate([summarize_round([10.0] * 20)], noise) for _ in range(2)]
-    assert ratio(a, unknown[0]).outcome == "undecided", "which GPU is not known"
-    assert ratio(*unknown).outcome == "same", "as on a CPU"
+    assert compare(a, unknown[0]).outcome == "undecided", "which GPU is not known"
+    assert compare(*unknown).outcome == "same", "as on a CPU"
     most = estimate([replace(summarize_round([10.0] * 20), device_uuid=f"GPU-{n}") for n in (1, 1, 2)], noise)
-    high = ratio(a, most).high
+    high = compare(a, most).high
     assert high == pytest.approx(math.exp(2.5758 * 0.006 * (2 / 9) ** 0.5), rel=1e-3), "a third of its rounds"
 
 
@@ -206,10 +208,13 @@ def test_two_times_are_the_same_where_the_interval_lies_within_one_percent() -> 
 
 def test_the_smallest_difference_that_can_be_detected() -> None:
     """From the table of t for 99%: 4.604 for 4 degrees of freedom, 3.355 for 8. With one process each, 4.604 * 0.02 *
-    √2 = 0.13022, and exp of it is 1.1391; with five each, 3.355 * 0.02 * √0.4 = 0.04244, and 1.0434."""
+    √2 = 0.13022, and exp of it is 1.1391; with five each, 3.355 * 0.02 * √0.4 = 0.04244, and 1.0434. Where a typical
+    cell has 3%, five rounds have √((4 * 3² + 4 * 2²) / 8) = 2.55%."""
     noise = Noise(std=0.02, dof=4, cells=5)
     assert resolvable(noise) == pytest.approx(0.1391, abs=1e-4)
     assert resolvable(noise, rounds=5) == pytest.approx(0.0434, abs=1e-4)
+    assert resolvable(replace(noise, typical=0.03), rounds=5) == pytest.approx(math.exp(0.05410) - 1, rel=1e-3)
+    assert resolvable(replace(noise, typical=0.03)) == resolvable(noise), "one round says nothing of its own"
     assert resolvable(Noise(std=0.07, dof=0.5, cells=1)) == math.inf  # one cell in two processes says very little
 
 

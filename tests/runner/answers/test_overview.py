@@ -113,7 +113,7 @@ def test_what_got_slower_since_the_run_before_is_said_first() -> None:
     assert answer.more.startswith("1 cell of ")
     same = ask("overview", replace(rows, latest=(now, _with(now, now.steps))))
     assert not [view for view in same.views if view.name == "regressions"]
-    assert f"Of {len(now.steps)} equal cells" in same.more
+    assert f"is known to be slower: {len(now.steps)} equal cells" in same.more
     assert "NVIDIA H200, 140 GiB" in same.more
 
 

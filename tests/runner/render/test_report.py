@@ -49,6 +49,7 @@ def test_show_prints_the_answer_within_80_columns_and_as_json(file: Path) -> Non
         (("show", "step", "--precision", "fp8"), "precision=fp8. Expected"),
         (("show", "step", "--colour", "red"), "has no choice “colour”"),
         (("show", "step", "red"), "'red'"),
+        (("show", "step", "--machine", "mine"), "No rows were measured on 'mine'."),
         (("show", "nothing", "--json"), "No run is called 'nothing'"),
         (("show", "nothing", "--size", "small"), "There is no question 'nothing'"),
         (("report", "--format", "pdf"), "There is no format 'pdf'. Expected markdown, html, latex, json."),
@@ -151,7 +152,7 @@ def test_the_shipped_report_is_short_and_names_no_path_of_a_machine() -> None:
     assert len(written.encode()) <= 60_000
     assert not re.search(r"(?<![\w.:/])/(?:home|root|tmp|work|data|usr|opt|mnt|srv|var|Users)\b", written)
     handout = next(line for line in written.splitlines() if line.startswith("**Handout.**"))
-    assert all(one in handout for one in COURSE), "each of its questions is answered or said not to be"
+    assert f"answered here: {len(COURSE)} of {len(COURSE)} questions" in handout
 
 
 @pytest.mark.soak

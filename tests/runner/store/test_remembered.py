@@ -72,7 +72,7 @@ def test_two_gpus_of_one_host_have_each_their_noise_from_all_their_runs(db: Path
     one, _ = (run.steps[0].times["step"].step.noise for run in read(db, Selection(), ("by_run",)).by_run[1:])
     assert one == found["GPU-a"]
     known = read(db, Selection(), ("noise", "repeated", "runs"))
-    view = ask("noise", known, {"machine": "Example CPU · bench1 · GPU-b"})
+    view = ask("noise", known, {"device": "Example CPU · bench1 · GPU-b"})
     assert [row.values[-1] for row in view.views[0].rows] == [1]
 
 
