@@ -64,8 +64,8 @@ class Spread:
 class Noise(Spread):
     """The standard deviation of ln(median) from one process to the next, for cells of one kind on one machine, from
     `cells` repeated cells. Where these differ in it, `std` is the scale of its distribution and `typical` the geometric
-    mean. `within_rounds` is what is left of it between the cells of one round, which a machine that
-    becomes slower slows alike; None where no run repeated two cells of the kind."""
+    mean. `within_rounds` is that between the cells of one round, which a machine that becomes slower slows
+    alike: the mean over cells, which may exceed the scale; None where no run repeated two cells of the kind."""
 
     cells: int
     within_rounds: Spread | None = None
