@@ -60,7 +60,7 @@ def work(cell: ModelCell, *, device: Device) -> dict[Phase, StepWork]:
         "loss": StepWork(flops=0, moved_bytes=2 * logits),
         "backward": StepWork(
             flops=2 * forward + steps.recomputed_flops(cell),
-            moved_bytes=logits + weights + kept + 2 * again + steps.gradient_bytes(cell),
+            moved_bytes=logits + weights + kept + 2 * again + steps.parameter_bytes(cell),
         ),
         "optimizer": StepWork(flops=0, moved_bytes=ADAMW_MOVES * steps.parameter_bytes(cell)),
     }

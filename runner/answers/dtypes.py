@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
-from runner.answers.words import cell_of, lacks, name_pass
+from runner.answers.words import lacks, name_pass
 from runner.formats import format_list
 from runner.results.rows import Precise, Rows
 from runner.schema import DtypeRow
@@ -87,7 +87,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         sentence=_say(view, [one for one in ("bf16", "fp16") if one in shown]),
         views=(view,),
         choices=(model, place),
-        cells={one.row.cell_id: cell_of(one.row) for one in shown.values()},
+        cells={one.row.cell_id: one.row for one in shown.values()},
     )
 
 

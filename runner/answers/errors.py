@@ -1,7 +1,7 @@
 """What does each precision cost in accuracy?"""
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
-from runner.answers.words import cell_of, lacks, name_pass
+from runner.answers.words import lacks, name_pass
 from runner.formats import format_list
 from runner.results.rows import Rows
 
@@ -49,7 +49,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         draw=Draw("dots", "error", down=("what", "precision"), series="precision", log="x"),
     )
     sentence, more = _say(matrix, place)
-    cells = {one.row.cell_id: cell_of(one.row) for one in passes}
+    cells = {one.row.cell_id: one.row for one in passes}
     return Answer(sentence=sentence, more=more, views=(matrix, by_part), choices=(what,), cells=cells)
 
 

@@ -195,8 +195,8 @@ def _draw_clock(traces: Sequence[KernelTrace], steps: Sequence[StepResult], size
         is_known = trace.status == "ok" and trace.kernels
         took = sum(part.device_ms for part in trace.parts if part.phase == "forward") if is_known else None
         step = timed.get((trace.machine, *(getattr(trace.cell, name) for name in names)))
-        clock = step.times["forward"] if step else None
-        ms, low, high = (clock.median_ms, clock.low_ms, clock.high_ms) if clock else (None, None, None)
+        clock = step.times["forward"].step if step else None
+        ms, low, high = (clock.ms, clock.low_ms, clock.high_ms) if clock else (None, None, None)
         ratio = took / ms if took and ms else None
         status = ("" if trace.status == "ok" else describe_status(trace)) or (
             "" if ratio else "forward pass not timed without a profiler"

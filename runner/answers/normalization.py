@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
-from runner.answers.words import cell_of, lacks, name_pass
+from runner.answers.words import lacks, name_pass
 from runner.formats import format_share
 from runner.results.rows import Precise, Rows
 
@@ -54,7 +54,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         sentence=_say(view, statistic.chosen),
         views=(view,),
         choices=(place, statistic),
-        cells={one.row.cell_id: cell_of(one.row)},
+        cells={one.row.cell_id: one.row},
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
-from runner.answers.words import cell_of, lacks
+from runner.answers.words import lacks
 from runner.results.cells import AccumulationResult
 from runner.results.rows import Rows
 from runner.schema import SUMS
@@ -30,7 +30,7 @@ _FIELDS = (
     Field.of("accumulation", "spacing", "note"),
     Field.of("accumulation", "slips_at", "note"),
 )
-_NAMES = {cell: name for name, cell in SUMS.items()}
+_NAMES = {cell.key: name for name, cell in SUMS.items()}
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
@@ -65,14 +65,14 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         draw=Draw("lines", "drift", across="addend", series="sum"),
         note="0 is the exact sum. Lines that lie on each other are the same to the last bit.",
     )
-    measured = {cell_of(one.row) for one in shown.values()}
-    lacking = [cell for cell in SUMS.values() if cell not in measured]
+    measured = {one.row.key for one in shown.values()}
+    lacking = {name: cell for name, cell in SUMS.items() if cell.key not in measured}
     return Answer(
-        sentence=_say(view, list(shown.values())),
+        sentence=_say(view, next(iter(shown.values())).row.exact),
         views=(view, drift),
         choices=(added,),
-        cells={one.row.cell_id: cell_of(one.row) for one in shown.values()},
-        missing=lacks(f"no sum by {', '.join(_NAMES[cell] for cell in lacking)}", tuple(lacking)) if lacking else (),
+        cells={one.row.cell_id: one.row for one in shown.values()},
+        missing=lacks(f"no sum by {', '.join(lacking)}", lacking.values()) if lacking else (),
     )
 
 
@@ -82,17 +82,15 @@ def _write(one: AccumulationResult) -> str:
 
 
 def _make_row(words: str, one: AccumulationResult) -> Row:
-    row, name = one.row, _NAMES.get(cell_of(one.row))
-    expected = EXPECTED.get(name or "")
+    row, expected = one.row, EXPECTED.get(_NAMES.get(one.row.key, ""))
     agrees = None if expected is None else f"{row.total:.9g}" == f"{expected:.9g}"
     return Row.of(row, words, row.total, expected, agrees, row.error, row.rounded_value, row.spacing, row.slips_at)
 
 
-def _say(view: View, sums: list[AccumulationResult]) -> str:
+def _say(view: View, exact: float | None) -> str:
     worst = max(view.rows, key=lambda row: abs(view.get(row, "error") or 0.0))
     compared = [row for row in view.rows if view.get(row, "agrees") is not None]
     right = sum(view.get(row, "agrees") for row in compared)
-    exact = next(one.row.exact for one in sums)
     text = f"**{view.get(worst, 'sum')}** ends at **{view.get(worst, 'total'):.9g}** instead of {exact:g}"
     return f"{text}; {right} of {len(compared)} sums are as CS336's assignment 2 prints." if compared else f"{text}."
 

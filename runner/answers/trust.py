@@ -6,7 +6,7 @@ from uuid import UUID
 
 from runner.analysis.audit.findings import REMEDIES, group_findings, list_findings
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
-from runner.answers.words import cell_of, lacks
+from runner.answers.words import lacks
 from runner.formats import format_count
 from runner.results.findings import GRADE_WORDS, GRADES, AuditedRow, Finding, format_evidence
 from runner.results.rows import Rows
@@ -69,7 +69,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         more=f"{name.chosen}: {_remedy(group.code)}" if group else "",
         views=(grades, findings, *([_draw_rows(shown, name.chosen)] if shown else [])),
         choices=(name,) if group else (),
-        cells={row.cell_id: cell_of(row.row) for row, _ in shown},
+        cells={row.cell_id: row.row for row, _ in shown},
     )
 
 

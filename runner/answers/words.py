@@ -43,12 +43,6 @@ def name_pass(cell: NumericsCell) -> str:
     return join_parts(model_name(cell), format_tokens(cell.context), *words)
 
 
-def cell_of(row: Cell) -> Any:
-    """Returns the cell that a row measured."""
-    kind = row.asked()
-    return kind(**{name: getattr(row, name) for name in kind.names()})
-
-
 def ended(result: Result) -> str:
     return "" if result.status == "ok" else describe_status(result)
 

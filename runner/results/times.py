@@ -142,18 +142,6 @@ class PhaseTime:
     n: int | None = None
     others: Mapping[Clock, Estimate] = field(default_factory=dict)
 
-    @property
-    def median_ms(self) -> float:
-        return self.step.ms
-
-    @property
-    def low_ms(self) -> float | None:
-        return self.step.low_ms
-
-    @property
-    def high_ms(self) -> float | None:
-        return self.step.high_ms
-
     def by(self, clock: Clock) -> Estimate | None:
         """Returns the time by this clock, or None where it was not taken."""
         return self.step if clock == "step" else self.others.get(clock)

@@ -236,7 +236,7 @@ def _known_parts(row: MemoryRow) -> Iterator[tuple[str, int | None, int]]:
     yield "parameters", row.parameters_bytes, steps.parameter_bytes(row)
     yield "optimizer state", row.optimizer_state_bytes, steps.optimizer_state_bytes(row)
     if row.peak_phase == "optimizer":
-        yield "gradients", row.gradients_bytes, steps.gradient_bytes(row)
+        yield "gradients", row.gradients_bytes, steps.parameter_bytes(row)
 
 
 def prediction_off(row: MemoryRow, seen: RowContext) -> Found:

@@ -263,13 +263,7 @@ def retained_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
     saved = saved_bytes(cell, device=device)
     if not cell.checkpoint_blocks:
         return saved.total
-    return checkpointed_stream_bytes(cell) + saved.outside + saved.head_copy + saved.inputs - rotary_bytes(cell)
-
-
-def head_input_bytes(cell: ModelCell) -> int:
-    """Returns the bytes that the head's product reads and nothing keeps: under autocast, the final norm's output before
-    the cast."""
-    return residual_stream_bytes(cell) if is_autocast(cell) else 0
+    return retained_activation_bytes(cell, device=device) + saved.head_copy + saved.inputs - rotary_bytes(cell)
 
 
 def unsaved_attention_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
@@ -285,8 +279,6 @@ def unsaved_attention_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
     return attention
 
 
-#: The tensors of N V numbers in cross-entropy's backward pass: log-softmax, its gradient, the logits' gradient.
-LOSS_TENSORS = 3
 #: The moments at which a step's memory can peak. `last block` and `first block` are moments of the backward pass, which
 #: begins with the last block; `end` is the end of backward or, in train, the optimizer.
 Moment = Literal["forward", "loss", "last block", "first block", "end"]
@@ -320,36 +312,29 @@ class PeakBytes:
 def forward_moments(cell: ModelCell, device: Device, held: PeakBytes) -> list[PeakBytes]:
     """Returns the moments of the forward pass: the logits and, in the last block, the largest of attention and of
     SwiGLU. Autocast makes each copy of a weight when it is needed, and keeps all until the forward pass ends."""
-    saved = saved_bytes(cell, device=device)
+    saved, stream = saved_bytes(cell, device=device), residual_stream_bytes(cell)
     logits, inference = logits_bytes(cell), cell.mode == "inference"
     copies = saved.layers * saved.weight_copies + saved.head_copy
+    kept = 0 if inference else retained_activation_bytes(cell, device=device)
+    # The head's product reads what nothing keeps: under autocast, the final norm's output before the cast.
+    head = stream if is_autocast(cell) else 0
     if not inference and not cell.checkpoint_blocks:
         # `naive` holds masked scores while softmax reads them, when SwiGLU's activations do not exist yet.
         scores = scores_bytes(cell, number_bytes=softmax_bytes(cell, device=device)) if is_unfused(cell) else 0
-        temporaries = max(logits + head_input_bytes(cell), scores - saved.feed_forward)
-        kept = retained_activation_bytes(cell, device=device)
+        temporaries = max(logits + head, scores - saved.feed_forward)
         return [replace(held, activations=kept, autocast_copies=copies, temporaries=temporaries)]
-    stream = residual_stream_bytes(cell)
-    narrow, streams = product_bytes(cell), unsaved_streams(cell) * stream
-    to_come = (
-        cell.shape.d_model**2 + 3 * cell.shape.d_model * cell.shape.d_ff,
-        cell.shape.d_model * cell.shape.d_ff,
-    )  # weights not yet multiplied
-    before = [copies - saved.head_copy - count * narrow if copies else 0 for count in to_come]
-    attention = unsaved_attention_bytes(cell, device=device)
-    # The stream after attention, its normalized copy, and three inner activations.
-    feed_forward = 2 * stream + 3 * cell.batch * cell.context * cell.shape.d_ff * narrow
-    # The head reads the stream and its norm, under autocast in half precision; checkpointed streams are kept as well.
-    cast = cell.batch * cell.context * cell.shape.d_model * narrow if copies else 0
-    head = 2 * stream + cast if inference else head_input_bytes(cell)
-    kept = 0 if inference else retained_activation_bytes(cell, device=device)
-    return [
-        replace(held, autocast_copies=before[0], activations=0 if inference else streams,
-                temporaries=attention + (streams if inference else 0)),
-        replace(held, autocast_copies=before[1], activations=0 if inference else streams,
-                temporaries=feed_forward + (streams if inference else 0)),
-        replace(held, autocast_copies=copies, activations=kept, temporaries=logits + head),
-    ]  # fmt: skip
+    d, inner, tokens, narrow = cell.shape.d_model, cell.shape.d_ff, cell.batch * cell.context, product_bytes(cell)
+    if inference:  # the head reads the stream and its norm, under autocast in half precision, too
+        head = 2 * stream + (tokens * d * narrow if copies else 0)
+    streams, found = unsaved_streams(cell) * stream, []
+    for needed, to_come in (  # in the block, and the weights that are not multiplied yet
+        (unsaved_attention_bytes(cell, device=device), d * d + 3 * d * inner),
+        (2 * stream + 3 * tokens * inner * narrow, d * inner),  # stream, its normalized copy, three inner activations
+    ):
+        made = copies - saved.head_copy - to_come * narrow if copies else 0
+        activations, temporaries = (0, needed + streams) if inference else (streams, needed)
+        found.append(replace(held, autocast_copies=made, activations=activations, temporaries=temporaries))
+    return [*found, replace(held, autocast_copies=copies, activations=kept, temporaries=logits + head)]
 
 
 def retained_activation_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
@@ -390,13 +375,14 @@ def backward_moments(cell: ModelCell, device: Device, held: PeakBytes, *, ending
 
 
 def _loss_moment(cell: ModelCell, device: Device, beside: PeakBytes) -> PeakBytes:
-    """Returns the moment of cross-entropy's backward pass, beside the parts that the blocks hold. On CUDA under
-    autocast the logits and their gradient are kept in their own dtype (measured on an H200); elsewhere the gradient is
-    as wide as log-softmax."""
-    log_softmax, logits = loss_bytes(cell) // LOSS_TENSORS, logits_bytes(cell)
-    kept, temporaries = log_softmax, logits + loss_bytes(cell) - log_softmax
+    """Returns the moment of cross-entropy's backward pass, beside the parts that the blocks hold: log-softmax, its
+    gradient and the logits' gradient (N V numbers each), in float32 under autocast. On CUDA under autocast the logits
+    and their gradient are kept in their own dtype (measured on an H200)."""
+    number_bytes = FLOAT_BYTES if is_autocast(cell) else product_bytes(cell)
+    log_softmax = cell.batch * cell.context * cell.shape.vocabulary * number_bytes
+    kept, temporaries = log_softmax, logits_bytes(cell) + 2 * log_softmax
     if device == "cuda" and is_autocast(cell):
-        kept, temporaries = log_softmax + logits, log_softmax + logits
+        kept = temporaries = log_softmax + logits_bytes(cell)
     return replace(beside, moment="loss", activations=beside.activations + kept, temporaries=temporaries)
 
 
@@ -431,13 +417,6 @@ def _block_moments(cell: ModelCell, device: Device, beside: PeakBytes) -> list[P
         done = (3 * d * inner + d * d + d) * width
         found.append(moment(("attention", "probabilities"), gradients=done, temporaries=temporaries))
     return found
-
-
-def loss_bytes(cell: ModelCell) -> int:
-    """Returns the bytes that cross-entropy holds when backward begins: log-softmax, its gradient and the logits' (N V
-    each), in float32 under autocast."""
-    number_bytes = FLOAT_BYTES if is_autocast(cell) else product_bytes(cell)
-    return LOSS_TENSORS * cell.batch * cell.context * cell.shape.vocabulary * number_bytes
 
 
 #: AdamW keeps two moments of each parameter, in the parameter's dtype.
@@ -517,13 +496,9 @@ def step_flops(cell: ModelCell) -> int:
 
 
 def parameter_bytes(cell: ModelCell) -> int:
-    """Returns the bytes of the parameters in their own dtype. Autocast's copies of them count as activations."""
+    """Returns the bytes of the parameters in their own dtype, which is that of their gradients, too. Autocast's copies
+    count as activations."""
     return parameter_count(cell) * weight_bytes(cell)
-
-
-def gradient_bytes(cell: ModelCell) -> int:
-    """Returns the bytes of the gradients, which have the parameters' dtype."""
-    return parameter_bytes(cell)
 
 
 def optimizer_state_bytes(cell: ModelCell) -> int:

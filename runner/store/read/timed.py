@@ -1,7 +1,7 @@
 """The chosen timed cells, steps and attention, with their times over their rounds; and the noise that those rest on.
 
     for cell in load_steps(path, Selection(mode="train")):
-        print(cell.cell.context, cell.status, cell.times["step"].median_ms)
+        print(cell.cell.context, cell.status, cell.times["step"].step.ms)
 
 Of cells that differ only in effort, the preferred one counts, unless the selection is not settled. The rounds of a cell
 are those of one run.

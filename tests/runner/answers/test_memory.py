@@ -109,7 +109,7 @@ def test_what_runs_out_is_accounted_tensor_by_tensor() -> None:
     views = {view.name: view for view in answer.views}
     cells, passes = {one.cell_id: one for one in shipped("attention", "audited").attention}, views["attention-passes"]
     assert {*passes.column("phase")} == {"forward", "backward"}
-    assert all(row.values[3] == cells[row.cells[0]].times[row.values[2]].median_ms for row in passes.rows)
+    assert all(row.values[3] == cells[row.cells[0]].times[row.values[2]].step.ms for row in passes.rows)
     account = answer.views[-1]
     sizes = {row.values[0]: account.get(row, "size_bytes") for row in account.rows}
     assert account.title.endswith("naive at 32,768 tokens is made of")

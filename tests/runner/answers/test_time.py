@@ -30,9 +30,9 @@ def test_a_step_is_shown_as_time_tokens_or_mfu_of_one_clock() -> None:
         view = ask("step", shipped("steps"), {"metric": metric, "clock": "latency"}).views[0]
         (row,) = [row for row in view.rows if row.values[:2] == ("xl@2026", 512)]
         values[metric] = view.get(row, name), *view.interval(row)
-    time = steps[row.cells[0]].times["step"]
-    assert values["time"] == (time.median_ms, time.low_ms, time.high_ms)
-    assert values["tokens/s"][0] == pytest.approx(4 * 512 / time.median_ms * 1000)
+    time = steps[row.cells[0]].times["step"].step
+    assert values["time"] == (time.ms, time.low_ms, time.high_ms)
+    assert values["tokens/s"][0] == pytest.approx(4 * 512 / time.ms * 1000)
     assert values["tokens/s"][2] == pytest.approx(4 * 512 / (time.low_ms or 0) * 1000), "the shortest time is the most"
     assert values["MFU"][1] < values["MFU"][0] < values["MFU"][2]
     ((mfu,),) = query(f"SELECT mfu FROM steps WHERE cell_id = '{row.cells[0]}'")
@@ -168,7 +168,7 @@ def test_kernels_of_the_forward_pass_add_up() -> None:
     ((stored,),) = query(f"SELECT sum(device_ms) FROM kernels WHERE cell_id = '{row.cells[0]}' AND phase = 'forward'")
     assert clock.get(row, "kernel_ms") == pytest.approx(stored)
     (timed,) = [one for one in shipped("traced", "steps").steps if one.cell_id == row.cells[1]]
-    assert clock.get(row, "clock_ms") == timed.times["forward"].median_ms, "its doubts are those of the ratio"
+    assert clock.get(row, "clock_ms") == timed.times["forward"].step.ms, "its doubts are those of the ratio"
     assert clock.get(row, "ratio") == pytest.approx(stored / clock.get(row, "clock_ms"))
     ((name, calls, share),) = query(f"""
         SELECT kernel, sum(calls), sum(device_ms) / any_value(whole) FROM
@@ -182,7 +182,7 @@ def test_kernels_of_the_forward_pass_add_up() -> None:
     assert "its latency" in answer.more
     wide = []
     for one in shipped("steps").steps:
-        ends = {phase: replace(time.step, low_ms=time.median_ms / 2, high_ms=time.median_ms * 2)
+        ends = {phase: replace(time.step, low_ms=time.step.ms / 2, high_ms=time.step.ms * 2)
                 for phase, time in one.times.items()}  # fmt: skip
         wide.append(replace(one, times={phase: replace(one.times[phase], step=step) for phase, step in ends.items()}))
     assert "its latency" not in ask("kernels", replace(shipped("traced"), steps=tuple(wide))).more
@@ -236,7 +236,7 @@ def test_the_share_of_the_roof_is_the_rate_over_what_peak_and_memory_allow() -> 
     # twice the parameters that multiply, three passes, and the square of attention: 12 · layers · tokens · S · d_model
     tokens, weights = 4 * 1024, 32 * (4 * 2560**2 + 3 * 2560 * 10240) + 10_000 * 2560
     flops = 6 * weights * tokens + 12 * 32 * tokens * 1024 * 2560
-    rate = flops / (step.times["step"].median_ms / 1e3)
+    rate = flops / (step.times["step"].step.ms / 1e3)
     assert view.get(row, "tflops") == pytest.approx(rate / 1e12)
     ((run,),) = query("SELECT max(run_id) FROM ceilings")
     ((peak,),) = query(f"SELECT max(flops_per_s) FROM ceilings WHERE precision = 'fp32' AND run_id = '{run}'")

@@ -70,10 +70,10 @@ def test_measured_times(laptop: Path) -> None:
     found = {(cell.cell.d_model, cell.cell.context): cell for cell in cells}
     assert list(found) == list(itertools.product((64, 128, 256), (64, 128, 256)))
     whole = found[128, 64].times["step"]
-    assert whole.median_ms == pytest.approx(3 * 128**1.5 * 64 / 20_000, rel=1e-9)
-    assert (whole.low_ms, whole.high_ms) == (None, None), "without repeats, the variation between processes is unknown"
+    assert whole.step.ms == pytest.approx(3 * 128**1.5 * 64 / 20_000, rel=1e-9)
+    assert (whole.step.low_ms, whole.step.high_ms) == (None, None), "without repeats, processes may vary in any way"
     assert whole.n == 11
-    assert found[128, 64].times["backward"].median_ms == pytest.approx(0.56 * whole.median_ms, rel=1e-9)
+    assert found[128, 64].times["backward"].step.ms == pytest.approx(0.56 * whole.step.ms, rel=1e-9)
     assert sorted(found[128, 64].times) == ["backward", "forward", "forward_backward", "loss", "optimizer", "step"]
 
 
@@ -121,7 +121,7 @@ def test_rounds_are_pooled(tmp_path: Path) -> None:
     timings = [next(t for t in item.timings if t.phase == "forward") for item in rounds]
     assert (found.rounds, found.times["forward"].n) == (3, 33)
     logs = [math.log(t.median_ms or 0) for t in timings]
-    assert found.times["forward"].median_ms == pytest.approx(math.exp(fmean(logs)))
+    assert found.times["forward"].step.ms == pytest.approx(math.exp(fmean(logs)))
     with open_reader(path) as reader:
         kind = NoiseKind(device=found.machine, bound=None, phase="forward")
         noise = load_noise(reader, "steps", [found.machine])[kind]
@@ -129,8 +129,8 @@ def test_rounds_are_pooled(tmp_path: Path) -> None:
     within = math.sqrt(fmean(math.log((t.high_ms or 0) / (t.low_ms or 0)) ** 2 for t in timings)) / (2 * 1.959964)
     reach = math.exp(3.182446 * max(spread, within) / math.sqrt(3))
     assert noise.dof == 1, "one half, from this cell alone"
-    assert found.times["forward"].low_ms == pytest.approx(found.times["forward"].median_ms / reach)
-    assert found.times["forward"].high_ms == pytest.approx(found.times["forward"].median_ms * reach)
+    assert found.times["forward"].step.low_ms == pytest.approx(found.times["forward"].step.ms / reach)
+    assert found.times["forward"].step.high_ms == pytest.approx(found.times["forward"].step.ms * reach)
     assert {sample.round for sample in selection.load_samples(path, "steps", found.cell_id)} == {0, 1, 2}
 
 
