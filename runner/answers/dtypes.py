@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
+from runner.answers.shared import name_machines
 from runner.answers.words import lacks, name_pass
-from runner.formats import format_list
+from runner.formats import format_list, join_parts
 from runner.results.rows import Precise, Rows
 from runner.schema import DtypeRow
 
@@ -75,9 +76,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     view = View(
         name="dtypes",
         title=f"Dtypes of a pass: {model.chosen}",
-        about=" · ".join(
-            [next(iter(shown.values())).machine.split(" · ")[0], *[place.chosen] * (read[model.chosen] != "toy")]
-        ),
+        about=join_parts(name_machines(shown.values()), place.chosen * (read[model.chosen] != "toy")),
         fields=(PART, PRECISION, FORMAT),
         rows=tuple(lines),
         draw=Draw("matrix", "format", down=("part",), across="precision"),

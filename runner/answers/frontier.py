@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
+from runner.answers.shared import name_machines
 from runner.answers.words import format_value, lacks
 from runner.formats import format_bytes, format_number, join_parts
 from runner.results.rows import FrontierResult, Rows
@@ -41,11 +42,10 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         batch = f"batch {one.batch}" if name == "seq_len" else ""
         way = join_parts(one.implementation, one.precision, batch, "" if one.causal else "not causal")
         shown.setdefault((_where(one), way), one)
-    machines = dict.fromkeys(one.machine.split(" · ")[0] for one in shown.values())
     view = View(
         name="frontier",
         title=f"Largest {grows.chosen} that fits ({unit})",
-        about=join_parts(*machines, f"in {limit.chosen}, by real allocations in fresh processes"),
+        about=join_parts(name_machines(shown.values()), f"in {limit.chosen}, by real allocations in fresh processes"),
         fields=(WHERE, WAY, LARGEST, PREDICTED, FAILS, PEAK, TRIALS),
         rows=tuple(
             Row.of(one, *key, one.largest, one.predicted, one.smallest_failing, one.largest_peak_bytes, one.trials)

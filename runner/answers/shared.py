@@ -17,7 +17,7 @@ from runner.analysis.pair import CLOCKS as CLOCKS
 from runner.analysis.pair import describe_unusual_effort
 from runner.answers.answer import Answer, Asked, Choice, Row, View, choose
 from runner.answers.words import format_value
-from runner.formats import format_bytes, format_count
+from runner.formats import format_bytes, format_count, join_parts
 from runner.results.cells import KernelTrace, Result, TimedResult
 from runner.results.rows import RunSummary
 from runner.schema import Cell, Column, Model, table_of
@@ -103,11 +103,14 @@ def place_of(one: Measured, sizes: Mapping[Any, str]) -> tuple[str, int | None]:
     return sizes[Model.of(one.cell)], one.cell.context or None
 
 
+def name_machines(results: Iterable[Any]) -> str:
+    """Returns the devices on which these were measured, each once."""
+    return " · ".join(dict.fromkeys(one.machine.split(" · ")[0] for one in results))
+
+
 def about(results: Sequence[Measured], *without: str, more: Sequence[str] = ()) -> str:
     """Returns what the rows share: `NVIDIA H200 · train, fp32, eager, naive attention, batch 4`."""
-    machines = dict.fromkeys(one.machine.split(" · ")[0] for one in results)
-    shared = _share([one.cell for one in results], without) if results else ""
-    return " · ".join(part for part in (*machines, *more, shared) if part)
+    return join_parts(name_machines(results), *more, _share([one.cell for one in results], without) if results else "")
 
 
 #: The order in which fields are narrowed, and the value to begin with where the rows have it.

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
+from runner.answers.shared import name_machines
 from runner.answers.words import lacks
 from runner.results.cells import AccumulationResult
 from runner.results.rows import Rows
@@ -46,7 +47,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     view = View(
         name="sums",
         title=f"{added.chosen}, added one after the other",
-        about=" · ".join(dict.fromkeys(one.machine.split(" · ")[0] for one in shown.values())),
+        about=name_machines(shown.values()),
         fields=_FIELDS,
         rows=tuple(_make_row(words, one) for words, one in shown.items()),
         draw=Draw("table", "total", down=("sum",)),

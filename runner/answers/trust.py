@@ -1,14 +1,14 @@
 """Which rows can be trusted, and what would fix the others?"""
 
 from collections import Counter
-from collections.abc import Sequence
 from uuid import UUID
 
 from runner.analysis.audit.findings import REMEDIES, group_findings, list_findings
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
+from runner.answers.shared import name_machines
 from runner.answers.words import lacks
 from runner.formats import format_count
-from runner.results.findings import GRADE_WORDS, GRADES, AuditedRow, Finding, format_evidence
+from runner.results.findings import GRADE_WORDS, GRADES, format_evidence
 from runner.results.rows import Rows
 
 TABLE = Field("table", "Table")
@@ -28,17 +28,16 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     if not rows.audited:
         return Answer(missing=lacks("no row of steps, attention or memory"))
     found = group_findings(list_findings(rows.audited))
-    groups = {f"{one.code.replace('_', ' ')} ({one.severity})": one for one in found}
+    groups = {f"{code.replace('_', ' ')} ({severity})": (severity, code) for severity, code in found}
     name = choose(asked, "finding", "Finding", list(groups))
-    group = groups.get(name.chosen)
-    shown = group.found if group else []
+    shown = found[groups[name.chosen]] if found else []
     cells: dict[tuple[str, str], list[UUID]] = {}
     for row in rows.audited:
         cells.setdefault((row.table, row.grade or NO_GRADE), []).append(row.cell_id)
     grades = View(
         name="grades",
         title="Rows by grade",
-        about=_about(rows.audited),
+        about=name_machines(rows.audited),
         fields=(TABLE, GRADE, ROWS),
         rows=tuple(
             Row(values=(table, grade, len(cells[table, grade])), cells=tuple(cells[table, grade]))
@@ -52,41 +51,22 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     findings = View(
         name="findings",
         title="Rows by finding",
-        about=_about(rows.audited),
+        about=grades.about,
         fields=(SEVERITY, CODE, ROWS, REMEDY),
         rows=tuple(
             Row(
-                values=(one.severity, one.code.replace("_", " "), len(one.found), _remedy(one.code)),
-                cells=tuple(row.cell_id for row, _ in one.found),
+                values=(severity, code.replace("_", " "), len(of_code), _remedy(code)),
+                cells=tuple(row.cell_id for row, _ in of_code),
             )
-            for one in groups.values()
+            for (severity, code), of_code in found.items()
         ),
         draw=Draw("bars", "rows", down=("severity", "code")),
         note="The most severe first; a row may have several.",
     )
-    return Answer(
-        sentence=_say(grades, findings),
-        more=f"{name.chosen}: {_remedy(group.code)}" if group else "",
-        views=(grades, findings, *([_draw_rows(shown, name.chosen)] if shown else [])),
-        choices=(name,) if group else (),
-        cells={row.cell_id: row.row for row, _ in shown},
-    )
-
-
-def _remedy(code: str) -> str:
-    """Returns what to do about a finding, as a table's cell has it: without Markdown."""
-    return REMEDIES[code].replace("`", "")
-
-
-def _about(rows: Sequence[AuditedRow]) -> str:
-    return " · ".join(dict.fromkeys(row.machine.split(" · ")[0] for row in rows))
-
-
-def _draw_rows(shown: Sequence[tuple[AuditedRow, Finding]], name: str) -> View:
-    return View(
+    rows_found = View(
         name="found",
-        title=f"Rows with the finding {name}",
-        about=_about([row for row, _ in shown]),
+        title=f"Rows with the finding {name.chosen}",
+        about=name_machines(row for row, _ in shown),
         fields=(PLACE, TABLE, CELL, SENTENCE, EVIDENCE),
         rows=tuple(
             Row.of(row, place, row.table, row.title, one.sentence, format_evidence(one))
@@ -94,6 +74,18 @@ def _draw_rows(shown: Sequence[tuple[AuditedRow, Finding]], name: str) -> View:
         ),
         draw=Draw("table", "sentence", down=("place", "table", "cell")),
     )
+    return Answer(
+        sentence=_say(grades, findings),
+        more=f"{name.chosen}: {_remedy(groups[name.chosen][1])}" if found else "",
+        views=(grades, findings, rows_found),
+        choices=(name,) if found else (),
+        cells={row.cell_id: row.row for row, _ in shown},
+    )
+
+
+def _remedy(code: str) -> str:
+    """Returns what to do about a finding, as a table's cell has it: without Markdown."""
+    return REMEDIES[code].replace("`", "")
 
 
 def _say(grades: View, findings: View) -> str:

@@ -13,14 +13,7 @@ from uuid import UUID
 
 from rich.text import Text
 
-from runner.analysis.audit.findings import (
-    REMEDIES,
-    FindingGroup,
-    count_grades,
-    group_findings,
-    list_findings,
-    shorten_ids,
-)
+from runner.analysis.audit.findings import REMEDIES, count_grades, group_findings, list_findings, shorten_ids
 from runner.analysis.audit.published import PUBLISHED_REMEDIES, PUBLISHED_RULES, audit_published, count_published_grades
 from runner.analysis.audit.timeline_rules import TIMELINE_REMEDIES
 from runner.cli.terminal import Terminal, new_grid
@@ -54,10 +47,6 @@ class _Audited:
     noun: str
     clean: str
     notes: Sequence[str] = ()
-
-    @property
-    def groups(self) -> list[FindingGroup[_Place]]:
-        return group_findings(self.found)
 
 
 def print_left_out(console: Terminal, db: Path) -> None:
@@ -160,18 +149,18 @@ def _print(console: Terminal, audited: _Audited) -> None:
             grid.add_row(name, *numbers, str(counts[None]))
         console.print(grid)
         console.say(" ".join([*audited.notes, GRADE_WORDS]), style="dim")
-    for group in audited.groups:
-        style = STYLES[SEVERITIES[group.severity]]
-        count = format_count(len({one for (_, touched), _ in group.found for one in touched}), audited.noun)
+    for (severity, code), found in group_findings(audited.found).items():
+        style = STYLES[SEVERITIES[severity]]
+        count = format_count(len({one for (_, touched), _ in found for one in touched}), audited.noun)
         console.say("")
-        console.say(Text.assemble((group.code, f"bold {style}"), f" ({group.severity}), {count}"))
-        console.say(f"  What to do: {audited.remedies[group.code]}")
-        for (where, _), finding in group.found:
+        console.say(Text.assemble((code, f"bold {style}"), f" ({severity}), {count}"))
+        console.say(f"  What to do: {audited.remedies[code]}")
+        for (where, _), finding in found:
             console.say(f"  {where}")
             console.say(f"    {finding.sentence}")
             if finding.evidence:
                 console.say(f"    {format_evidence(finding)}", style="dim")
-    if not audited.groups:
+    if not audited.found:
         console.say(audited.clean)
 
 
@@ -181,14 +170,14 @@ def _make_json(run: RunSummary, audited: _Audited) -> dict[str, Any]:
         "grades": {name: {str(letter): counts[letter] for letter in counts} for name, counts in audited.grades.items()},
         "findings": [
             {
-                "code": group.code,
-                "severity": group.severity,
-                "remedy": audited.remedies[group.code],
+                "code": code,
+                "severity": severity,
+                "remedy": audited.remedies[code],
                 "found": [
                     {"where": where, "sentence": finding.sentence, "evidence": finding.evidence}
-                    for (where, _), finding in group.found
+                    for (where, _), finding in found
                 ],
             }
-            for group in audited.groups
+            for (severity, code), found in group_findings(audited.found).items()
         ],
     }

@@ -69,10 +69,6 @@ class AuditedRow:
         return self.row.cell_id
 
     @property
-    def cell(self) -> Audited:
-        return self.row
-
-    @property
     def table(self) -> str:
         return table_of(self.row).name
 

@@ -1,8 +1,5 @@
 """What the rules of the audit work with and make: facts about a row, findings with their remedies, and their summary.
 
-    doubt("drifting", "The steps went from 10.0 to 11.2 ms.", early_ms=10.0, late_ms=11.2)
-    REMEDIES["cold_step"]  ->  "Warm up longer, such as `--warmup 10`, and measure again with `--fresh`."
-
 Findings and grades themselves are in `runner.results.findings`. Thresholds stand beside the rules that use them.
 """
 
@@ -10,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from runner.formats import format_ms
@@ -142,15 +139,6 @@ REMEDIES: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class FindingGroup(Generic[T]):
-    """All findings of one code and severity, each with what it is about."""
-
-    code: str
-    severity: Severity
-    found: Sequence[tuple[T, Finding]]
-
-
 def count_grades(rows: Sequence[AuditedRow]) -> dict[str, Counter[Grade | None]]:
     """Returns how many rows of each table have each grade, None counting those without one."""
     counts: dict[str, Counter[Grade | None]] = defaultdict(Counter)
@@ -166,13 +154,14 @@ def list_findings(rows: Sequence[AuditedRow]) -> list[tuple[AuditedRow, Finding]
     return [(row, finding) for row in ordered for finding in row.findings]
 
 
-def group_findings(found: Iterable[tuple[T, Finding]]) -> list[FindingGroup[T]]:
-    """Returns the findings by severity and code: the most severe first, of those the most frequent."""
+def group_findings(found: Iterable[tuple[T, Finding]]) -> dict[tuple[Severity, str], list[tuple[T, Finding]]]:
+    """Returns the findings, each with what it is about, by severity and code: the most severe first, of those the most
+    frequent."""
     groups: dict[tuple[Severity, str], list[tuple[T, Finding]]] = defaultdict(list)
     for about, finding in found:
         groups[finding.severity, finding.code].append((about, finding))
     order = sorted(groups, key=lambda key: ([*SEVERITIES].index(key[0]), -len(groups[key]), key[1]))
-    return [FindingGroup(severity=severity, code=code, found=groups[severity, code]) for severity, code in order]
+    return {key: groups[key] for key in order}
 
 
 def shorten_ids(ids: Sequence[UUID]) -> dict[UUID, str]:
