@@ -53,19 +53,11 @@ class Repeats:
 def estimate_noise(repeated: Iterable[tuple[int, float]], *, max_dof: float = MAX_NOISE_DOF) -> Noise | None:
     """Returns the noise of cells of one kind from the number of rounds (at least 2) and the variance of ln(median) of
     each cell; None without cells."""
-    groups: dict[int, list[float]] = {}
+    repeats = []
     for rounds, variance in repeated:
-        groups.setdefault(rounds, []).append(max(variance, MIN_VARIANCE))
-    repeats = [
-        Repeats(
-            rounds=rounds,
-            cells=len(found),
-            variances=sum(found),
-            logs=sum(map(math.log, found)),
-            log_squares=sum(math.log(variance) ** 2 for variance in found),
-        )
-        for rounds, found in groups.items()
-    ]
+        least = max(variance, MIN_VARIANCE)
+        log = math.log(least)
+        repeats.append(Repeats(rounds=rounds, cells=1, variances=least, logs=log, log_squares=log**2))
     return pool_noise(repeats, max_dof=max_dof)
 
 

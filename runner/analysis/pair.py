@@ -147,8 +147,6 @@ def _object(a: Result, b: Result) -> str:
     return ""
 
 
-#: The effort fields that apply only to this backend and its variants.
-_BACKENDS: Mapping[str, str] = {"compile_cache": "compiled"}
 #: The effort fields that only limit the measurement.
 _LIMITS = ("min_steps", "max_steps", "max_seconds")
 _EFFORT: Mapping[type, tuple[Column, ...]] = {
@@ -186,19 +184,14 @@ def describe_effort_difference(a: Cell, b: Cell) -> str:
 def describe_unusual_effort(cell: Cell) -> str:
     """Returns which effort fields set a cell's numbers apart, as text: less warm-up than the default, an empty compiler
     cache, a recorded timeline. Empty for a cell measured as usual."""
-    unusual = [
-        (column, value)
-        for column in _EFFORT[type(cell)]
-        if column.name not in _LIMITS and _applies(cell, column)
-        if column.preference(value := getattr(cell, column.name)) < column.preference(column.absent)
-    ]
-    return ", ".join(
-        f"with a {column.label.lower()}"
-        if value is True
-        else f"{column.label.lower()} {_format_with_unit(column, value)}"
-        for column, value in unusual
-        if value is not None
-    )
+    parts = []
+    for column in _EFFORT[type(cell)]:
+        value, label = getattr(cell, column.name), column.label.lower()
+        if column.name in _LIMITS or value is None or not _applies(cell, column):
+            continue
+        if column.preference(value) < column.preference(column.absent):
+            parts.append(f"with a {label}" if value is True else f"{label} {_format_with_unit(column, value)}")
+    return ", ".join(parts)
 
 
 def _list_differing(a: Cell, b: Cell) -> list[Column]:
@@ -210,9 +203,8 @@ def _list_differing(a: Cell, b: Cell) -> list[Column]:
 
 
 def _applies(cell: Cell, column: Column) -> bool:
-    """Returns whether the field applies to this cell."""
-    only = _BACKENDS.get(column.name)
-    return only is None or str(getattr(cell, "backend", "")).startswith(only)
+    """Returns whether the field applies to this cell: what the compiler's cache held only where it compiles."""
+    return column.name != "compile_cache" or str(getattr(cell, "backend", "")).startswith("compiled")
 
 
 def _format_with_unit(column: Column, value: object) -> str:

@@ -12,7 +12,7 @@ keep from one kernel to the next is moved for nothing, so a small model may come
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from runner.analysis.costs import hardware, steps
 from runner.analysis.costs.steps import Device, residual_stream_bytes, retained_bytes, saved_bytes, weight_bytes
@@ -20,7 +20,6 @@ from runner.results.cells import Kernel, KernelTrace
 from runner.schema import PHASES, CeilingRow, KernelClass, KernelRow, ModelCell, Phase, ProfileRow
 
 Bound = Literal["compute", "memory", "launch", "unknown"]
-BOUNDS: tuple[Bound, ...] = ("compute", "memory", "launch", "unknown")
 #: The numbers AdamW moves a parameter: it reads parameter, gradient and two moments, and writes all but the gradient.
 ADAMW_MOVES = 7
 #: Kernels of these classes do a few operations for every number they read: far below any ridge.
@@ -67,16 +66,10 @@ def work(cell: ModelCell, *, device: Device) -> dict[Phase, StepWork]:
     return {phase: of_phase[phase] for phase in PHASES[cell.mode]}
 
 
-def whole(phases: Iterable[StepWork]) -> StepWork:
-    """Returns the work of all phases of a step."""
-    found = list(phases)
-    return StepWork(flops=sum(part.flops for part in found), moved_bytes=sum(part.moved_bytes for part in found))
-
-
 def intensity(cell: ModelCell, *, device: Device) -> float:
     """Returns the arithmetic intensity of one step (FLOP/byte): an upper bound, because the bytes are the fewest."""
-    step = whole(work(cell, device=device).values())
-    return step.flops / step.moved_bytes
+    parts = work(cell, device=device).values()
+    return sum(part.flops for part in parts) / sum(part.moved_bytes for part in parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +161,7 @@ def shares(
     busy = None if profile.busy_share is None else min(profile.busy_share, 1.0)
     if not total or busy is None:
         return {"unknown": 1.0}
-    found: dict[Bound, float] = dict.fromkeys(BOUNDS, 0.0)
+    found: dict[Bound, float] = dict.fromkeys(get_args(Bound), 0.0)
     for kernel in kernels:
         found[bound_of(kernel, ridge=ridge)] += busy * kernel.device_ms / total
     found["unknown" if profile.host_bound_share is None else "launch"] += 1 - busy

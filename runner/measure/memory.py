@@ -37,7 +37,8 @@ from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask
 
 from runner.allowance import total_memory
-from runner.analysis.costs.attention import FLEX_BLOCK, is_unfused
+from runner.analysis.costs.attention import FLEX_BLOCK
+from runner.analysis.costs.steps import UNFUSED
 from runner.analysis.timeline.allocations import columns_of, timeline_rows
 from runner.errors import Skipped
 from runner.job import Job, Measurement
@@ -339,7 +340,7 @@ def _measure_peak(
             mask_everything(step, device)
             run()  # compiling takes memory of its own
             step.drop_gradients()
-        elif not is_unfused(step.cell):
+        elif step.cell.implementation not in UNFUSED:
             run = functools.partial(record, step)
     limits.reset_peaks(device)
     report("step")

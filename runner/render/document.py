@@ -1,9 +1,6 @@
 """An answer as Markdown, HTML or LaTeX: one walk over its parts, three ways to write them. A whole report: the head,
 every question with its answer, and what stays open, in any of these forms.
 
-    print(write(answer, MARKDOWN))
-    text = write_document(document, MARKDOWN)
-
 Questions of the course's handout come first, in its order, then the others. Limits: tables are cut after MAX_LINES
 where there are several questions.
 """

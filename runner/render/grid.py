@@ -1,8 +1,5 @@
 """A view as a grid of words: what the terminal, Markdown, HTML and LaTeX all print, each in its own form.
 
-    grid = make_grid(view)
-    grid.headings, grid.lines[0]
-
 Where the rows form a product of keys and one more axis (the columns of a matrix, the series of lines and bars), that
 axis becomes columns, a cell holds the number with its interval, and the caption has the unit once.
 """

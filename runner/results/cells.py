@@ -71,6 +71,10 @@ class StepResult(TimedResult):
         times = self.times.get("step")
         return self.tokens / (times.by("loop") or times.step).ms * 1e3 if times else None
 
+    def mfu_at(self, rate: float) -> float | None:
+        """Returns the MFU at another number of tokens per second; None where it is not known."""
+        return self.mfu * rate / self.tokens_per_s if self.mfu and self.tokens_per_s else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionResult(TimedResult):
@@ -182,19 +186,13 @@ class KernelPart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kernel:
+class Kernel(KernelPart):
     """One kernel of one trace in one phase, over the ranges that launched it. `operator` and `scope` name the one
     that took most of its time."""
 
-    phase: str
     kernel: str
-    kernel_class: KernelClass
-    calls: float
-    device_ms: float
-    flops: int | None
     moved_bytes: int | None
     operator: str | None
-    scope: str
 
 
 @dataclass(frozen=True, kw_only=True)

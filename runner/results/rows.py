@@ -1,8 +1,5 @@
-"""The rows that answers are made of, by kind: those of one file and one selection; the notes that were not taken back.
-
-rows = read(path, Selection(mode="train"), needs=("every_step",))        # runner.store.read
-rows = Rows(every_step=(StepResult(…),))                                 # a test makes them by hand
-"""
+"""The rows that answers are made of, by kind: those of one file and one selection (`runner.store.read`); the notes that
+were not taken back."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

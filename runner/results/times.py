@@ -1,8 +1,6 @@
 """Holds times over rounds: the time of one process, the noise between processes, and the estimate for the next one;
-and cells that one run measured in several processes, from which noise and drift of a machine are estimated.
-
-    time = estimate([RoundTime(median_ms=12.0, low_ms=11.9, high_ms=12.2, n=40)], noise)   # runner.analysis.statistics
-    time.ms, time.low_ms, time.high_ms
+and cells that one run measured in several processes, from which noise and drift of a machine are estimated
+(`runner.analysis.statistics`).
 
 Standard library and the schema only.
 """

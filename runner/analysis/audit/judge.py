@@ -38,8 +38,6 @@ def judge(row: Audited, seen: RowContext) -> list[Finding]:
 Known = tuple[Audited, RowContext]
 Found = Iterator[tuple[UUID, Finding]]
 PairRule = Callable[[Sequence[Known]], Found]
-#: A size and its time in ms.
-Point = tuple[int, float]
 
 #: Time that grows by less than this share while the work doubles does not depend on the work.
 FLAT = 0.10
@@ -75,16 +73,17 @@ def launch_bound(known: Sequence[Known]) -> Found:
             waiting = [(row, seen) for row, seen in family if not _is_computing(row, seen)]
             timed = [(getattr(row, axis), time, row.cell_id) for row, seen in waiting if (time := _whole_ms(seen))]
             for size, time, cell_id in timed:
-                flat = [(other, other_ms) for other, other_ms, _ in timed if _is_flat((size, time), (other, other_ms))]
+                ends = [sorted([(size, time), (other, other_ms)]) for other, other_ms, _ in timed]
+                flat = [(low, high) for low, high in ends if high[0] >= 2 * low[0] and high[1] <= low[1] * (1 + FLAT)]
                 if flat:
-                    low, high = sorted([(size, time), max(flat, key=lambda other: abs(other[0] - size))])
+                    low, high = max(flat, key=lambda ends: ends[1][0] - ends[0][0])
                     sentence = (
                         f"With a {words} of {low[0]:,} it takes {format_ms(low[1])} and with {high[0]:,} "
                         f"{format_ms(high[1])}: launch-bound, starting the operations sets the time. That does not "
                         f"make a larger {words} free."
                     )
-                    ends = {"small": low[0], "large": high[0], "small_ms": low[1], "large_ms": high[1]}
-                    yield cell_id, note("launch_bound", sentence, **ends)
+                    evidence = {"small": low[0], "large": high[0], "small_ms": low[1], "large_ms": high[1]}
+                    yield cell_id, note("launch_bound", sentence, **evidence)
 
 
 def _is_computing(row: Audited, seen: RowContext) -> bool:
@@ -95,11 +94,6 @@ def _is_computing(row: Audited, seen: RowContext) -> bool:
     blocks = (row.layers or 1) if isinstance(row, StepRow) else 1
     is_cpu = seen.run is not None and seen.run.device == "cpu"
     return is_cpu and (_whole_ms(seen) or 0.0) > CPU_BLOCK_MS * (blocks + 1)
-
-
-def _is_flat(one: Point, other: Point) -> bool:
-    (small, fast), (large, slow) = sorted([one, other])
-    return large >= 2 * small and slow <= fast * (1 + FLAT)
 
 
 def no_effect(known: Sequence[Known]) -> Found:

@@ -1,8 +1,5 @@
 """Audits published tables: what contradicts itself, and what no machine can do.
 
-    for one in audit_published(tables):
-        print(one.place, one.finding.sentence)
-
 Rows are compared within their table alone, and only where every other column says the same, read or not; a row with an
 empty cell among them is not compared. A figure is as exact as its last printed digit. Rates are lower bounds: what a
 row leaves unstated counts least (batch 1, no vocabulary, causal attention). Rules that measured rows have, too, are the

@@ -1,18 +1,14 @@
 """Audits one row beside its times: the compiler, the precision and the machine of a step; the rate, the result and the
 axes of attention; peaks, their parts and their predictions.
 
-    [finding for rule in STEP_RULES for finding in rule(row, seen)]
-
 `BYTE_RULES` apply to every row with a peak, `MEMORY_RULES` to those of `memory`, `LOST_RULES` to cells that ran out.
 Each rule's name is its finding's code, with `_of_attention` where two rules make one. `judge_rate` and `judge_peak` are
 for published rows, too.
 """
 
-from collections.abc import Iterator
-
 from runner.analysis.audit.findings import Found, RowContext, Rule, doubt, fault, note
 from runner.analysis.costs import hardware, steps
-from runner.analysis.costs.attention import is_unfused
+from runner.analysis.costs.steps import UNFUSED
 from runner.formats import format_bytes, format_quantity
 from runner.results.findings import Audited
 from runner.schema import AttentionRow, MemoryRow, StepRow
@@ -164,7 +160,7 @@ def swapped_axes(row: AttentionRow, seen: RowContext) -> Found:
 def prediction_off_of_attention(row: AttentionRow, seen: RowContext) -> Found:
     """Compares saved bytes with the formula where that is exact: for unfused eager cells."""
     saved, predicted = row.saved_bytes, row.predicted_saved_bytes
-    exact = is_unfused(row) and row.backend == "eager"
+    exact = row.implementation in UNFUSED and row.backend == "eager"
     if exact and saved is not None and predicted and abs(saved / predicted - 1) > OFF_FORMULA:
         sentence = f"It keeps {saved / predicted:.2f} times the bytes for backward that its shape calls for."
         yield note("prediction_off", sentence, saved_bytes=saved, predicted_bytes=predicted)
@@ -222,21 +218,17 @@ def unexplained(row: MemoryRow, seen: RowContext) -> Found:
 def not_by_formula(row: MemoryRow, seen: RowContext) -> Found:
     """Compares parameters, the optimizer's moments and, once backward is over, gradients with their exact formulas.
     Moments of 0 are those of a step before the first optimizer step."""
-    wrong = [part for part in _known_parts(row) if part[1] is not None and part[1] != part[2]]
-    for name, held, expected in wrong[:1]:
+    if row.model_key is not None:  # nothing of an own model is known beforehand
+        return
+    known = [
+        ("parameters", row.parameters_bytes, steps.parameter_bytes(row)),
+        ("optimizer state", row.optimizer_state_bytes, steps.optimizer_state_bytes(row)),
+        ("gradients", row.gradients_bytes if row.peak_phase == "optimizer" else None, steps.parameter_bytes(row)),
+    ]
+    for name, held, expected in [part for part in known if part[1] not in (None, part[2])][:1]:
         why = "" if held else ", as before the first optimizer step" if name == "optimizer state" else ""
         sentence = f"The peak holds {held:,} bytes of {name}{why}; the shape calls for {expected:,}."
         yield fault("not_by_formula", sentence, part=name, held_bytes=held or 0, expected_bytes=expected)
-
-
-def _known_parts(row: MemoryRow) -> Iterator[tuple[str, int | None, int]]:
-    """Yields name, bytes at the peak, and bytes by formula (`costs`). Nothing of an own model is known beforehand."""
-    if row.model_key is not None:
-        return
-    yield "parameters", row.parameters_bytes, steps.parameter_bytes(row)
-    yield "optimizer state", row.optimizer_state_bytes, steps.optimizer_state_bytes(row)
-    if row.peak_phase == "optimizer":
-        yield "gradients", row.gradients_bytes, steps.parameter_bytes(row)
 
 
 def prediction_off(row: MemoryRow, seen: RowContext) -> Found:

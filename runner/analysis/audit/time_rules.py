@@ -1,15 +1,8 @@
-"""Audits times: rules about samples, their summaries, the host's clock and the GPU's state.
+"""Audits times: rules about samples, their summaries, the host's clock and the GPU's state, for whole steps and for
+attention alike. Each rule's name is its finding's code.
 
-    [finding for rule in TIME_RULES for finding in rule(row, seen)]
-
-They hold for whole steps and for attention alike. Each rule's name is its finding's code.
-
-Changes of the machine during a run are found from the rounds of its canary and the noise of its other cells:
-
-    canary = judge_canary(cells_of_a_run)
-    canary.cell, canary.drifts      # [Drift(started_at=…, ended_at=…, before_ms=12.1, after_ms=15.0, bound=None)]
-
-The canary is the cell that the run measured in most processes; of several, the first that was measured. The noise is
+Changes of the machine during a run are found from the rounds of its canary and the noise of its other cells. The canary
+is the cell that the run measured in most processes; of several, the first that was measured. The noise is
 that of the run's other repeated cells in the same table that are bound by the same side. Two rounds of the canary
 differ where that noise, and what the samples within each process account for, explain their difference in less than 1%
 of runs: the level is divided by the number of pairs of rounds (Bonferroni). Limits: with fewer than MIN_ROUNDS rounds,

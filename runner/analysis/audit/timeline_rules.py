@@ -1,7 +1,5 @@
 """Audits imported memory timelines: rules about the optimizer's state, kept graphs, copies and missing history.
 
-    [finding for rule in TIMELINE_RULES for finding in rule(recorded)]
-
 A snapshot does not say what its blocks are for. What is known: their sizes, lives and stacks. A block that is allocated
 within an optimizer's step and outlives the recording, while the total grows by as much, is state that did not exist
 before. Limits: without stacks nothing is said of the optimizer; copies are known by sizes alone. Each rule's name is
@@ -130,7 +128,12 @@ def half_precision_copies(recorded: RecordedTimeline) -> Found:
     held = Counter(b.size for b in recorded.blocks if b.born_us == 0 and b.died_us is None and b.size >= LARGE)
     at_peak = Counter(b.size for b in recorded.blocks if b.born_us > 0 and b.is_alive(recorded.peak_at_us))
     copies = {size: at_peak[size // 2] for size in held}
-    if len(held) > 1 and any(_are_copies(held, copies, beside) for beside in _BESIDE):
+    # Each weight has one copy. Of two equally large ones, one may be an embedding, which has none.
+    has_one = (
+        all(copies[size] and copies[size] * beside in (many, many / 2) for size, many in held.items())
+        for beside in _BESIDE
+    )
+    if len(held) > 1 and any(has_one):
         copied = sum(size // 2 * many for size, many in copies.items())
         sentence = (
             f"At the peak lie {sum(copies.values()):,} blocks half as large as the weights held before, "
@@ -138,11 +141,6 @@ def half_precision_copies(recorded: RecordedTimeline) -> Found:
             "explain a peak above that of float32."
         )
         yield note("half_precision_copies", sentence, copies=sum(copies.values()), copied_bytes=copied)
-
-
-def _are_copies(held: Counter[int], copies: dict[int, int], beside: int) -> bool:
-    """Returns whether each weight has one copy. Of two equally large ones, one may be an embedding, which has none."""
-    return all(copies[size] and copies[size] * beside in (many, many / 2) for size, many in held.items())
 
 
 TIMELINE_RULES: tuple[Callable[[RecordedTimeline], Found], ...] = (

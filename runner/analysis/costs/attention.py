@@ -19,11 +19,10 @@ blocks.
 
 from dataclasses import dataclass
 
-from runner.analysis.costs.steps import Device, size_of, workspace_bytes
+from runner.analysis.costs.steps import FLOAT_BYTES, UNFUSED, Device, size_of, workspace_bytes
 from runner.schema import AttentionCell
 
 ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
-FLOAT_BYTES = 4
 #: The least number of queries and keys in one block of FlexAttention's mask, and the most blocks in a row of it.
 FLEX_BLOCK, MAX_FLEX_BLOCKS = 128, 1024
 
@@ -60,16 +59,11 @@ def flex_block(seq_len: int) -> int:
     return block
 
 
-def is_unfused(cell: AttentionCell) -> bool:
-    """Returns whether the S×S tensors are written to memory."""
-    return cell.implementation in ("naive", "sdpa-math")
-
-
 def tensors(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> list[AttentionTensor]:
     """Returns every tensor of one iteration in the order of allocation. Which are saved follows PyTorch's derivative
     formulas: a product saves its factors, softmax its result, masked_fill its mask."""
     make = _TensorMaker(cell, moments(cell), device=device)
-    if not is_unfused(cell):
+    if cell.implementation not in UNFUSED:
         return [
             *make.input_tensors("queries", "keys", "values"),
             *(_fused_forward(make) if make.on_cuda else ()),
@@ -88,7 +82,7 @@ def tensors(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> li
 
 def moments(cell: AttentionCell) -> tuple[str, ...]:
     """Returns the names of the moments of one iteration, in order."""
-    if not is_unfused(cell) or cell.backend == "compiled":
+    if cell.implementation not in UNFUSED or cell.backend == "compiled":
         return _FEW
     return _NAIVE if cell.implementation == "naive" else _MATH
 
@@ -278,7 +272,7 @@ def predicted_reserved_bytes(cell: AttentionCell, *, gpu: str = "") -> int:
     peak, and for unfused attention one square more than is ever alive, because a freed square in which a mask was
     placed no longer has room for another. Within 2% of an H200's count at 16,384 tokens, 12% in fp32 but for naive."""
     peak = predicted_peak_bytes(cell, device="cuda", gpu=gpu)
-    return peak + (square_bytes(cell) if is_unfused(cell) else 0)
+    return peak + (square_bytes(cell) if cell.implementation in UNFUSED else 0)
 
 
 def peak_breakdown(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> list[tuple[str, str, int]]:

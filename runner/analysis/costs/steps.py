@@ -42,6 +42,10 @@ def workspace_bytes(gpu: str) -> int:
     return HOPPER_WORKSPACE_BYTES if set(_HOPPER) & set(gpu.split()) else WORKSPACE_BYTES
 
 
+#: The name of autocast's copy of a weight.
+_COPY = "weight copy"
+
+
 @dataclass(frozen=True, kw_only=True)
 class PredictedTensor:
     """A predicted tensor: its name, the module that keeps it, its size as a formula and in bytes."""
@@ -49,8 +53,11 @@ class PredictedTensor:
     tensor: str
     formula: str
     size: int
-    module: str = ""
-    is_weight_copy: bool = False
+    module: str
+
+    @property
+    def is_weight_copy(self) -> bool:
+        return self.tensor == _COPY
 
 
 def size_of(formula: str, numbers: Mapping[str, int]) -> int:
@@ -72,9 +79,8 @@ def is_autocast(cell: ModelCell) -> bool:
     return cell.precision in ("bf16", "fp16") and cell.weights_dtype == "fp32"
 
 
-def is_unfused(cell: ModelCell) -> bool:
-    """Returns whether attention writes its B H T^2 scores to memory."""
-    return cell.attention in ("naive", "sdpa-math")
+#: The implementations of attention that write their B H T^2 scores to memory.
+UNFUSED = ("naive", "sdpa-math")
 
 
 def weight_bytes(cell: ModelCell) -> int:
@@ -162,92 +168,65 @@ def block_tensors(cell: ModelCell, *, device: Device = "cuda") -> list[Predicted
     once for each product that reads it. On CUDA it computes softmax in float32 and casts the weights down again, so
     both are kept; on a CPU softmax stays in half precision. `sdpa-math` computes half precision in float32
     throughout."""
-    kept = _BlockTensors(cell)
-    return [
-        *kept.norm("attention_norm"),
-        *kept.linear("attention.query", "d × d"),
-        *kept.linear("attention.key", "d × d", reads=kept.copies),
-        *kept.linear("attention.value", "d × d", reads=kept.copies),
-        *_inside_attention(kept, device),
-        *kept.linear("attention.output", "d × d"),
-        *kept.norm("feed_forward_norm"),
-        *kept.linear("feed_forward.gate", "d × f"),
-        kept.tensor("feed_forward", "gate", f"N × f × {kept.narrow} bytes"),
-        *kept.linear("feed_forward.up", "d × f", reads=kept.copies),
-        kept.tensor("feed_forward", "silu(gate)", f"N × f × {kept.narrow} bytes"),
-        kept.tensor("feed_forward", "up", f"N × f × {kept.narrow} bytes"),
-        *kept.linear("feed_forward.down", "d × f", width="f"),
-    ]
+    narrow, copies, softmax = product_bytes(cell), is_autocast(cell), softmax_bytes(cell, device=device)
+    numbers = {"N": cell.batch * cell.context, "B": cell.batch, "T": cell.context, "T²": cell.context**2,
+               "d": cell.shape.d_model, "f": cell.shape.d_ff, "H": cell.shape.heads}  # fmt: skip
 
-
-class _BlockTensors:
-    """Makes the tensors that one block of a cell keeps."""
-
-    def __init__(self, cell: ModelCell) -> None:
-        self.cell, self.narrow, self.copies = cell, product_bytes(cell), is_autocast(cell)
-        self.numbers = {"N": cell.batch * cell.context, "B": cell.batch, "T": cell.context, "T²": cell.context**2,
-                        "d": cell.shape.d_model, "f": cell.shape.d_ff, "H": cell.shape.heads}  # fmt: skip
-
-    def tensor(self, module: str, name: str, formula: str, *, is_weight_copy: bool = False) -> PredictedTensor:
-        return PredictedTensor(
-            tensor=name,
-            formula=formula,
-            size=size_of(formula, self.numbers),
-            module=module,
-            is_weight_copy=is_weight_copy,
-        )
-
-    def norm(self, module: str) -> list[PredictedTensor]:
-        wide = f"N × d × {FLOAT_BYTES} bytes"
-        inverse = self.tensor(module, "1 / rms", f"N × {FLOAT_BYTES} bytes")
-        return [self.tensor(module, "input", wide), inverse, self.tensor(module, "normalized", wide)]
-
-    def linear(self, module: str, weight: str, *, reads: bool = True, width: str = "d") -> list[PredictedTensor]:
-        """Returns what a matrix product keeps: autocast's copy of its weight, and its input unless another one does."""
-        copy = self.tensor(module, "weight copy", f"{weight} × {self.narrow} bytes", is_weight_copy=True)
-        read = self.tensor(module, "input", f"N × {width} × {self.narrow} bytes")
-        return [*([copy] if self.copies else ()), *([read] if reads else ())]
-
-
-def _inside_attention(kept: _BlockTensors, device: Device) -> list[PredictedTensor]:
-    """Returns queries, keys, values and what the implementation keeps between its two products."""
-    softmax = softmax_bytes(kept.cell, device=device)
+    def tensor(module: str, name: str, formula: str) -> PredictedTensor:
+        return PredictedTensor(tensor=name, formula=formula, size=size_of(formula, numbers), module=module)
 
     def vector(name: str, number_bytes: int) -> PredictedTensor:
-        return kept.tensor("attention", name, f"N × d × {number_bytes} bytes")
+        return tensor("attention", name, f"N × d × {number_bytes} bytes")
 
     def square(name: str, number_bytes: int) -> PredictedTensor:
-        return kept.tensor("attention", name, f"B × H × T² × {number_bytes} bytes")
+        return tensor("attention", name, f"B × H × T² × {number_bytes} bytes")
 
-    if kept.cell.attention == "sdpa-math":
-        return [vector("scaled keys", softmax), vector("scaled queries", softmax), square("probabilities", softmax),
-                vector("values", softmax)]  # fmt: skip
-    if kept.cell.attention == "naive":
-        cast_down = [square("probabilities in half precision", kept.narrow)] if softmax != kept.narrow else []
-        mask = kept.tensor("attention", "mask", "T² × 1 byte")
-        return [vector("keys", kept.narrow), vector("queries", kept.narrow), mask, square("probabilities", softmax),
-                vector("values", kept.narrow), *cast_down]  # fmt: skip
-    # CUDA's only fused kernel in float32 writes its output token by token, as the next product reads it.
-    wide = kept.cell.attention == "sdpa" and device == "cuda" and kept.narrow == FLOAT_BYTES
-    is_read = wide or kept.cell.attention == "sdpa-efficient"
-    names = ("queries", "keys", "values", *(() if is_read else ("output",)))
-    sums = kept.tensor("attention", "log-sum-exp of each row", f"B × H × T × {FLOAT_BYTES} bytes")
-    return [*(vector(name, kept.narrow) for name in names), sums]
+    def norm(module: str) -> list[PredictedTensor]:
+        wide = f"N × d × {FLOAT_BYTES} bytes"
+        inverse = tensor(module, "1 / rms", f"N × {FLOAT_BYTES} bytes")
+        return [tensor(module, "input", wide), inverse, tensor(module, "normalized", wide)]
+
+    def linear(module: str, weight: str, *, reads: bool = True, width: str = "d") -> list[PredictedTensor]:
+        """Returns what a matrix product keeps: autocast's copy of its weight, and its input unless another one does."""
+        made = [tensor(module, _COPY, f"{weight} × {narrow} bytes")] if copies else []
+        return [*made, *([tensor(module, "input", f"N × {width} × {narrow} bytes")] if reads else [])]
+
+    if cell.attention == "sdpa-math":
+        inside = [vector("scaled keys", softmax), vector("scaled queries", softmax), square("probabilities", softmax),
+                  vector("values", softmax)]  # fmt: skip
+    elif cell.attention == "naive":
+        cast_down = [square("probabilities in half precision", narrow)] if softmax != narrow else []
+        mask = tensor("attention", "mask", "T² × 1 byte")
+        inside = [vector("keys", narrow), vector("queries", narrow), mask, square("probabilities", softmax),
+                  vector("values", narrow), *cast_down]  # fmt: skip
+    else:
+        # CUDA's only fused kernel in float32 writes its output token by token, as the next product reads it.
+        wide = cell.attention == "sdpa" and device == "cuda" and narrow == FLOAT_BYTES
+        is_read = wide or cell.attention == "sdpa-efficient"
+        sums = tensor("attention", "log-sum-exp of each row", f"B × H × T × {FLOAT_BYTES} bytes")
+        names = ("queries", "keys", "values", *(() if is_read else ("output",)))
+        inside = [*(vector(name, narrow) for name in names), sums]
+    return [
+        *norm("attention_norm"),
+        *linear("attention.query", "d × d"),
+        *linear("attention.key", "d × d", reads=copies),
+        *linear("attention.value", "d × d", reads=copies),
+        *inside,
+        *linear("attention.output", "d × d"),
+        *norm("feed_forward_norm"),
+        *linear("feed_forward.gate", "d × f"),
+        tensor("feed_forward", "gate", f"N × f × {narrow} bytes"),
+        *linear("feed_forward.up", "d × f", reads=copies),
+        tensor("feed_forward", "silu(gate)", f"N × f × {narrow} bytes"),
+        tensor("feed_forward", "up", f"N × f × {narrow} bytes"),
+        *linear("feed_forward.down", "d × f", width="f"),
+    ]
 
 
 def checkpoint_groups(cell: ModelCell) -> int:
     """Returns the number of groups into which checkpointing divides the blocks; the last may be smaller. The cell must
     have checkpoint_blocks > 0."""
     return math.ceil(cell.shape.layers / cell.checkpoint_blocks)
-
-
-def unsaved_streams(cell: ModelCell) -> int:
-    """Returns the number of copies of the residual stream that exist when the last block begins and its group saves
-    nothing: the one at the start of each group and, within the last group, the latest. Without checkpointing
-    (inference) all blocks are one group."""
-    together = cell.checkpoint_blocks or cell.shape.layers
-    groups = math.ceil(cell.shape.layers / together)
-    return groups + (cell.shape.layers - (groups - 1) * together > 1)
 
 
 def checkpointed_stream_bytes(cell: ModelCell) -> int:
@@ -272,7 +251,7 @@ def unsaved_attention_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
     counted."""
     stream, narrow = cell.batch * cell.context * cell.shape.d_model, product_bytes(cell)
     attention = residual_stream_bytes(cell) + 6 * stream * narrow
-    if is_unfused(cell):
+    if cell.attention in UNFUSED:
         softmax = softmax_bytes(cell, device=device)
         cast = softmax if softmax != narrow else 0
         attention += stream * narrow + scores_bytes(cell, number_bytes=narrow + softmax + cast) + cell.context**2
@@ -320,13 +299,17 @@ def forward_moments(cell: ModelCell, device: Device, held: PeakBytes) -> list[Pe
     head = stream if is_autocast(cell) else 0
     if not inference and not cell.checkpoint_blocks:
         # `naive` holds masked scores while softmax reads them, when SwiGLU's activations do not exist yet.
-        scores = scores_bytes(cell, number_bytes=softmax_bytes(cell, device=device)) if is_unfused(cell) else 0
+        scores = scores_bytes(cell, number_bytes=softmax_bytes(cell, device=device)) if cell.attention in UNFUSED else 0
         temporaries = max(logits + head, scores - saved.feed_forward)
         return [replace(held, activations=kept, autocast_copies=copies, temporaries=temporaries)]
     d, inner, tokens, narrow = cell.shape.d_model, cell.shape.d_ff, cell.batch * cell.context, product_bytes(cell)
     if inference:  # the head reads the stream and its norm, under autocast in half precision, too
         head = 2 * stream + (tokens * d * narrow if copies else 0)
-    streams, found = unsaved_streams(cell) * stream, []
+    # Streams that exist when the last block begins and its group saves nothing: the one at the start of each group and,
+    # within the last group, the latest. In inference all blocks are one group.
+    together = cell.checkpoint_blocks or cell.shape.layers
+    groups = math.ceil(cell.shape.layers / together)
+    streams, found = (groups + (cell.shape.layers - (groups - 1) * together > 1)) * stream, []
     for needed, to_come in (  # in the block, and the weights that are not multiplied yet
         (unsaved_attention_bytes(cell, device=device), d * d + 3 * d * inner),
         (2 * stream + 3 * tokens * inner * narrow, d * inner),  # stream, its normalized copy, three inner activations
@@ -409,7 +392,7 @@ def _block_moments(cell: ModelCell, device: Device, beside: PeakBytes) -> list[P
     # The gradients of three inner activations, and that of the residual stream.
     temporaries = stream + 3 * inner * narrow
     found = [moment(("feed_forward", "up"), gradients=d * inner * width, temporaries=temporaries)]
-    if is_unfused(cell):
+    if cell.attention in UNFUSED:
         # Those of softmax's output and input, of the values and of the residual stream. CUDA also writes the product of
         # the output and its gradient to memory (softmax_backward_cuda_out).
         square = scores_bytes(cell, number_bytes=softmax_bytes(cell, device=device))
@@ -514,28 +497,22 @@ def predict_peak(cell: ModelCell, *, device: Device = "cuda", gpu: str = "") -> 
     at the end. Logits live until the step ends; gradients are freed between steps. Left out are the allocator's
     rounding and fragmentation, scratch of oneDNN and of fused kernels, the CUDA context (hundreds of MB, outside the
     allocator), and all that a compiler saves."""
+    # AdamW's step counters are on the CPU unless it is fused. cuBLAS has a workspace for each thread that runs
+    # products, of which autograd has a second.
+    counters = STEP_BYTES * (TENSORS_IN_BLOCK * cell.shape.layers + TENSORS_OUTSIDE) if cell.mode == "train" else 0
+    workspaces = 0 if device != "cuda" else 1 if cell.mode in ("inference", "forward") else 2
     held = PeakBytes(
         moment="forward",
         parameters=parameter_bytes(cell),
         optimizer_state=optimizer_state_bytes(cell),
         inputs=2 * cell.batch * cell.context * TOKEN_BYTES + rotary_bytes(cell),
-        workspace=_workspace_bytes(cell, device, gpu),
+        workspace=counters * (device != "cuda" or cell.optimizer == "fused") + workspaces * workspace_bytes(gpu),
     )
     moments = forward_moments(cell, device, held)
     if cell.mode in ("backward", "train"):
         ending = optimizer_temporary_bytes(cell) if cell.mode == "train" else 0
         moments += backward_moments(cell, device, held, ending=ending)
     return max(moments, key=lambda moment: moment.total)
-
-
-def _workspace_bytes(cell: ModelCell, device: Device, gpu: str) -> int:
-    """Returns the bytes of cuBLAS's workspaces, one for each thread that runs products, of which autograd has a second.
-    AdamW's step counters (4 bytes a parameter tensor) are on the CPU unless it is fused."""
-    counters = STEP_BYTES * (TENSORS_IN_BLOCK * cell.shape.layers + TENSORS_OUTSIDE) if cell.mode == "train" else 0
-    if device != "cuda":
-        return counters
-    threads = 1 if cell.mode in ("inference", "forward") else 2
-    return threads * workspace_bytes(gpu) + (counters if cell.optimizer == "fused" else 0)
 
 
 def optimizer_temporary_bytes(cell: ModelCell) -> int:

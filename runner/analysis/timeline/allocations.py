@@ -10,17 +10,14 @@ whole microseconds keep the order of events: where several fall into one, the la
 
 Sizes are those that were asked for: a snapshot's events have no others.
 
-A recording passes between processes as columns, in JSON, which become rows of the schema:
-
-    columns = columns_of(history, stacks=stacks.texts, marks=[(0, "forward"), (812, "backward")])
-    rows = timeline_rows(columns, run_id=..., cell_id=..., origin="imported", title="step.pickle")
-
-Standard library only.
+A recording passes between processes as columns, in JSON (`columns_of`), which become rows of the schema
+(`timeline_rows`). Standard library only.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -115,17 +112,14 @@ def follow(events: Sequence[MemoryEvent], held: Iterable[Allocation] = ()) -> Hi
         if allocation.died is not None:
             changes[allocation.died] -= allocation.bytes
     baseline = sum(allocation.bytes for allocation in before)
-    peak, peak_bytes, total = None, baseline, baseline
-    for position, change in enumerate(changes):
-        total += change
-        if total > peak_bytes:
-            peak, peak_bytes = position, total
+    totals = list(accumulate(changes, initial=baseline))
+    peak_bytes = max(totals)
     return History(
         allocations=allocations,
         times_us=distinct_microseconds([event.at_ns for event in events]),
         baseline_bytes=baseline,
         peak_bytes=peak_bytes,
-        peak=peak,
+        peak=totals.index(peak_bytes) - 1 if peak_bytes > baseline else None,
         lost_events=lost,
     )
 
@@ -142,11 +136,8 @@ def keep_largest(history: History, most: int) -> History:
 
 def distinct_microseconds(times_ns: Sequence[int]) -> list[int]:
     """Returns whole microseconds since the first time, each greater than the one before it."""
-    found: list[int] = []
-    for time_ns in times_ns:
-        since = (time_ns - times_ns[0]) // NS_PER_US
-        found.append(max(since, found[-1] + 1) if found else since)
-    return found
+    since = ((time_ns - times_ns[0]) // NS_PER_US for time_ns in times_ns)
+    return list(accumulate(since, lambda before, at: max(at, before + 1)))
 
 
 class AllocationFinder:

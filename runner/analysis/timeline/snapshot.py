@@ -7,7 +7,7 @@ The docstring of `torch.cuda.memory._snapshot` describes the format. Differences
 without `address`, traces without `time_us` (then the order stands for the time), both names of a block whose free is
 pending. Memory counts as freed when its tensor gives it up (`free_requested`), as `memory_allocated` counts. The
 snapshot may come from anyone: a value of another type raises BadSnapshot, and the number of items read is limited,
-because a small pickle can refer to one list a million times. Standard library only.
+because a small pickle can refer to one list a million times.
 
 `Stacks` holds Python stacks as text, each once. File names are relative to the checkout that ran, to `site-packages` or
 to the standard library, so that no machine's folders are stored. Standard library only.

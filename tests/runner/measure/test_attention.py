@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from runner.analysis.costs import attention as accounting
-from runner.analysis.costs.attention import is_unfused
+from runner.analysis.costs.steps import UNFUSED
 from runner.job import Measurement
 from runner.measure import precision
 from runner.measure.attention import AttentionStep, measure_attention
@@ -124,7 +124,7 @@ def test_bytes_measured_on_an_h200(
     allocator rounds up to 512 bytes, and `efficient` has 16 bytes for 64 queries. Reserved bytes are estimated."""
     asked = cell(implementation=implementation, precision=name, batch=8, seq_len=seq_len, d_head=64)
     assert accounting.saved_bytes(asked, device="cuda") == saved
-    spare = 0 if is_unfused(asked) else 3072
+    spare = 0 if asked.implementation in UNFUSED else 3072
     assert bytes_between(asked, device="cuda", gpu=H200) == pytest.approx(before, abs=spare)
     predicted = accounting.predicted_peak_bytes(asked, device="cuda", gpu=H200)
     assert 0 <= peak - predicted <= spare + (8 * seq_len // 4 if implementation == "sdpa-efficient" else 0)
@@ -205,7 +205,7 @@ def test_accounting_agrees_with_hooks_and_counted_allocations(
     assert found["output_error"] <= TOLERANCE[asked.precision]
     assert found["gradient_error"] <= TOLERANCE[asked.precision]
     scratch = found["peak_allocated_bytes"] - accounting.predicted_peak_bytes(asked)
-    if is_unfused(asked) and name not in ONEDNN_PRECISIONS:
+    if asked.implementation in UNFUSED and name not in ONEDNN_PRECISIONS:
         assert scratch == 0
     else:  # scratch memory: oneDNN's for products in half precision, the kernel's own for fused attention
         assert scratch >= 0
