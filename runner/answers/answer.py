@@ -1,8 +1,5 @@
 """What a question is answered with: a sentence, and views that are at once a table and its picture.
 
-    answer = ask("bf16", rows, {"clock": "loop"})
-    answer.sentence, answer.views[0].rows, answer.views[0].draw.kind
-
 Numbers are raw (ms, bytes, ratios) with their unit in the field; words are made by `render`. A renderer draws from
 `View.rows` alone, so that a picture, its table and its download cannot differ.
 """

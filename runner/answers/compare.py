@@ -61,9 +61,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     base = choose(asked, "a", "A", names, default=alike[1], prefix="A: ")
     others = [name for name in names if name != base.chosen]
     other = choose(asked, "b", "B", others, default=alike[alike[0] == base.chosen], prefix="B: ")
-    steps = pair(base.chosen, other.chosen, "steps")
-    attention = pair(base.chosen, other.chosen, "attention")
-    peaks = pair(base.chosen, other.chosen, "peaks")
+    steps, attention, peaks = (pair(base.chosen, other.chosen, kind) for kind in ("steps", "attention", "peaks"))
     chosen, pairs = (by, base, other), [*steps, *attention, *peaks]
     if not pairs:
         return Answer(choices=chosen, missing=lacks(f"{base.chosen} and {other.chosen} have no cell in common"))

@@ -7,6 +7,7 @@ where it has none, and of the counts on the shipped ones: what PyTorch had reser
 """
 
 import csv
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -151,27 +152,6 @@ def say_errors(errors: Errors) -> str:
     )
 
 
-def find_largest(bytes_at: Callable[[int], int], room: float, *, most: int = MOST) -> int:
-    """Returns the largest whole number up to `most` whose bytes fit into the room, 0 if none does. Bytes grow with the
-    number, nearly along a line between its last power of two and the next, which is where the search tries."""
-    low, high = 0, 1
-    while bytes_at(high) <= room:
-        low, high = high, 2 * high
-        if low >= most:
-            return most
-    while high - low > 1:
-        below = bytes_at(low) if low else 0
-        guess = low + int((room - below) * (high - low) / (bytes_at(high) - below))
-        guess = min(max(guess, low + 1), high - 1)
-        if bytes_at(guess) > room:
-            high = guess
-        elif bytes_at(guess + 1) > room:
-            return guess
-        else:
-            low = guess + 1
-    return min(low, most)
-
-
 def answer(rows: Rows, asked: Asked) -> Answer:
     gpu = choose(asked, "gpu", "GPU", list(list_gpus()), default="H200")
     choices: dict[str, Choice] = {}
@@ -299,8 +279,8 @@ def _draw_largest(name: str, step: Step, room: int, errors: Errors, words: str) 
                 batch, context = (count, step.context) if name == "batch" else (step.batch, count)
                 return sum(step.parts(way, blocks, batch, context).values())
 
-            largest, *bounds = (
-                find_largest(bytes_at, room / share, most=most) if share else None
+            largest, *bounds = (  # bytes grow with the number, so that so many numbers from 1 on fit
+                bisect_right(range(1, most + 1), room / share, key=bytes_at) if share else None
                 for share in (errors.reserved, errors.high, errors.low)
             )
             found.append(Row(values=(way, checkpointing, largest, *bounds)))

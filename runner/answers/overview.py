@@ -5,6 +5,7 @@ ratio of two cells that differ in it alone and were measured with the same effor
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -65,8 +66,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     best = _draw_best(by_model, sizes, by, about(of_any_batch, *AXES, more=[clock.chosen]))
     changes = _draw_regressions(rows.latest, rows.history)
     ladder = _draw_ladder(ladders[size.chosen], size.chosen, by, words) if ladders else None
-    shown_views = (changes, best, ladder, _draw_alone(groups, sizes, by, words))
-    views = [view for view in shown_views if view and view.rows]
+    views = [view for view in (changes, best, ladder, _draw_alone(groups, sizes, by, words)) if view and view.rows]
     return Answer(
         sentence=_say(best, ladders.get(size.chosen), size.chosen, clock.chosen),
         more=f"{_say_changes(changes) if changes else ''} {verbatim(', '.join(describe_machine(rows.runs)))}.".strip(),
@@ -94,16 +94,11 @@ def _draw_best(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by:
         # Of each way the result that was measured most carefully.
         careful = sorted((one for one in group if _ms(one, by)), key=lambda one: (rank_effort(one), one.rounds))
         ways = {(one.cell.batch, *_settings(one)): one for one in careful}
-        rates = {one.cell_id: one.tokens / ms * 1e3 for one in ways.values() if (ms := _ms(one, by))}
-        if rates:
-            one = max(ways.values(), key=lambda one: rates[one.cell_id])
-            rate, way = rates[one.cell_id], name_way(one.cell)
-            mfu = one.mfu * rate / one.tokens_per_s if one.mfu and one.tokens_per_s else None
-            way = f"batch {one.cell.batch} · {way}" if several else way
-            found.append(Row.of(one, sizes[model], rate, mfu, _ms(one, by), way, len(ways), ""))
-        else:
-            one = group[0]
-            found.append(Row.of(one, sizes[model], None, None, None, name_way(one.cell), 0, ended(one)))
+        one = max(ways.values(), key=lambda one: one.tokens / (_ms(one, by) or math.inf), default=group[0])
+        ms, way = _ms(one, by), name_way(one.cell)
+        rate = one.tokens / ms * 1e3 if ms else None
+        way = f"batch {one.cell.batch} · {way}" if several and rate else way
+        found.append(Row.of(one, sizes[model], rate, rate and one.mfu_at(rate), ms, way, len(ways), ended(one)))
     return View(
         name="fastest",
         title="Fastest measured way to train",
@@ -165,19 +160,19 @@ def _rank(path: Sequence[StepResult], by: Any) -> tuple[Any, ...]:
 def _draw_ladder(ladder: Ladder, size: str, by: Any, words: str) -> View:
     first = ladder.cells[0]
     found = [Row.of(first, "fp32, eager: the plain step", _ms(first, by), None, None, None, False)]
-    for before, one in zip(ladder.cells, ladder.cells[1:], strict=False):
+    for before, one in itertools.pairwise(ladder.cells):
         names = _changed(before, one)
         change = "+ " + " + ".join(name_setting(name, getattr(one.cell, name)) for name in names)
         ratio = compute_ratio(before, one, clock=by)
         alone = len(names) == 1
-        between = [replace(before.cell, **{name: getattr(one.cell, name)}) for name in names] if not alone else []
+        between = tuple(replace(before.cell, **{name: getattr(one.cell, name)}) for name in names[:-1])
         values = (
             change if alone else f"{change}, not measured one by one",
             _ms(one, by),
             *((ratio.ratio, ratio.low, ratio.high) if ratio and alone else (None, None, None)),
             not alone,
         )
-        found.append(Row(values=values, cells=(before.cell_id, one.cell_id), wanted=tuple(between[:-1])))
+        found.append(Row(values=values, cells=(before.cell_id, one.cell_id), wanted=between))
     apart = f" The fastest, {name_way(ladder.fastest.cell)}, was measured with another effort."
     apart = "" if _reaches_best(ladder) else apart
     return View(

@@ -6,6 +6,7 @@ The roof is the highest rate that the machine reached for products of the step's
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, get_args
 
 from runner.analysis import roofline
@@ -69,23 +70,18 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     roof = roofline.measured_roof(latest, precision) or roofline.promised_roof(name, precision)
     matrix = _draw_shares(shown, roof, sizes, words, CLOCKS[clock.chosen], device=device)
     names = [name for name in TABLES["profiles"].question if name not in (*MODEL, "context")]
-    settings = [(one.machine, *(getattr(one.cell, name) for name in names)) for one in shown[:1]]
-    traced = [
-        one
-        for one in rows.traced
-        if one.cell.model_key is None and one.status == "ok"
-        if (one.machine, *(getattr(one.cell, name) for name in names)) in settings
-    ]
-    views = [matrix, *([_draw_roof(matrix, roof, words)] if roof else [])]
-    bounds = _draw_bounds(traced, roof, sizes) if traced else None
-    more = [_say_bounds(bounds)] if bounds else []
+    settings = attrgetter("machine", *(f"cell.{name}" for name in names))
+    known_traces = (one for one in rows.traced if one.cell.model_key is None and one.status == "ok")
+    traced = [one for one in known_traces if settings(one) == settings(shown[0])]
+    bounds = _draw_bounds(traced, roof, sizes)
+    more = [_say_bounds(bounds)] if traced else []
     if moved := [f"{name} by {share:+.0%}".replace("-", "−") for name, share in roofline.changes(latest)]:
         more.append(f"The machine changed its speed during the sweep: {format_list(moved)}.")
     missing = Missing(words="the limits of this machine, which a sweep measures at its start and its end")
     found = Answer(
         sentence=_say(matrix, roof, precision),
         more=" ".join(more),
-        views=(*views, *([bounds] if bounds else []), _draw_ceilings(latest, name)),
+        views=(matrix, *([_draw_roof(matrix, roof, words)] if roof else []), bounds, _draw_ceilings(latest, name)),
         choices=(*choices, clock),
         cells=cells_of(shown, traced),
         missing=() if latest else (missing,),

@@ -1,8 +1,5 @@
 """What one setting buys over another: the views that precision, torch.compile and the ways of attention share.
 
-    compared = compare_steps(rows, asked, field="precision", base="fp32", others=("bf16",), words="lower precision")
-    compared.draw_matrix(), compared.draw_phases(), compared.say()
-
 A pair differs in `field` alone; every other setting that differs among the pairs and is not drawn becomes a choice.
 """
 

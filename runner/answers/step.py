@@ -59,11 +59,9 @@ def _measure(one: StepResult, clock: Clock, metric: str) -> Interval:
         return None, None, None
     if metric == "time":
         return time.ms, time.low_ms, time.high_ms
-    factor = 1.0 if metric == "tokens/s" else one.mfu / one.tokens_per_s if one.mfu and one.tokens_per_s else None
-    if factor is None:
-        return None, None, None
-    rates = (factor * (1000 * one.tokens) / ms if ms else None for ms in (time.ms, time.high_ms, time.low_ms))
-    return tuple(rates)  # type: ignore[return-value]
+    rates = (1000 * one.tokens / ms if ms else None for ms in (time.ms, time.high_ms, time.low_ms))
+    rate, low, high = (one.mfu_at(rate) if rate and metric == "MFU" else rate for rate in rates)
+    return rate, low, high
 
 
 def _draw_steps(shown: Sequence[StepResult], keys: Keys, clock: str, metric: str) -> View:

@@ -55,6 +55,10 @@ CODES: Mapping[tuple[str, Any], str] = {
     ("backend", "cuda-graphs"): "with torch.cuda.graph(graph): step(batch)  # then graph.replay()",
     ("attention", "sdpa"): "scaled_dot_product_attention(q, k, v, is_causal=True)",
     ("attention", "flex"): "flex_attention(q, k, v, block_mask=causal)",
+    ("attention", "sdpa-cudnn"): "with sdpa_kernel(SDPBackend.CUDNN_ATTENTION): …",
+    ("attention", "sdpa-flash"): "with sdpa_kernel(SDPBackend.FLASH_ATTENTION): …",
+    ("attention", "sdpa-efficient"): "with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION): …",
+    ("attention", "sdpa-math"): "with sdpa_kernel(SDPBackend.MATH): …",
     ("optimizer", "fused"): "torch.optim.AdamW(model.parameters(), fused=True)",
     ("optimizer", "for-loop"): "torch.optim.AdamW(model.parameters(), foreach=False)",
 }
@@ -92,10 +96,10 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     best = [*{_name(one): one for one in sorted(shown, key=lambda one: (rank_effort(one), one.rounds))}.values()]
     if memory.chosen != "all":
         best = [one for one in best if (one.peak_reserved_bytes or 0) <= float(memory.chosen) * 2**30]
-    timed = _rank(best, by.chosen)
-    if not timed:
+    if not best:
         sentence = f"No measured way fits into **{memory.chosen} GiB**."
         return Answer(sentence=sentence, choices=(*choices, by, price, memory))
+    timed = _rank(best, by.chosen)
     ranking = _draw_ranking(timed, float(price.chosen), about(shown, "batch", *PLAIN))
     buys = _draw_choices(timed[0], trained, about(timed[:1]))
     front = _draw_front(ranking)
@@ -142,16 +146,11 @@ def _rank(found: Sequence[StepResult], by: str) -> list[StepResult]:
     equal = sorted(filter(is_equal, ranked), key=lambda one: -one.rounds)
 
     def is_beaten(one: StepResult) -> bool:  # by one before it: then it is not the best, however many measured it
-        return any(_is_slower(one, other) for other in ranked if _score(other, by) > _score(one, by))
+        ratios = [_compare(other, one) for other in ranked if _score(other, by) > _score(one, by)]
+        return any(ratio and ratio.outcome == "slower" for ratio in ratios)
 
-    first = next((one for one in equal if not is_beaten(one)), next(iter(ranked), None))
-    return [*([first] if first else []), *(one for one in ranked if one is not first)]
-
-
-def _is_slower(one: StepResult, other: StepResult) -> bool:
-    """Returns whether the interval says that one is slower than the other."""
-    ratio = _compare(other, one)
-    return ratio is not None and ratio.outcome == "slower"
+    first = next((one for one in equal if not is_beaten(one)), ranked[0])
+    return [first, *(one for one in ranked if one is not first)]
 
 
 def _compare(a: StepResult, b: StepResult) -> Ratio | None:
@@ -174,9 +173,8 @@ def _draw_ranking(timed: Sequence[StepResult], price: float, words: str) -> View
         ratio = _compare(timed[0], one)
         beside = "first" if one is timed[0] else "" if ratio is None else _say_beside(ratio)
         peak = one.peak_allocated_bytes and one.peak_allocated_bytes / 2**30
-        cost = price * 1e9 / (rate * 3600)
-        mfu = one.mfu * rate / one.tokens_per_s if one.mfu and one.tokens_per_s else None
-        lines.append(Row.of(one, _name(one), rate, *ends, mfu, peak, _joules(one), cost, beside, one.rounds))
+        values = (one.mfu_at(rate), peak, _joules(one), price * 1e9 / (rate * 3600), beside, one.rounds)
+        lines.append(Row.of(one, _name(one), rate, *ends, *values))
     return View(
         name="tune-ranking",
         title="Measured ways to train, the best first",
@@ -215,9 +213,9 @@ def _draw_choices(best: StepResult, trained: Sequence[StepResult], words: str) -
         said = f"batch {value} instead of {plain}" if name == "batch" else name_setting(name, value)
         numbers = (ratio.ratio, ratio.low, ratio.high, ratio.level) if ratio else (None,) * 4
         status = "" if ratio else f"without it: {ended(other)}" if other else ""
-        code = CODES.get((name, value), _attention_code(str(value)) if name == "attention" else "")
-        ids = (other.cell_id, best.cell_id) if other else ()
-        lines.append(Row(values=(said, *numbers, status, code), cells=ids, wanted=() if other else (wanted,)))
+        cells, values = (other.cell_id, best.cell_id) if other else (), (said, *numbers, status)
+        code = CODES.get((name, value), "")
+        lines.append(Row(values=(*values, code), cells=cells, wanted=() if other else (wanted,)))
     return View(
         name="tune-choices",
         title=f"What each choice of the first brings: {_name(best)}",
@@ -227,11 +225,6 @@ def _draw_choices(best: StepResult, trained: Sequence[StepResult], words: str) -
         draw=Draw("dots", "ratio", down=("choice",), log="x", center=1.0, beside=("code",)),
         note=f"The first against itself with one setting taken back.{explain_level(ratios)}",
     )
-
-
-def _attention_code(name: str) -> str:
-    backend = {"sdpa-cudnn": "CUDNN_ATTENTION", "sdpa-flash": "FLASH_ATTENTION", "sdpa-math": "MATH"}
-    return f"with sdpa_kernel(SDPBackend.{backend.get(name, 'EFFICIENT_ATTENTION')}): …"
 
 
 def _draw_front(ranking: View) -> View:

@@ -55,15 +55,11 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     lines = []
     for one in shown:
         spread, time = spreads.get(one.cell_id), one.times.get("step")
-        between = time.step.std if time else None
-        notes = (
-            (time.mean_ms, time.std_ms, spread.least_ms if spread else None, spread.most_ms if spread else None)
-            if time
-            else (None,) * 4
-        )
+        ends = (spread.least_ms, spread.most_ms) if spread and time else (None, None)
+        mean, std, n = (time.mean_ms, time.std_ms, time.n) if time else (None, None, None)
+        between = 100 * time.step.std if time and time.step.std is not None else None
         why = ", ".join(sorted(reasons.get((one.machine, one.cell_key), ())))
-        rest = (None if between is None else 100 * between, why, time.n if time else None, ended(one))
-        lines.append(Row.of(one, *place_of(one, sizes), _share(one), *notes, *rest))
+        lines.append(Row.of(one, *place_of(one, sizes), _share(one), mean, std, *ends, between, why, n, ended(one)))
     matrix = View(
         name="variability",
         title="Spread of a whole step within a process",
