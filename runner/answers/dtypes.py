@@ -56,20 +56,20 @@ _MODELS = {"toy": "toy: linear, ReLU, layer norm, linear", "transformer": "Trans
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
-    passes = [one for one in rows.precise if one.dtypes and one.row.status == "ok"]
+    passes = [one for one in rows.precise if one.dtypes and one.status == "ok"]
     if not passes:
         return Answer(missing=lacks("no pass under autocast was looked at"))
     names = {line.model: None for one in passes for line in one.dtypes}
     read = {_MODELS.get(name, name): name for name in (*_MODELS, *names) if name in names}
     model = choose(asked, "model", "Model", list(read))
-    places = list(dict.fromkeys(name_pass(one.row) for one in passes))
+    places = list(dict.fromkeys(name_pass(one) for one in passes))
     place = choose(asked, "pass", "Pass", places, default=places[-1])
     shown: dict[str, Precise] = {}
     for one in passes:
-        if name_pass(one.row) == place.chosen:
-            shown.setdefault(one.row.precision, one)
+        if name_pass(one) == place.chosen:
+            shown.setdefault(one.precision, one)
     lines = [
-        Row.of(one.row, part, precision, " and ".join(formats))
+        Row.of(one, part, precision, " and ".join(formats))
         for precision, one in shown.items()
         for part, formats in formats_of(line for line in one.dtypes if line.model == read[model.chosen]).items()
     ]
@@ -86,7 +86,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         sentence=_say(view, [one for one in ("bf16", "fp16") if one in shown]),
         views=(view,),
         choices=(model, place),
-        cells={one.row.cell_id: one.row for one in shown.values()},
+        cells={one.cell_id: one for one in shown.values()},
     )
 
 

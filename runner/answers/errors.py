@@ -15,12 +15,12 @@ _ERRORS = {"gradients": "gradient_error", "logits": "logits_error", "loss": "los
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
-    passes = [one for one in rows.precise if one.row.gradient_error is not None]
+    passes = [one for one in rows.precise if one.gradient_error is not None]
     if not passes:
         return Answer(missing=lacks("the errors of no precision were measured"))
     what = choose(asked, "error-of", "Error of", list(_ERRORS))
     lines: dict[tuple[str, str], Row] = {}
-    for row in (one.row for one in passes):
+    for row in passes:
         if (error := getattr(row, _ERRORS[what.chosen])) is not None:
             place, lost = name_pass(row), (row.zero_gradient_share, row.unscaled_zero_gradient_share)
             lines.setdefault((place, row.precision), Row.of(row, place, row.precision, error, *lost))
@@ -33,23 +33,23 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         draw=Draw("matrix", "error", down=("pass",), across="precision", log="y"),
         note="Beside fp64, or fp32 where fp64 is too much. The largest model last.",
     )
-    place = name_pass(passes[-1].row)
-    last = [one for one in passes if name_pass(one.row) == place]
+    place = name_pass(passes[-1])
+    last = [one for one in passes if name_pass(one) == place]
     by_part = View(
         name="errors-by-part",
         title=f"Errors of loss, logits and gradients: {place}",
         about=matrix.about,
         fields=(WHAT, PRECISION, ERROR),
         rows=tuple(
-            Row.of(one.row, words, one.row.precision, error)
+            Row.of(one, words, one.precision, error)
             for words, name in _ERRORS.items()
             for one in last
-            if (error := getattr(one.row, name)) is not None
+            if (error := getattr(one, name)) is not None
         ),
         draw=Draw("dots", "error", down=("what", "precision"), series="precision", log="x"),
     )
     sentence, more = _say(matrix, place)
-    cells = {one.row.cell_id: one.row for one in passes}
+    cells = {one.cell_id: one for one in passes}
     return Answer(sentence=sentence, more=more, views=(matrix, by_part), choices=(what,), cells=cells)
 
 

@@ -23,7 +23,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         return Answer(missing=lacks("no normalization was looked at"))
     places: dict[str, Precise] = {}
     for one in passes:  # of one pass every precision has them, of the same residual streams
-        places.setdefault(name_pass(one.row), one)
+        places.setdefault(name_pass(one), one)
     place = choose(asked, "pass", "Pass", list(places), default=[*places][-1])
     one = places[place.chosen]
     statistics = [name for name in _STATISTICS if any(line.statistic == name for line in one.normalization)]
@@ -35,7 +35,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         fields=(IN, SCALE, ERROR, OVER, UNDER, ENDED),
         rows=tuple(
             Row.of(
-                one.row,
+                one,
                 line.computed_in,
                 line.scale,
                 line.error,
@@ -54,7 +54,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         sentence=_say(view, statistic.chosen),
         views=(view,),
         choices=(place, statistic),
-        cells={one.row.cell_id: one.row},
+        cells={one.cell_id: one},
     )
 
 

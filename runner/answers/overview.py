@@ -17,7 +17,6 @@ from runner.analysis.pair import (
     pair_cells,
     rank_effort,
 )
-from runner.analysis.statistics import Ratio
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose, verbatim
 from runner.answers.shared import about, cells_of, clock_choice, describe_machine, narrow, sizes_of
 from runner.answers.tune import MFU, WORDS, name_setting, name_way
@@ -192,33 +191,27 @@ def _reaches_best(ladder: Ladder) -> bool:
 
 def _draw_alone(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by: Any, words: str) -> View:
     """Draws what each choice buys alone on the plain step, for every size."""
-    best: dict[tuple[str, str], tuple[Ratio, StepResult, StepResult]] = {}
+    pairs: dict[tuple[str, str], list[tuple[StepResult, StepResult]]] = {}
+    changes: dict[str, dict[str, Any]] = {}
     for model, group in groups.items():
-        for plain in (one for one in group if _is_plain(one.cell) and _ms(one, by)):
-            for one in group:
-                names = _changed(plain, one)
-                if len(names) == 1 and _ms(one, by) and not describe_effort_difference(plain.cell, one.cell):
-                    found = compute_ratio(plain, one, clock=by)
-                    key = sizes[model], name_setting(names[0], getattr(one.cell, names[0]))
-                    if found and (
-                        key not in best or plain.rounds + one.rounds > best[key][1].rounds + best[key][2].rounds
-                    ):
-                        best[key] = found, plain, one
-    plains = {size: plain.cell for (size, _), (_, plain, _) in best.items()}
-    changes = {
-        change: {name: getattr(one.cell, name) for name in _changed(plain, one)}
-        for (_, change), (_, plain, one) in best.items()
-    }
+        timed = [one for one in group if _ms(one, by)]
+        for plain, one in itertools.product((one for one in timed if _is_plain(one.cell)), timed):
+            names = _changed(plain, one)
+            if len(names) == 1 and not describe_effort_difference(plain.cell, one.cell):
+                value = getattr(one.cell, names[0])
+                change = name_setting(names[0], value)
+                changes.setdefault(change, {names[0]: value})
+                pairs.setdefault((sizes[model], change), []).append((plain, one))
+    best = {key: max(found, key=lambda pair: pair[0].rounds + pair[1].rounds) for key, found in pairs.items()}
+    ratios = {key: ratio for key, pair in best.items() if (ratio := compute_ratio(*pair, clock=by))}
+    plains = {size: plain.cell for (size, _), (plain, _) in best.items()}
     return View(
         name="alone",
         title="Each choice alone, on the plain step",
         about=words,
         fields=(SIZE, STEP, RATIO, LOW, HIGH, LEVEL),
         rows=(
-            *(
-                Row.of((plain, one), *key, found.ratio, found.low, found.high, found.level)
-                for key, (found, plain, one) in best.items()
-            ),
+            *(Row.of(best[key], *key, one.ratio, one.low, one.high, one.level) for key, one in ratios.items()),
             *(
                 Row(values=(size, change, None, None, None, None), wanted=(plain, replace(plain, **taken)))
                 for size, plain in plains.items()
@@ -227,7 +220,7 @@ def _draw_alone(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by
             ),
         ),
         draw=Draw("matrix", "ratio", down=("size",), across="change", center=1.0),
-        note="Above 1× it is faster than the plain fp32 step." + explain_level(found for found, _, _ in best.values()),
+        note="Above 1× it is faster than the plain fp32 step." + explain_level(ratios.values()),
     )
 
 

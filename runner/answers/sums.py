@@ -35,10 +35,10 @@ _NAMES = {cell.key: name for name, cell in SUMS.items()}
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
-    known = [one for one in rows.sums if one.row.total is not None]
+    known = [one for one in rows.sums if one.total is not None]
     if not known:
         return Answer(missing=lacks("no sum was measured", tuple(SUMS.values())))
-    sums = [f"{one.row.addends:,} × {one.row.value:g}" for one in known]
+    sums = [f"{one.addends:,} × {one.value:g}" for one in known]
     added = choose(asked, "added", "Added", list(dict.fromkeys(sums)))
     shown: dict[str, AccumulationResult] = {}
     for one, words in zip(known, sums, strict=True):
@@ -59,33 +59,33 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         about=view.about,
         fields=(SUM, Field("addend", "Addends so far"), Field("drift", "Sum less the exact one", role="value")),
         rows=tuple(
-            Row.of(one.row, words, addend, total - addend * one.row.value)
+            Row.of(one, words, addend, total - addend * one.value)
             for words, one in shown.items()
             for addend, total in one.on_the_way
         ),
         draw=Draw("lines", "drift", across="addend", series="sum"),
         note="0 is the exact sum. Lines that lie on each other are the same to the last bit.",
     )
-    measured = {one.row.key for one in shown.values()}
+    measured = {one.key for one in shown.values()}
     lacking = {name: cell for name, cell in SUMS.items() if cell.key not in measured}
     return Answer(
-        sentence=_say(view, next(iter(shown.values())).row.exact),
+        sentence=_say(view, next(iter(shown.values())).exact),
         views=(view, drift),
         choices=(added,),
-        cells={one.row.cell_id: one.row for one in shown.values()},
+        cells={one.cell_id: one for one in shown.values()},
         missing=lacks(f"no sum by {', '.join(lacking)}", lacking.values()) if lacking else (),
     )
 
 
 def _write(one: AccumulationResult) -> str:
     """Returns a sum as code writes it: `fp32 += fp16, upcast first`."""
-    return f"{one.row.accumulator} += {one.row.addend}" + (", upcast first" if one.row.upcast else "")
+    return f"{one.accumulator} += {one.addend}" + (", upcast first" if one.upcast else "")
 
 
 def _make_row(words: str, one: AccumulationResult) -> Row:
-    row, expected = one.row, EXPECTED.get(_NAMES.get(one.row.key, ""))
-    agrees = None if expected is None else f"{row.total:.9g}" == f"{expected:.9g}"
-    return Row.of(row, words, row.total, expected, agrees, row.error, row.rounded_value, row.spacing, row.slips_at)
+    expected = EXPECTED.get(_NAMES.get(one.key, ""))
+    agrees = None if expected is None else f"{one.total:.9g}" == f"{expected:.9g}"
+    return Row.of(one, words, one.total, expected, agrees, one.error, one.rounded_value, one.spacing, one.slips_at)
 
 
 def _say(view: View, exact: float | None) -> str:

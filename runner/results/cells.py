@@ -138,10 +138,9 @@ class PhaseSample:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AccumulationResult:
+class AccumulationResult(AccumulationRow):
     """A sum; `on_the_way` are its partial sums as (addends so far, sum so far)."""
 
-    row: AccumulationRow
     machine: str
     on_the_way: tuple[tuple[int, float], ...] = ()
 

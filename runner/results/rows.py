@@ -168,11 +168,10 @@ class SavedCell:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Precise:
+class Precise(NumericsRow):
     """One pass of a model in one precision, beside the reference: its errors, the dtypes read from it, and statistics
     of normalization over its residual streams."""
 
-    row: NumericsRow
     machine: str
     dtypes: tuple[DtypeRow, ...] = ()
     normalization: tuple[NormalizationResult, ...] = ()

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -20,19 +21,13 @@ T = TypeVar("T")
 _BRIEF = timedelta(minutes=2)
 
 
-def note(code: str, sentence: str, **evidence: float | int | str) -> Finding:
-    """Returns a finding that is good to know; the row means what it says."""
-    return Finding(code=code, severity="note", sentence=sentence, evidence=evidence)
+def _find(severity: Severity, code: str, sentence: str, /, **evidence: float | int | str) -> Finding:
+    return Finding(code=code, severity=severity, sentence=sentence, evidence=evidence)
 
 
-def doubt(code: str, sentence: str, **evidence: float | int | str) -> Finding:
-    """Returns a finding by which the row may not mean what it says, or is known too badly to decide anything."""
-    return Finding(code=code, severity="doubt", sentence=sentence, evidence=evidence)
-
-
-def fault(code: str, sentence: str, **evidence: float | int | str) -> Finding:
-    """Returns a finding by which the row does not mean what it says."""
-    return Finding(code=code, severity="fault", sentence=sentence, evidence=evidence)
+#: Make a finding that is good to know, where the row means what it says; one by which it may not, or is known too badly
+#: to decide anything; and one by which it does not mean what it says.
+note, doubt, fault = partial(_find, "note"), partial(_find, "doubt"), partial(_find, "fault")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -219,17 +219,17 @@ def load_precise(path: Path, of: Selection) -> list[Precise]:
     """Returns the latest row of each model and precision, which was measured beside a reference, smallest model first,
     with its dtypes and the errors of normalization over its residual streams, by statistic, dtype and scale."""
     found = _load_rows(path, of, table="numerics", kind=Precise)
-    asked = [[one.row.cell_id for one in found]]
+    asked = [[one.cell_id for one in found]]
     with open_reader(path) as reader:
         dtypes = fetch_by_cell(reader, DtypeRow, "dtypes WHERE list_contains(?, cell_id) ORDER BY position", asked)
         errors = fetch_by(reader, _SENSITIVE, asked, kind=NormalizationResult, by=("cell_id",))
     known = [
-        replace(one, dtypes=tuple(dtypes.get(cell_id, ())), normalization=tuple(errors.get(cell_id, ())))
-        for one, cell_id in zip(found, *asked, strict=True)
+        replace(one, dtypes=tuple(dtypes.get(one.cell_id, ())), normalization=tuple(errors.get(one.cell_id, ())))
+        for one in found
     ]
     names = get_args(Precision)
     key = attrgetter("order", "context", "batch", "attention", "weights_dtype")
-    return sorted(known, key=lambda one: (*key(one.row), names.index(one.row.precision)))
+    return sorted(known, key=lambda one: (*key(one), names.index(one.precision)))
 
 
 R = TypeVar("R", AccumulationResult, Precise)
@@ -238,15 +238,15 @@ R = TypeVar("R", AccumulationResult, Precise)
 def load_accumulations(path: Path, of: Selection) -> list[AccumulationResult]:
     """Returns the latest row of each sum, narrow accumulators last."""
     found = _load_rows(path, of, table="accumulation", kind=AccumulationResult)
-    points: dict[UUID, list[tuple[int, float]]] = {one.row.cell_id: [] for one in found}
+    points: dict[UUID, list[tuple[int, float]]] = {one.cell_id: [] for one in found}
     query = "SELECT cell_id, addend, total FROM partial_sums WHERE list_contains(?, cell_id) ORDER BY addend"
     with open_reader(path) as reader:
         for cell_id, addend, total in reader.execute(query, [list(points)]).fetchall():
             points[cell_id].append((addend, total))
     order = ("fp64", "fp32", "bf16", "fp16")
     return sorted(
-        (replace(one, on_the_way=tuple(points[one.row.cell_id])) for one in found),
-        key=lambda one: (order.index(one.row.accumulator), order.index(one.row.addend), one.row.upcast),
+        (replace(one, on_the_way=tuple(points[one.cell_id])) for one in found),
+        key=lambda one: (order.index(one.accumulator), order.index(one.addend), one.upcast),
     )
 
 

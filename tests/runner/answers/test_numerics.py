@@ -25,7 +25,7 @@ def test_the_four_sums_are_those_of_the_handout() -> None:
 
 
 def test_a_sum_that_was_not_measured_is_asked_for() -> None:
-    rows = Rows(sums=tuple(one for one in shipped("sums").sums if one.row.accumulator == "fp32"))
+    rows = Rows(sums=tuple(one for one in shipped("sums").sums if one.accumulator == "fp32"))
     (missing,) = ask("sums", rows).missing
     assert missing.words == "no sum by fp16"
     assert [cell.accumulator for cell in missing.cells] == ["fp16"]  # type: ignore[attr-defined]

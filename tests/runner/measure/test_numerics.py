@@ -218,15 +218,14 @@ def test_a_sweep_and_the_output_of_show(db: Path) -> None:
     words = ["--experiment", "numerics", "--shape", shape, "--contexts", "6", "--batch", "2", "--device", "cpu"]
     words += ["--sums", "fp32,fp16,fp16-in-fp32,fp16-upcast-in-fp32", "--precisions", "fp32,tf32,bf16"]
     run("sweep", *words, db=db, code=0)
-    sums = [one.row for one in load_accumulations(db, Selection())]
+    sums = load_accumulations(db, Selection())
     assert {(row.accumulator, row.addend, row.upcast, f"{row.total:.9g}") for row in sums} == {
         (*how, f"{total:.9g}") for *how, total in SUMS
     }
-    precise = load_precise(db, Selection())
-    found = {one.row.precision: one.row for one in precise}
+    found = {one.precision: one for one in load_precise(db, Selection())}
     assert {name: row.status for name, row in found.items()} == {"fp32": "ok", "tf32": "skipped", "bf16": "ok"}
     assert found["bf16"].gradient_error == measured(cell()).values["gradient_error"], "in another process"
-    assert next(one.normalization for one in precise if one.row is found["bf16"])
+    assert found["bf16"].normalization
     assert read(db, "SELECT count(*) AS n FROM dtypes WHERE model = 'toy' AND part = 'parameter'")[0]["n"] == 2 * 4
     shown = run("show", db=db).stdout
     assert "9.953125" in shown
