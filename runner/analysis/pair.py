@@ -120,10 +120,16 @@ def pair_cells(bases: Sequence[S], others: Sequence[S], *, key: Callable[[S], Ha
     for place, cells in enumerate((bases, others)):
         for one in cells:
             sides.setdefault(key(one), ([], []))[place].append(one)
-    matched = [
-        (match_pair(a, b) or (max(a, key=rank_effort), max(b, key=rank_effort))) for a, b in sides.values() if a and b
-    ]
-    return [Pair(base=base, other=other, objection=_object(base, other)) for base, other in matched]
+    pairs = []
+    for a, b in ((a, b) for a, b in sides.values() if a and b):
+        # Of each side one, measured with the same effort: preferably two that have a result, then the preferred effort.
+        alike = [(one, other) for one in a for other in b if not _list_differing(one.cell, other.cell)]
+        base, other = max(
+            alike or [(max(a, key=rank_effort), max(b, key=rank_effort))],
+            key=lambda pair: (pair[0].status == pair[1].status == "ok", *map(rank_effort, pair)),
+        )
+        pairs.append(Pair(base=base, other=other, objection=_object(base, other)))
+    return pairs
 
 
 def partner_key(measured: TimedResult, *differing: str) -> tuple[object, ...]:
@@ -155,15 +161,6 @@ _EFFORT: Mapping[type, tuple[Column, ...]] = {
     for kind in table.row.__mro__
     if issubclass(kind, Cell) and kind is not Cell
 }
-
-
-def match_pair(a: Sequence[S], b: Sequence[S]) -> tuple[S, S] | None:
-    """Returns the two cells, one of each side, that were measured with the same effort: preferably two that have a
-    result, then the preferred effort. None where no two agree. Within a side the config fields are the same."""
-    found = [(one, other) for one in a for other in b if not _list_differing(one.cell, other.cell)]
-    if len(found) <= 1:
-        return found[0] if found else None
-    return max(found, key=lambda pair: (pair[0].status == pair[1].status == "ok", *map(rank_effort, pair)))
 
 
 def rank_effort(side: Result) -> tuple[float, ...]:

@@ -328,18 +328,15 @@ def _trim(values: Sequence[float]) -> Sequence[float]:
     return sorted(values)[out : len(values) - out]
 
 
-#: The largest quantile of Student's t.
-MAX_QUANTILE = 1e6
-
-
-#: From here on Student's t is the normal distribution within 3 in a million.
-_NORMAL_DOF = 1e6
+#: The largest quantile of Student's t, and the degrees of freedom from which on it is the normal distribution within 3
+#: in a million.
+MAX_QUANTILE, _NORMAL_DOF = 1e6, 1e6
 
 
 @lru_cache(maxsize=65536)
 def student_quantile(confidence: float, dof: float) -> float:
-    """Returns t with P(|T| <= t) = `confidence` for Student's t of `dof` degrees of freedom, which may be a fraction or
-    infinite (2.776 for 95% and 4). At most MAX_QUANTILE."""
+    """Returns t with P(|T| <= t) = `confidence`, of 95% or more, for Student's t of `dof` degrees of freedom, which may
+    be a fraction or infinite (2.776 for 95% and 4). At most MAX_QUANTILE."""
     t = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
     if dof > _NORMAL_DOF:
         return t
@@ -358,11 +355,7 @@ def student_quantile(confidence: float, dof: float) -> float:
 
 def _incomplete_beta(x: float, a: float, b: float) -> float:
     """Returns the regularized incomplete beta function I_x(a, b) by its continued fraction (NIST Digital Library of
-    Mathematical Functions, 8.17.22), where that converges fast, or that of 1 - x."""
-    if x in (0.0, 1.0):
-        return x
-    if x > (a + 1) / (a + b + 2):
-        return 1 - _incomplete_beta(1 - x, b, a)
+    Mathematical Functions, 8.17.22), which converges fast up to x = (a + 1) / (a + b + 2)."""
     fraction = 1.0
     for m in range(20 + 4 * math.isqrt(math.ceil(max(a, b))), 0, -1):  # it takes of the order of the root of a or b
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))

@@ -425,17 +425,16 @@ def _build_row(
         if name not in by_column | settings.keys():
             settings[name] = value
             remarks.append(f"{name} {str(value).lower()} was taken from the title.")
-    passes = [cell for _, meaning, cell in cells if meaning.setting == "mode"]
-    timed: Quantity = (parse_pass(passes[0]) if passes else None) or parse_pass(title) or "duration"
-    names = [cell for _, meaning, cell in cells if meaning.role == "quantity"]
+    named_pass = next((cell for _, meaning, cell in cells if meaning.setting == "mode"), "")
+    timed: Quantity = parse_pass(named_pass) or parse_pass(title) or "duration"
+    named = next((parse_heading(cell) for _, meaning, cell in cells if meaning.role == "quantity"), None)
     figures: list[PublishedFigure] = []
     stated: dict[str, str] = {}
     status: Status = "ok"
     ran_out = False
     for heading, meaning, cell in cells:
         if meaning.role in ("figure", "value"):
-            named = parse_heading(names[0]) if meaning.role == "value" and names else meaning
-            own = named if named.role == "figure" else meaning
+            own = named if meaning.role == "value" and named and named.role == "figure" else meaning
             own = replace(own, quantity=timed if own.quantity == TIME else own.quantity)
             figures += _build_figures(heading, cell, own, commas)
             continue

@@ -85,8 +85,3 @@ class PublishedTable:
     provenance: Mapping[str, str] = field(default_factory=dict)
     meanings: Mapping[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()
-
-    def tell(self, row: PublishedRow) -> list[str]:
-        """Returns what tells a row apart: its settings and what is not known, as they are written."""
-        known = ("setting", "not known")
-        return [text for name, text in row.stated.items() if self.meanings.get(name, "").startswith(known)]

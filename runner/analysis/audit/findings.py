@@ -13,7 +13,6 @@ from uuid import UUID
 
 from runner.formats import format_ms
 from runner.results.findings import SEVERITIES, AuditedRow, Finding, Grade, Severity
-from runner.results.times import find_bound
 from runner.schema import Bound, Phase, RunRow, TelemetryRow, TimingRow
 
 T = TypeVar("T")
@@ -67,12 +66,6 @@ class RowContext:
         if timing is None:
             return None
         return timing.mean_ms if timing.median_ms is None else timing.median_ms
-
-    @property
-    def step_bound(self) -> Bound | None:
-        """The bound of the whole step on the host's clock."""
-        step = self.timings.get("step")
-        return find_bound(step.median_ms, step.device_ms) if step else None
 
     @property
     def device_bytes(self) -> int | None:

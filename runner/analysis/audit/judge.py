@@ -11,6 +11,7 @@ that does not grow with the work, options without effect. Limits: cells of diffe
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from operator import attrgetter
 from uuid import UUID
 
@@ -100,15 +101,15 @@ def no_effect(known: Sequence[Known]) -> Found:
     """Finds options without effect: half precision with float32's bytes, or a variant with the baseline's time."""
     for axis, baseline in (("precision", "fp32"), ("backend", "eager")):
         for family in _group_by_axis(known, axis):
-            base = next((item for item in family if getattr(item[0], axis) == baseline), None)
-            for row, seen in family if base else ():
+            bases = [item for item in family if getattr(item[0], axis) == baseline][:1]
+            for (base, of_base), (row, seen) in product(bases, family):
                 variant: str = getattr(row, axis)
-                if base is None or variant == baseline:
+                if variant == baseline:
                     continue
                 narrow, expected = _activation_bytes(row)
-                if same := judge_bytes(variant, narrow, _activation_bytes(base[0])[0], expected=expected):
+                if same := judge_bytes(variant, narrow, _activation_bytes(base)[0], expected=expected):
                     yield row.cell_id, same
-                elif times := _same_time(base[1], seen):
+                elif times := _same_time(of_base, seen):
                     sentence = (
                         f"{variant} takes as long as {baseline} ({times}): it had no effect, or something else sets "
                         "the time."

@@ -97,8 +97,9 @@ class PublishedCell:
     @property
     def words(self) -> str:
         """The cell in a few words: its settings and what is not known of it."""
-        variant = (str(value) for _, value in self.variant)
-        return ", ".join([*self.table.tell(self.row), *variant]) or f"line {self.row.line}"
+        telling, meanings = ("setting", "not known"), self.table.meanings
+        said = [text for name, text in self.row.stated.items() if meanings.get(name, "").startswith(telling)]
+        return ", ".join([*said, *(str(value) for _, value in self.variant)]) or f"line {self.row.line}"
 
     @property
     def length(self) -> int | None:

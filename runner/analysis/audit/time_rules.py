@@ -20,7 +20,7 @@ from runner.analysis.audit.findings import Drift, Found, RowContext, Rule, doubt
 from runner.analysis.noise import estimate_noise
 from runner.analysis.statistics import DECIDED, MIN_DIFFERENCE, estimate, student_quantile
 from runner.formats import format_ms
-from runner.results.times import Estimate, RepeatedCell, find_shift
+from runner.results.times import Estimate, RepeatedCell, find_bound, find_shift
 from runner.schema import AttentionRow, Phase, StepRow
 
 Timed = StepRow | AttentionRow
@@ -108,8 +108,10 @@ def drifting(row: Timed, seen: RowContext) -> Found:
 def machine_drift(row: Timed, seen: RowContext) -> Found:
     """Finds rows between two differing rounds of the canary, or one of those rounds, with the same bound: a slower host
     does not affect what the device bounds."""
+    step = seen.timings.get("step")
+    bound = find_bound(step.median_ms, step.device_ms) if step else None
     for drift in seen.drifts:
-        if row.started_at and drift.started_at <= row.started_at <= drift.ended_at and seen.step_bound == drift.bound:
+        if row.started_at and drift.started_at <= row.started_at <= drift.ended_at and bound == drift.bound:
             sentence = (
                 f"The canary went {drift.change}, which is more than the run's other repeated cells differ by: the "
                 "machine changed while this was measured."

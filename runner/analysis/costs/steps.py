@@ -349,24 +349,20 @@ def backward_moments(cell: ModelCell, device: Device, held: PeakBytes, *, ending
                          autocast_copies=blocks * saved.weight_copies)  # fmt: skip
         return _block_moments(cell, device, beside)
 
+    # Cross-entropy holds log-softmax, its gradient and the logits' gradient (N V numbers each), in float32 under
+    # autocast. On CUDA under autocast the logits and their gradient are kept in their own dtype (measured on an H200).
+    number_bytes, logits = FLOAT_BYTES if is_autocast(cell) else product_bytes(cell), logits_bytes(cell)
+    log_softmax = cell.batch * cell.context * cell.shape.vocabulary * number_bytes
+    lasting, needed = log_softmax, logits + 2 * log_softmax
+    if device == "cuda" and is_autocast(cell):
+        lasting = needed = log_softmax + logits
     return [
-        _loss_moment(cell, device, replace(held, activations=kept, autocast_copies=copied + saved.head_copy)),
+        replace(held, moment="loss", activations=kept + lasting, autocast_copies=copied + saved.head_copy,
+                temporaries=needed),
         *within("last block", blocks=before_last, streams=streams, gradients=table + norm),
         *within("first block", blocks=together - 1, streams=0, gradients=gradients - table - together * in_block),
-        replace(held, moment="end", gradients=gradients, temporaries=logits_bytes(cell) + ending),
+        replace(held, moment="end", gradients=gradients, temporaries=logits + ending),
     ]  # fmt: skip
-
-
-def _loss_moment(cell: ModelCell, device: Device, beside: PeakBytes) -> PeakBytes:
-    """Returns the moment of cross-entropy's backward pass, beside the parts that the blocks hold: log-softmax, its
-    gradient and the logits' gradient (N V numbers each), in float32 under autocast. On CUDA under autocast the logits
-    and their gradient are kept in their own dtype (measured on an H200)."""
-    number_bytes = FLOAT_BYTES if is_autocast(cell) else product_bytes(cell)
-    log_softmax = cell.batch * cell.context * cell.shape.vocabulary * number_bytes
-    kept, temporaries = log_softmax, logits_bytes(cell) + 2 * log_softmax
-    if device == "cuda" and is_autocast(cell):
-        kept = temporaries = log_softmax + logits_bytes(cell)
-    return replace(beside, moment="loss", activations=beside.activations + kept, temporaries=temporaries)
 
 
 def _block_moments(cell: ModelCell, device: Device, beside: PeakBytes) -> list[PeakBytes]:
