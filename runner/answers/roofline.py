@@ -12,7 +12,7 @@ from typing import Any, get_args
 from runner.analysis import roofline
 from runner.analysis.costs import hardware
 from runner.analysis.costs.steps import Device, step_flops
-from runner.analysis.roofline import Roof
+from runner.analysis.roofline import Bound, Roof
 from runner.answers.answer import Answer, Asked, Draw, Field, Missing, Question, Row, View
 from runner.answers.shared import about, best, cells_of, clock_choice, name_time, narrow, sizes_of
 from runner.answers.words import CLOCKS, CONTEXT, SIZE, STATUS, ended, lacks, plain_cells
@@ -46,7 +46,9 @@ MOMENT = Field("moment", "When")
 CEILING_RATE = Field("rate", "Rate", role="value")
 SPREAD = Field("interval_percent", "Half of its interval", unit="% of the rate", role="note")
 OF_SHEET = Field("of_datasheet", "Of the datasheet", unit="%", role="note")
-_LIMITS = {"compute": "compute-bound", "memory": "memory-bound", "launch": "waits for the host", "unknown": "not known"}
+_LIMITS: Mapping[Bound, str] = {
+    "compute": "compute-bound", "memory": "memory-bound", "launch": "waits for the host", "unknown": "not known",
+}  # fmt: skip
 _MOMENTS = {"start": "sweep's start", "end": "sweep's end"}
 #: The unit in which ceilings are written: products in TFLOP/s, copies in GB/s.
 _TERA, _GIGA = 1e12, 1e9
@@ -142,11 +144,10 @@ def _draw_bounds(traced: Sequence[KernelTrace], roof: Roof | None, sizes: Mappin
     for one in traced:
         size = sizes.get(Model.of(one.cell)) or sizes_of([one])[Model.of(one.cell)]
         split = roofline.shares(one, one.kernels, ridge=roof.ridge if roof else None)
-        by_words = {words: split.get(name) for name, words in _LIMITS.items()} | {TOTAL: 1.0}  # type: ignore[call-overload]
+        by_words = {words: split[name] for name, words in _LIMITS.items() if name in split} | {TOTAL: 1.0}
         lines += [
             Row.of(one, size, one.cell.context, words, share, one.unprofiled_step_ms)
             for words, share in by_words.items()
-            if share
         ]
     return View(
         name="bounds",

@@ -33,17 +33,18 @@ _SAID = ("mode", "precision", "implementation", "backend", "attention", "batch",
 _PLAIN = ("mode", "precision", "implementation", "backend")
 
 
-def _split_fields(cells: Sequence[Cell], without: Sequence[str] = ()) -> tuple[list[str], list[str]]:
-    """Returns the config fields in which cells of one table differ, and those in which they agree."""
-    names = [name for name in table_of(cells[0]).question if name not in (*MODEL, *without)]
-    names.sort(key=lambda name: _KEY_ORDER.index(name) if name in _KEY_ORDER else len(_KEY_ORDER))
-    varied = [name for name in names if len({getattr(cell, name) for cell in cells}) > 1]
-    return varied, [name for name in names if name not in varied]
+def _sort(names: Iterable[str], order: Sequence[str]) -> list[str]:
+    return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
+
+
+def _vary(name: str, cells: Sequence[Cell]) -> bool:
+    return len({getattr(cell, name) for cell in cells}) > 1
 
 
 def tell_apart(cells: Sequence[Cell]) -> list[str]:
     """Returns what tells each of these cells of one table from the others: `small · 512 · train`."""
-    varied, _ = _split_fields(cells) if cells else ([], [])
+    names = table_of(cells[0]).question if cells else ()
+    varied = _sort((name for name in names if name not in MODEL and _vary(name, cells)), _KEY_ORDER)
     sizes = name_models(Model.of(cell) for cell in cells if isinstance(cell, Model))
     efforts = [describe_unusual_effort(cell) for cell in cells]
     named = []
@@ -58,14 +59,11 @@ def tell_apart(cells: Sequence[Cell]) -> list[str]:
 
 def _share(cells: Sequence[Cell], without: Sequence[str]) -> str:
     """Returns what all of these cells of one table have: `train, fp32, eager, naive attention, batch 4`."""
-    table, (_, shared) = table_of(cells[0]), _split_fields(cells, without)
-    words = [_describe_shared(table.column(name), getattr(cells[0], name)) for name in sorted(shared, key=_rank)]
+    table = table_of(cells[0])
+    names = [name for name in table.question if name not in (*MODEL, *without) and not _vary(name, cells)]
+    words = [_describe_shared(table.column(name), getattr(cells[0], name)) for name in _sort(names, _SAID)]
     efforts = {describe_unusual_effort(cell) for cell in cells}
     return ", ".join(word for word in (*words, *(efforts if len(efforts) == 1 else ())) if word)
-
-
-def _rank(name: str) -> int:
-    return _SAID.index(name) if name in _SAID else len(_SAID)
 
 
 def _describe_shared(column: Column, value: Any) -> str:
@@ -141,8 +139,7 @@ def narrow(results: Sequence[T], asked: Asked, *, drawn: Sequence[str]) -> tuple
         value = sizes[Model.of(one.cell)] if name == "size" else getattr(one.cell, name)
         return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
-    left = sorted(set(names) - {*drawn})
-    for name in sorted(left, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER)):
+    for name in _sort(sorted({*names} - {*drawn}), _ORDER):
         counts = Counter(text(one, name) for one in shown)
         if len(counts) < 2:
             continue

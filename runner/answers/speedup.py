@@ -120,11 +120,9 @@ class Compared:
     @property
     def usual_context(self) -> int:
         """The context of most pairs; of two, that with more intervals."""
-        pairs, known = Counter[int](), Counter[int]()
-        for pair in self.pairs:
-            ratio = pair.ratio(phase=PHASES[self.phase], clock=self.by)
-            pairs[pair.base.cell.context] += 1
-            known[pair.base.cell.context] += ratio is not None and ratio.low is not None
+        pairs = Counter(pair.base.cell.context for pair in self.pairs)
+        ratios = [(pair, pair.ratio(phase=PHASES[self.phase], clock=self.by)) for pair in self.pairs]
+        known = Counter(pair.base.cell.context for pair, ratio in ratios if ratio and ratio.low is not None)
         return max(pairs, key=lambda one: (pairs[one], known[one]))
 
     def draw_phases(self) -> View:
