@@ -62,22 +62,12 @@ def flex_block(seq_len: int) -> int:
 def tensors(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> list[AttentionTensor]:
     """Returns every tensor of one iteration in the order of allocation. Which are saved follows PyTorch's derivative
     formulas: a product saves its factors, softmax its result, masked_fill its mask."""
-    make = _TensorMaker(cell, moments(cell), device=device)
-    if cell.implementation not in UNFUSED:
-        return [
-            *make.input_tensors("queries", "keys", "values"),
-            *(_fused_forward(make) if make.on_cuda else ()),
-            make.vector("output", "output", saved=True),
-            make.tensor("log-sum-exp of each row", "B × S × 4 bytes", life=("output",), saved=True),
-            *(_fused_backward(make) if make.on_cuda else ()),
-            *(make.vector(f"gradient of the {name}", "d inputs") for name in ("queries", "keys", "values")),
-        ]
+    make, is_unfused = _TensorMaker(cell, device=device), cell.implementation in UNFUSED
     written_out = _naive if cell.implementation == "naive" else _math
-    listed = _compiled(make) if cell.backend == "compiled" else written_out(make)
-    if device != "cuda":
-        return listed
-    workspaces = f"2 × {workspace_bytes(gpu):,} bytes"  # of the main thread and of autograd's
-    return [make.tensor("workspaces of cuBLAS", workspaces, life=(make.moments[0],)), *listed]
+    listed = (_fused if not is_unfused else _compiled if cell.backend == "compiled" else written_out)(make)
+    both = f"2 × {workspace_bytes(gpu):,} bytes"  # of the main thread and of autograd's
+    workspaces = make.tensor("workspaces of cuBLAS", both, make.start, when=make.on_cuda and is_unfused)
+    return [item for item in (workspaces, *listed) if item]
 
 
 def moments(cell: AttentionCell) -> tuple[str, ...]:
@@ -88,68 +78,67 @@ def moments(cell: AttentionCell) -> tuple[str, ...]:
 
 
 class _TensorMaker:
-    """Makes the tensors of one cell. Each is alive from one named moment to another, or to the end."""
+    """Makes the tensors of one cell, None where the cell has none such (`when`). Each is alive from one named moment to
+    another, or to the end."""
 
-    def __init__(self, cell: AttentionCell, moments: tuple[str, ...], *, device: Device) -> None:
-        self.cell, self.moments, self.on_cuda = cell, moments, device == "cuda"
-        self.bytes = ELEMENT_BYTES[cell.precision]
-        block = flex_block(cell.seq_len)
-        blocks = -(-cell.seq_len // block)
+    def __init__(self, cell: AttentionCell, *, device: Device) -> None:
+        self.cell, self.moments, self.on_cuda = cell, moments(cell), device == "cuda"
+        self.bytes, self.start = ELEMENT_BYTES[cell.precision], self.moments[0]
+        self.block = flex_block(cell.seq_len)
+        blocks = -(-cell.seq_len // self.block)
         self.numbers = {"B": cell.batch, "S": cell.seq_len, "S²": cell.seq_len**2, "d": cell.d_head,
-                        f"S/{block}": blocks, f"(S/{block})²": blocks**2}  # fmt: skip
+                        f"S/{self.block}": blocks, f"(S/{self.block})²": blocks**2}  # fmt: skip
 
-    def tensor(self, name: str, formula: str, *, life: tuple[str, ...], saved: bool = False) -> AttentionTensor:
+    def tensor(
+        self, name: str, formula: str, *life: str, saved: bool = False, when: bool = True
+    ) -> AttentionTensor | None:
         """Returns a tensor whose size is `formula`, a product of B, S, d and numbers as shown: `B × S² × 4 bytes`."""
+        if not when:
+            return None
         size = size_of(formula, self.numbers)
         first = self.moments.index(life[0])
         last = self.moments.index(life[1]) if len(life) > 1 else len(self.moments) - 1
         return AttentionTensor(tensor=name, formula=formula, size=size, first=first, last=last, is_saved=saved)
 
-    def vector(self, name: str, *life: str, saved: bool = False, wide: bool = False) -> AttentionTensor:
+    def vector(self, name: str, *life: str, wide: bool = False, **how: bool) -> AttentionTensor | None:
         """Returns a tensor of the shape of the queries, in float32 if `wide`."""
-        return self.tensor(name, f"B × S × d × {FLOAT_BYTES if wide else self.bytes} bytes", life=life, saved=saved)
+        return self.tensor(name, f"B × S × d × {FLOAT_BYTES if wide else self.bytes} bytes", *life, **how)
 
-    def square(self, name: str, *life: str, saved: bool = False, wide: bool = False) -> AttentionTensor:
+    def square(self, name: str, *life: str, wide: bool = False, **how: bool) -> AttentionTensor | None:
         """Returns a tensor of the shape of the scores, in float32 if `wide`."""
-        return self.tensor(name, f"B × S² × {FLOAT_BYTES if wide else self.bytes} bytes", life=life, saved=saved)
+        return self.tensor(name, f"B × S² × {FLOAT_BYTES if wide else self.bytes} bytes", *life, **how)
 
-    def softmax_product(self, *, wide: bool = False) -> list[AttentionTensor]:
-        """Returns the product of the output and its gradient, which CUDA's softmax backward writes to memory
-        (softmax_backward_cuda_out)."""
-        name = "probabilities × their gradient"
-        return [self.square(name, "d softmax", "d softmax", wide=wide)] if self.on_cuda else []
-
-    def input_tensors(self, *saved: str) -> list[AttentionTensor]:
+    def input_tensors(self, *saved: str) -> list[AttentionTensor | None]:
         """Returns the tensors that exist throughout the iteration."""
-        start = self.moments[0]
         return [
-            *(self.vector(name, start, saved=name in saved) for name in ("queries", "keys", "values")),
-            self.vector("gradient of the output", start),
+            *(self.vector(name, self.start, saved=name in saved) for name in ("queries", "keys", "values")),
+            self.vector("gradient of the output", self.start),
         ]
 
 
-def _naive(make: _TensorMaker) -> list[AttentionTensor]:
+#: What CUDA's softmax backward writes to memory: the product of the output and its gradient
+#: (softmax_backward_cuda_out).
+_PRODUCT = "probabilities × their gradient"
+
+
+def _naive(make: _TensorMaker) -> list[AttentionTensor | None]:
     """Returns the tensors of `runner.models.attention.naive`, line by line, and of the backward pass of each line."""
     causal = make.cell.causal
-    masks = [
-        make.tensor("mask", "S² × 1 byte", life=("mask", "output")),
-        make.tensor("inverted mask", "S² × 1 byte", life=("mask", "d mask"), saved=True),
-        make.square("masked scores", "masked", "output"),
-    ]
-    masks_backward = [make.square("gradient of the scaled scores", "d mask", "d scale")]
     return [
         *make.input_tensors("queries", "keys", "values"),
         make.square("scores", "scores", "scale"),
-        *(() if make.on_cuda else (make.tensor("root of d", "8 bytes", life=("scale", "d scale")),)),
+        make.tensor("root of d", "8 bytes", "scale", "d scale", when=not make.on_cuda),
         make.square("scaled scores", "scale", "masked" if causal else "output"),
-        *(masks if causal else ()),
+        make.tensor("mask", "S² × 1 byte", "mask", "output", when=causal),
+        make.tensor("inverted mask", "S² × 1 byte", "mask", "d mask", saved=True, when=causal),
+        make.square("masked scores", "masked", "output", when=causal),
         make.square("probabilities", "softmax", "d softmax", saved=True),
         make.vector("output", "output"),
         make.vector("gradient of the values", "d probabilities"),
         make.square("gradient of the probabilities", "d probabilities", "d softmax"),
         make.square("gradient of softmax's input", "d softmax", "d mask" if causal else "d scale"),
-        *make.softmax_product(),
-        *(masks_backward if causal else ()),
+        make.square(_PRODUCT, "d softmax", "d softmax", when=make.on_cuda),
+        make.square("gradient of the scaled scores", "d mask", "d scale", when=causal),
         make.square("gradient of the scores", "d scale", "d inputs"),
         make.vector("gradient of the queries", "d inputs"),
         make.vector("gradient of the keys, transposed", "d inputs"),
@@ -157,52 +146,43 @@ def _naive(make: _TensorMaker) -> list[AttentionTensor]:
     ]
 
 
-def _math(make: _TensorMaker) -> list[AttentionTensor]:
+def _math(make: _TensorMaker) -> list[AttentionTensor | None]:
     """Returns the tensors of _scaled_dot_product_attention_math. It computes half precision in float32, scales queries
     and keys by the root of the scale each, adds the causal mask as numbers, and looks for rows of -inf alone."""
-    half = make.bytes < FLOAT_BYTES
-    copies = [
-        make.vector("queries in float32", "inputs", "halve output", wide=True),
-        make.vector("keys in float32", "inputs", "halve output", wide=True),
-        make.vector("values in float32", "inputs", "d probabilities", saved=True, wide=True),
-    ]
-    masks = [
-        make.tensor("mask", "S² × 1 byte", life=("mask", "mask")),
-        make.tensor("mask as numbers", "S² × 4 bytes", life=("mask", "halve output")),
-    ]
-    halves = [
-        make.square("probabilities in half precision", "halve", "halve output"),
-        make.vector("output in float32", "output", "halve output", wide=True),
-        make.vector("gradient of the output in float32", "d output", "d probabilities", wide=True),
-    ]
+    half, causal = make.bytes < FLOAT_BYTES, make.cell.causal
     return [
         *make.input_tensors(*(() if half else ("values",))),
-        *(copies if half else ()),
+        make.vector("queries in float32", "inputs", "halve output", wide=True, when=half),
+        make.vector("keys in float32", "inputs", "halve output", wide=True, when=half),
+        make.vector("values in float32", "inputs", "d probabilities", saved=True, wide=True, when=half),
         make.vector("scaled queries", "mask", "d inputs", saved=True, wide=True),
-        *(masks if make.cell.causal else ()),
+        make.tensor("mask", "S² × 1 byte", "mask", "mask", when=causal),
+        make.tensor("mask as numbers", "S² × 4 bytes", "mask", "halve output", when=causal),
         make.vector("scaled keys", "scores", "d inputs", saved=True, wide=True),
         make.square("scores", "scores", "rows", wide=True),
         make.square("probabilities", "softmax", "d softmax", saved=True, wide=True),
-        make.tensor("which scores are -inf", "B × S² × 1 byte", life=("rows", "rows")),
-        make.tensor("which rows are all -inf", "B × S × 1 byte", life=("rows", "rows")),
-        make.tensor("zero", "4 bytes", life=("rows", "rows")),
-        *(halves if half else ()),
+        make.tensor("which scores are -inf", "B × S² × 1 byte", "rows", "rows"),
+        make.tensor("which rows are all -inf", "B × S × 1 byte", "rows", "rows"),
+        make.tensor("zero", "4 bytes", "rows", "rows"),
+        make.square("probabilities in half precision", "halve", "halve output", when=half),
+        make.vector("output in float32", "output", "halve output", wide=True, when=half),
+        make.vector("gradient of the output in float32", "d output", "d probabilities", wide=True, when=half),
         make.vector("output", "halve output" if half else "output"),
         make.vector("gradient of the values", "d probabilities", wide=True),
         make.square("gradient of the probabilities", "d probabilities", "d softmax", wide=True),
         make.square("gradient of the scores", "d softmax", "d inputs", wide=True),
-        *make.softmax_product(wide=True),
+        make.square(_PRODUCT, "d softmax", "d softmax", wide=True, when=make.on_cuda),
         make.vector("gradient of the scaled queries", "d inputs", wide=True),
         make.vector("gradient of the scaled keys", "d inputs", wide=True),
     ]
 
 
-def _compiled(make: _TensorMaker) -> list[AttentionTensor]:
+def _compiled(make: _TensorMaker) -> list[AttentionTensor | None]:
     """Returns the tensors of compiled attention. The compiler keeps probabilities and mask, and overwrites squares."""
-    mask = [make.tensor("mask", "S² × 1 byte", life=("output", "d probabilities"), saved=True)]
+    has_mask = make.cell.causal and make.cell.implementation == "naive"
     return [
         *make.input_tensors("queries", "keys", "values"),
-        *(mask if make.cell.causal and make.cell.implementation == "naive" else ()),
+        make.tensor("mask", "S² × 1 byte", "output", "d probabilities", saved=True, when=has_mask),
         make.square("probabilities", "output", "d probabilities", saved=True),
         make.vector("output", "output"),
         make.vector("gradient of the values", "d probabilities"),
@@ -212,29 +192,27 @@ def _compiled(make: _TensorMaker) -> list[AttentionTensor]:
     ]
 
 
-def _fused_forward(make: _TensorMaker) -> list[AttentionTensor]:
-    """Returns what CUDA's kernels keep besides: the state of dropout's random numbers, or for `flex` the blocks that
-    the mask shows."""
-    if make.cell.implementation != "flex":
-        state = "24 bytes" if make.cell.implementation == "sdpa-flash" else "16 bytes"
-        return [make.tensor("random state", state, life=("output",), saved=True)]
-    if not make.cell.causal:
-        return [make.tensor("block shown: all", "16 bytes", life=("output",), saved=True)]
-    block = flex_block(make.cell.seq_len)
-    counts, indices = f"4 × S/{block} × 4 bytes", f"4 × (S/{block})² × 4 bytes"
-    return [make.tensor("blocks shown: how many", counts, life=(make.moments[0],), saved=True),
-            make.tensor("blocks shown: which", indices, life=(make.moments[0],), saved=True)]  # fmt: skip
-
-
-def _fused_backward(make: _TensorMaker) -> list[AttentionTensor]:
-    """Returns the temporaries of the fused backward pass: the product of output and gradient, one number a row, and the
-    float32 sums of the queries' gradient. Those are at least as wide as the kernel's tile; `flex` has none."""
-    sums = make.tensor("output × its gradient, row by row", "B × S × 4 bytes", life=("d inputs",))
-    if make.cell.implementation == "flex":
-        return [sums]
-    tile = {"sdpa-flash": 32, "sdpa-efficient": 64}.get(make.cell.implementation, 0)
-    width = "d" if make.cell.d_head >= tile else str(tile)
-    return [sums, make.tensor("gradient of the queries in float32", f"B × S × {width} × 4 bytes", life=("d inputs",))]
+def _fused(make: _TensorMaker) -> list[AttentionTensor | None]:
+    """Returns the tensors of fused attention. CUDA's kernels keep besides the state of dropout's random numbers, or for
+    `flex` the blocks that the mask shows. Their backward pass has the product of output and gradient, one number a row,
+    and the float32 sums of the queries' gradient, at least as wide as the kernel's tile; `flex` has no sums."""
+    cell, block, cuda = make.cell, make.block, make.on_cuda
+    flex, state = cell.implementation == "flex", 24 if cell.implementation == "sdpa-flash" else 16
+    shown = cuda and flex and cell.causal
+    tile = {"sdpa-flash": 32, "sdpa-efficient": 64}.get(cell.implementation, 0)
+    sums = f"B × S × {'d' if cell.d_head >= tile else tile} × 4 bytes"
+    return [
+        *make.input_tensors("queries", "keys", "values"),
+        make.tensor("random state", f"{state} bytes", "output", saved=True, when=cuda and not flex),
+        make.tensor("block shown: all", "16 bytes", "output", saved=True, when=cuda and flex and not cell.causal),
+        make.tensor("blocks shown: how many", f"4 × S/{block} × 4 bytes", make.start, saved=True, when=shown),
+        make.tensor("blocks shown: which", f"4 × (S/{block})² × 4 bytes", make.start, saved=True, when=shown),
+        make.vector("output", "output", saved=True),
+        make.tensor("log-sum-exp of each row", "B × S × 4 bytes", "output", saved=True),
+        make.tensor("output × its gradient, row by row", "B × S × 4 bytes", "d inputs", when=cuda),
+        make.tensor("gradient of the queries in float32", sums, "d inputs", when=cuda and not flex),
+        *(make.vector(f"gradient of the {name}", "d inputs") for name in ("queries", "keys", "values")),
+    ]
 
 
 def forward_flops(cell: AttentionCell) -> int:
