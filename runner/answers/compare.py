@@ -14,7 +14,7 @@ from typing import Any
 
 from runner.analysis.pair import CLOCKS, Pair, Verdict, is_host_noise, pair_cells
 from runner.analysis.statistics import MIN_DIFFERENCE
-from runner.answers.answer import Answer, Asked, Choice, Draw, Field, Guide, Question, Row, View, choose, verbatim
+from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Question, Row, View, choose, verbatim
 from runner.answers.shared import about, cells_of, tell_apart
 from runner.answers.speedup import HIGH, LOW, ROUNDS
 from runner.answers.words import LEVEL, PHASES, ended, explain_times, lacks, name_levels, say_ratio
@@ -69,11 +69,11 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     clock = choose(asked, "clock", "Clock", [AUTO, *clocks])
     phases = [words for words, name in PHASES.items() if any(pair.ratio(phase=name) for pair in steps)]
     phase = choose(asked, "phase", "Phase", phases or [*PHASES][:1])
-    times = _draw_times("compare-cells", "Steps", steps, chosen, PHASES[phase.chosen], clock.chosen, phase.chosen)
+    over = f"{base.chosen} (A) over {other.chosen} (B)"
     views = [
-        times,
-        _draw_times("compare-attention", "Attention", attention, chosen, "forward_backward", clock.chosen, ""),
-        _draw_peaks(peaks, chosen),
+        _draw_times("compare-cells", f"Steps: {over}", steps, PHASES[phase.chosen], clock.chosen, phase.chosen),
+        _draw_times("compare-attention", f"Attention: {over}", attention, "forward_backward", clock.chosen, ""),
+        _draw_peaks(f"Peak memory: {over}", peaks),
     ]
     return Answer(
         sentence=_say(views, base.chosen, other.chosen),
@@ -129,10 +129,7 @@ def _pair(rows: Rows, by: str, base: str, other: str, kind: str) -> list[Pair[An
     return pair_cells(list_side(rows, by, base, kind), list_side(rows, by, other, kind), key=key)
 
 
-def _draw_times(
-    name: str, title: str, pairs: Sequence[Pair[Any]], sides: Sequence[Choice], phase: Phase, clock: str, words: str
-) -> View:
-    _, base, other = sides
+def _draw_times(name: str, title: str, pairs: Sequence[Pair[Any]], phase: Phase, clock: str, words: str) -> View:
     cells = tell_apart([pair.base.cell for pair in pairs])
     decided = [(pair, cell, _decide(pair, phase, clock)) for pair, cell in zip(pairs, cells, strict=True)]
     rows = [_make_row(pair, cell, *found) for pair, cell, found in decided]
@@ -142,7 +139,7 @@ def _draw_times(
     guide = Guide(words="← B slower · equal · B faster →", at=1.0)
     return View(
         name=name,
-        title=f"{title}: {base.chosen} (A) over {other.chosen} (B)",
+        title=title,
         about=about([side for pair in pairs for side in pair.sides], more=[one for one in (words, by) if one]),
         fields=(CELL, *TIMES, RATIO, LOW, HIGH, VERDICT, CLOCK, LEVEL, ROUNDS, WHY),
         rows=_order(rows),
@@ -204,8 +201,7 @@ def _say_clocks(pair: Pair[Any], phase: Phase, verdict: Verdict) -> str | None:
     return "; ".join(parts) if len(parts) > 1 or noise else None
 
 
-def _draw_peaks(pairs: Sequence[Pair[Peak]], sides: Sequence[Choice]) -> View:
-    _, base, other = sides
+def _draw_peaks(title: str, pairs: Sequence[Pair[Peak]]) -> View:
     rows = []
     for pair, cell in zip(pairs, tell_apart([pair.base.cell for pair in pairs]), strict=True):
         sizes = [side.peak_allocated_bytes for side in pair.sides]
@@ -217,7 +213,7 @@ def _draw_peaks(pairs: Sequence[Pair[Peak]], sides: Sequence[Choice]) -> View:
         rows.append(Row.of(pair.sides, cell, *sizes, ratio, outcome, None if ratio else outcome))
     return View(
         name="compare-memory",
-        title=f"Peak memory: {base.chosen} (A) over {other.chosen} (B)",
+        title=title,
         about=about([side for pair in pairs for side in pair.sides]),
         fields=(CELL, *PEAKS, replace(RATIO, doc="Above 1, B needs less."), VERDICT, WHY),
         rows=_order(rows),
