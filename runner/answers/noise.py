@@ -98,25 +98,17 @@ def _group_by_run(rows: Rows, of: MachineNoise) -> dict[str, list[RepeatedCell]]
 
 
 def _draw_canary(canary: Canary) -> View:
-    rounds = canary.cell.rounds
-    first = rounds[0].time.median_ms
+    lines, first = [], canary.cell.rounds[0].time.median_ms
+    for place, one in enumerate(canary.cell.rounds, 1):
+        started = f"{one.started_at:%Y-%m-%d %H:%M:%S}" if one.started_at else ""
+        times = (one.time.median_ms, one.time.low_ms, one.time.high_ms, one.time.median_ms / first - 1)
+        lines.append(Row.of(one, place, *times, started))
     return View(
         name="canary",
         title=f"One cell over a run: {title(canary.cell.cell)}",
         about=f"{canary.cell.machine.split(' · ')[0]} · latency",
         fields=(PROCESS, MEDIAN, LOW, HIGH, CHANGE, STARTED),
-        rows=tuple(
-            Row.of(
-                one,
-                place,
-                one.time.median_ms,
-                one.time.low_ms,
-                one.time.high_ms,
-                one.time.median_ms / first - 1,
-                f"{one.started_at:%Y-%m-%d %H:%M:%S}" if one.started_at else "",
-            )
-            for place, one in enumerate(rounds, 1)
-        ),
+        rows=tuple(lines),
         draw=Draw("lines", "median_ms", across="process"),
         note="The cell that this run measured in most processes. With the 95% interval within each.",
     )

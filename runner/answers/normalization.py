@@ -28,25 +28,18 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     one = places[place.chosen]
     statistics = [name for name in _STATISTICS if any(line.statistic == name for line in one.normalization)]
     statistic = choose(asked, "statistic", "Statistic", statistics)
+    lines = []
+    for line in (line for line in one.normalization if line.statistic == statistic.chosen):
+        lost = line.overflowed_share
+        ended = "" if line.error is not None else f"{format_share(lost)} overflow" if lost else "not finite"
+        values = (line.computed_in, line.scale, line.error, lost, line.underflowed_share, ended)
+        lines.append(Row.of(one, *values))
     view = View(
         name="normalization",
         title=f"Error of the {statistic.chosen} by the scale of its input",
         about=f"{one.machine.split(' · ')[0]} · residual streams of {place.chosen}, times powers of two",
         fields=(IN, SCALE, ERROR, OVER, UNDER, ENDED),
-        rows=tuple(
-            Row.of(
-                one,
-                line.computed_in,
-                line.scale,
-                line.error,
-                lost,
-                line.underflowed_share,
-                "" if line.error is not None else f"{format_share(lost)} overflow" if lost else "not finite",
-            )
-            for line in one.normalization
-            if line.statistic == statistic.chosen
-            for lost in (line.overflowed_share,)
-        ),
+        rows=tuple(lines),
         draw=Draw("lines", "error", across="scale", series="computed_in", log="xy"),
         note="Against fp64, the worst block. bf16 has the exponents of fp32, so it is coarse at every size.",
     )

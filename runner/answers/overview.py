@@ -165,12 +165,9 @@ def _draw_ladder(ladder: Ladder, size: str, by: Any, words: str) -> View:
         ratio = compute_ratio(before, one, clock=by)
         alone = len(names) == 1
         between = tuple(replace(before.cell, **{name: getattr(one.cell, name)}) for name in names[:-1])
-        values = (
-            change if alone else f"{change}, not measured one by one",
-            _ms(one, by),
-            *((ratio.ratio, ratio.low, ratio.high) if ratio and alone else (None, None, None)),
-            not alone,
-        )
+        change += "" if alone else ", not measured one by one"
+        buys = (ratio.ratio, ratio.low, ratio.high) if ratio and alone else (None, None, None)
+        values = (change, _ms(one, by), *buys, not alone)
         found.append(Row(values=values, cells=(before.cell_id, one.cell_id), wanted=between))
     apart = f" The fastest, {name_way(ladder.fastest.cell)}, was measured with another effort."
     apart = "" if _reaches_best(ladder) else apart

@@ -2,8 +2,8 @@
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Guide, Power, Question, Row, View
 from runner.answers.shared import sizes_of
-from runner.answers.speedup import PARAMETERS, Compared, compare_steps, ratio_fields, ratio_values
-from runner.answers.words import PHASES, fit_power, lacks
+from runner.answers.speedup import PARAMETERS, Compared, compare_steps, ratio_fields
+from runner.answers.words import fit_power, lacks
 from runner.formats import format_number
 from runner.results.rows import Rows
 from runner.schema import Model
@@ -30,12 +30,7 @@ def _draw_trend(compared: Compared) -> tuple[View, Power | None]:
         if pair.base.cell.context == context and pair.base.cell.model_key is None and pair.base.parameters
     ]
     rows = tuple(
-        Row.of(
-            pair.sides,
-            pair.base.parameters,
-            sizes[Model.of(pair.base.cell)],
-            *ratio_values(pair, phase=PHASES[compared.phase], clock=compared.by),
-        )
+        Row.of(pair.sides, pair.base.parameters, sizes[Model.of(pair.base.cell)], *compared.values(pair))
         for pair in family
     )
     fit = fit_power((row.values[0], row.values[2]) for row in rows if row.values[2] is not None)

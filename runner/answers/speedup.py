@@ -83,19 +83,18 @@ class Compared:
         words = f"{counted}{words}".strip()
         return Answer(sentence=self.say(matrix), more=words, views=views, choices=self.choices, cells=cells)
 
-    def ratios(self) -> list[Ratio]:
-        return [one for pair in self.pairs if (one := pair.ratio(phase=PHASES[self.phase], clock=self.by))]
+    def ratios(self) -> list[Ratio | None]:
+        return [pair.ratio(phase=PHASES[self.phase], clock=self.by) for pair in self.pairs]
+
+    def values(self, pair: Pair[StepResult]) -> tuple[object, ...]:
+        """Returns the values of `ratio_fields` by the chosen phase and clock."""
+        return ratio_values(pair, phase=PHASES[self.phase], clock=self.by)
 
     def draw_matrix(self) -> View:
         """Returns the ratio of the phase by size and context; places that were not measured have what would."""
         sizes, by_context = sizes_of(self.sides), [pair.base for pair in self.pairs]
         lines = [
-            Row.of(
-                pair.sides,
-                *place_of(pair.base, sizes),
-                *ratio_values(pair, phase=PHASES[self.phase], clock=self.by),
-                pair.base.parameters,
-            )
+            Row.of(pair.sides, *place_of(pair.base, sizes), *self.values(pair), pair.base.parameters)
             for pair in self.pairs
         ]
         fields = (SIZE, CONTEXT, *ratio_fields(self.base, self.other), PARAMETERS)
@@ -120,9 +119,9 @@ class Compared:
     @property
     def usual_context(self) -> int:
         """The context of most pairs; of two, that with more intervals."""
-        pairs = Counter(pair.base.cell.context for pair in self.pairs)
-        ratios = [(pair, pair.ratio(phase=PHASES[self.phase], clock=self.by)) for pair in self.pairs]
-        known = Counter(pair.base.cell.context for pair, ratio in ratios if ratio and ratio.low is not None)
+        contexts = [pair.base.cell.context for pair in self.pairs]
+        ratios = zip(contexts, self.ratios(), strict=True)
+        pairs, known = Counter(contexts), Counter(one for one, ratio in ratios if ratio and ratio.low is not None)
         return max(pairs, key=lambda one: (pairs[one], known[one]))
 
     def draw_phases(self) -> View:

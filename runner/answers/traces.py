@@ -46,19 +46,12 @@ def answer(rows: Rows, asked: Asked) -> Answer:
 def _compare(one: ImportedTrace, other: ImportedTrace, words: str) -> View:
     """Draws the ratio of each kernel, those first whose difference is largest."""
     a, b = (_sum(trace, lambda kernel: kernel.kernel) for trace in (one, other))
-    names = short_names([*a, *b])
-    lines = [
-        Row.of(
-            (one, other),
-            names[name],
-            a[name] / b[name] if a.get(name) and b.get(name) else None,
-            a.get(name),
-            b.get(name),
-            None if name in a and name in b else "only in A" if name in a else "only in B",
-            name,
-        )
-        for name in sorted({**a, **b}, key=lambda name: -abs(a.get(name, 0.0) - b.get(name, 0.0)))
-    ]
+    names, lines = short_names([*a, *b]), []
+    for name in sorted({**a, **b}, key=lambda name: -abs(a.get(name, 0.0) - b.get(name, 0.0))):
+        of_a, of_b = a.get(name), b.get(name)
+        ran = None if name in a and name in b else "only in A" if name in a else "only in B"
+        ratio = of_a / of_b if of_a and of_b else None
+        lines.append(Row.of((one, other), names[name], ratio, of_a, of_b, ran, name))
     return View(
         name="traces-compared",
         title="Kernels of two traces",
