@@ -253,20 +253,14 @@ class Answer:
     def tables(self) -> tuple[View, ...]:
         """The views without those that draw the numbers of an earlier one once more, with no column that it has not: as
         tables they say the same."""
-
-        def list_numbers(view: View) -> set[tuple[object, ...]]:
-            return {(row.cells, view.get(row, view.draw.value)) for row in view.rows}
-
-        return tuple(
-            view
-            for place, view in enumerate(self.views)
-            if not any(
-                view.draw.value == earlier.draw.value
-                and {*view.names} <= {*earlier.names}
-                and list_numbers(view) <= list_numbers(earlier)
-                for earlier in self.views[:place]
-            )
-        )
+        shown, earlier = [], list[tuple[str, set[str], set[Any]]]()
+        for view in self.views:
+            value, names = view.draw.value, {*view.names}
+            numbers = {(row.cells, view.get(row, value)) for row in view.rows}
+            if not any(value == drawn and names <= others and numbers <= known for drawn, others, known in earlier):
+                shown.append(view)
+            earlier.append((value, names, numbers))
+        return tuple(shown)
 
 
 @dataclass(frozen=True, kw_only=True)

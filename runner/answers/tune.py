@@ -155,13 +155,9 @@ def _rank(found: Sequence[StepResult], by: str) -> list[StepResult]:
 
 def _compare(a: StepResult, b: StepResult) -> Ratio | None:
     """Returns how much faster `b` is than `a`, by the loop's clock where both have it."""
-    found = compute_ratio(a, b, clock="loop") or compute_ratio(a, b)
-    return found and replace(
-        found,
-        ratio=found.ratio * b.tokens / a.tokens,
-        low=found.low and found.low * b.tokens / a.tokens,
-        high=found.high and found.high * b.tokens / a.tokens,
-    )
+    found, more = compute_ratio(a, b, clock="loop") or compute_ratio(a, b), b.tokens / a.tokens
+    low, high = (found.low and found.low * more, found.high and found.high * more) if found else (None, None)
+    return found and replace(found, ratio=found.ratio * more, low=low, high=high)
 
 
 def _draw_ranking(timed: Sequence[StepResult], price: float, words: str) -> View:

@@ -378,16 +378,12 @@ def _build_table(
         seen[row.line] += 1
         rows.append(_build_row(row, uuid5(table_id, name), meanings, mapping.settings, title, stated, commas))
     shared = [said for said in rows[0].remarks if all(said in row.remarks for row in rows)] if rows else []
+    about, quantities = f"{title} {path.stem}", {str(figure.quantity) for row in rows for figure in row.figures}
     return PublishedTable(
         table_id=table_id,
         title=title,
         file=visible(path.name),
-        subject=find_subject(
-            f"{title} {path.stem}",
-            headings=text.headings,
-            quantities={str(figure.quantity) for row in rows for figure in row.figures},
-            settings=stated,
-        ),
+        subject=find_subject(about, headings=text.headings, quantities=quantities, settings=stated),
         rows=tuple(rows),
         machine="; ".join(origins("machine")) or mapping.machine,
         meanings={heading: meaning.describe() for heading, meaning in meanings.items()},

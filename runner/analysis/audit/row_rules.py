@@ -128,16 +128,12 @@ def above_peak_of_attention(row: AttentionRow, seen: RowContext) -> Found:
     name = (seen.run.device_name if seen.run else None) or ""
     rate = max(row.forward_flops_per_s or 0.0, row.backward_flops_per_s or 0.0)
     moved = (row.forward_bytes_per_s or 0.0) if row.cache == "cold" else 0.0
-    too_fast = judge_rate(
-        f"{format_quantity(rate, 'FLOP/s')} are",
-        rate,
-        hardware.peak_flops(name, row.precision),
-        of=f"what the device can do in {row.precision}",
-        why="it was another precision, or not all was timed",
-        tf32=hardware.peak_flops(name, "tf32") if row.precision == "fp32" else None,
-    )
-    words, width = f"{format_quantity(moved, 'B/s')} are", hardware.peak_bandwidth(name)
-    too_wide = judge_rate(words, moved, width, of="the bandwidth there is", why="not all was timed")
+    peak, width = hardware.peak_flops(name, row.precision), hardware.peak_bandwidth(name)
+    tf32 = hardware.peak_flops(name, "tf32") if row.precision == "fp32" else None
+    of, why = f"what the device can do in {row.precision}", "it was another precision, or not all was timed"
+    too_fast = judge_rate(f"{format_quantity(rate, 'FLOP/s')} are", rate, peak, of=of, why=why, tf32=tf32)
+    words, why = f"{format_quantity(moved, 'B/s')} are", "not all was timed"
+    too_wide = judge_rate(words, moved, width, of="the bandwidth there is", why=why)
     yield from [*too_fast, *too_wide][:1]
 
 
