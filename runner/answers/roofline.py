@@ -122,18 +122,18 @@ def _draw_shares(
 def _draw_roof(matrix: View, roof: Roof, words: str) -> View:
     """Draws every step under the roof, rising with memory's bandwidth to the peak: rate over operations per byte."""
     known = [row for row in matrix.rows if matrix.get(row, "roof_share") is not None]
-    names = ("size", "context", "intensity", "tflops", "roof_share")
     reached = [matrix.get(row, "intensity") for row in known]
     ends = sorted({min(*reached, roof.ridge / 2), roof.ridge, max(*reached, 2 * roof.ridge)})
     above = [Row(values=("roof", None, x, roof.attainable(x) / _TERA, 1.0)) for x in ends]
     context, share = (replace(one, role="note") for one in (CONTEXT, SHARE))
-    across, rate = replace(INTENSITY, role="key"), replace(RATE, role="value")
+    fields = (SIZE, context, replace(INTENSITY, role="key"), replace(RATE, role="value"), share)
+    below = (Row(values=tuple(matrix.get(row, one.name) for one in fields), cells=row.cells) for row in known)
     return View(
         name="roof",
         title="Steps under the roof",
         about=words,
-        fields=(SIZE, context, across, rate, share),
-        rows=(*(Row(values=tuple(matrix.get(row, name) for name in names), cells=row.cells) for row in known), *above),
+        fields=fields,
+        rows=(*below, *above),
         draw=Draw("lines", "tflops", across="intensity", series="size", log="xy"),
         note="A step's bytes are the fewest that it has to move, so its real place is further left.",
     )

@@ -231,14 +231,13 @@ def _draw_front(ranking: View) -> View:
     for row in known:
         if not front or ranking.get(row, "tokens_per_s") > ranking.get(front[-1], "tokens_per_s"):
             front.append(row)
-    names = ("peak_gib", "tokens_per_s", "tokens_per_s_low", "tokens_per_s_high", "way")
-    fields = {one.name: one for one in (replace(PEAK, role="key"), RATE, LOW, HIGH, replace(WAY, role="note"))}
+    fields = (replace(PEAK, role="key"), RATE, LOW, HIGH, replace(WAY, role="note"))
     return View(
         name="tune-front",
         title="The least memory for so many tokens per second",
         about=ranking.about,
-        fields=tuple(fields[name] for name in names),
-        rows=tuple(Row(values=tuple(ranking.get(row, name) for name in names), cells=row.cells) for row in front),
+        fields=fields,
+        rows=tuple(Row(values=tuple(ranking.get(row, one.name) for one in fields), cells=row.cells) for row in front),
         draw=Draw("lines", "tokens_per_s", across="peak_gib"),
         note="Each point is the smallest measured way that is as fast.",
     )
