@@ -97,7 +97,6 @@ class AttentionResult(TimedResult):
     output_error: float | None = None
     gradient_error: float | None = None
     tolerance: float | None = None
-    largest_error: float | None = None
     compile_seconds: float | None = None
 
     @property

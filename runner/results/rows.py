@@ -1,6 +1,7 @@
 """The rows that answers are made of, by kind: those of one file and one selection (`runner.store.read`); the notes that
 were not taken back."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -65,12 +66,11 @@ class Note:
 
 @dataclass(frozen=True, kw_only=True)
 class Notes:
-    """All notes of a file, by run and by cell, the oldest first. Of several names of a run, and of several baselines of
-    a file, the latest counts."""
+    """All notes of a file, the oldest first: what is said of each cell and of each run. Of several names of a run, and
+    of several baselines of a file, the latest counts."""
 
     notes: tuple[Note, ...] = ()
     of_cells: Mapping[UUID, tuple[str, ...]] = field(default_factory=dict)
-    of_runs: Mapping[UUID, tuple[str, ...]] = field(default_factory=dict)
     tags: Mapping[UUID, tuple[str, ...]] = field(default_factory=dict)
     names: Mapping[UUID, str] = field(default_factory=dict)
     hidden: frozenset[UUID] = frozenset()
@@ -79,21 +79,17 @@ class Notes:
 
 def gather_notes(notes: tuple[Note, ...]) -> Notes:
     """Returns the notes, which are given oldest first, by the run or the cell that they are about."""
-
-    def texts(kind: NoteKind, *, of_cells: bool) -> dict[UUID, tuple[str, ...]]:
-        found: dict[UUID, tuple[str, ...]] = {}
-        for note in notes:
-            about = note.cell_id if of_cells else note.run_id
-            if note.kind == kind and about is not None and (note.cell_id is not None) == of_cells:
-                found[about] = tuple(dict.fromkeys((*found.get(about, ()), note.text)))
-        return found
-
+    of_cells, tags = defaultdict[UUID, list[str]](list), defaultdict[UUID, list[str]](list)
+    for note in notes:
+        if note.kind == "note" and note.cell_id:
+            of_cells[note.cell_id].append(note.text)
+        if note.kind == "tag" and note.cell_id is None:
+            tags[note.run_id].append(note.text)
     baselines = [note.run_id for note in notes if note.kind == "baseline"]
     return Notes(
         notes=notes,
-        of_cells=texts("note", of_cells=True),
-        of_runs=texts("note", of_cells=False),
-        tags=texts("tag", of_cells=False),
+        of_cells={cell_id: tuple(dict.fromkeys(texts)) for cell_id, texts in of_cells.items()},
+        tags={run_id: tuple(dict.fromkeys(texts)) for run_id, texts in tags.items()},
         names={note.run_id: note.text for note in notes if note.kind == "name"},
         hidden=frozenset(note.run_id for note in notes if note.kind == "hidden"),
         baseline=baselines[-1] if baselines else None,

@@ -40,12 +40,13 @@ def test_a_note_is_added_listed_and_retracted(file: Path) -> None:
     say(file, str(cell.cell_id)[:18], "this one, too")
     notes = load_notes(file)
     assert notes.of_cells == {cell.cell_id: ("this one, too",)}
-    assert notes.of_runs == {cell.run_id: ("the fan was broken",)}
+    of_runs = [(one.run_id, one.text) for one in notes.notes if one.cell_id is None]
+    assert of_runs == [(cell.run_id, "the fan was broken")]
     listed = say(file)
     assert "the fan was broken" in listed
     assert f"cell {cell.cell_id}" in listed
     say(file, "before", "--remove")
-    assert load_notes(file).of_runs == {}
+    assert all(one.cell_id for one in load_notes(file).notes)
     assert "this one, too" in say(file), "the notes of the cell were not retracted"
     assert "Nothing of the kind was said" in run("note", "before", "--remove", db=file, code=2).stdout
 
