@@ -89,15 +89,12 @@ class AttentionResult(TimedResult):
     saved_bytes: int | None = None
     before_backward_bytes: int | None = None
     peak_allocated_bytes: int | None = None
-    predicted_saved_bytes: int | None = None
     predicted_peak_bytes: int | None = None
     asked_bytes: int | None = None
     in_use_bytes: int | None = None
     device_bytes: int | None = None
     output_error: float | None = None
     gradient_error: float | None = None
-    tolerance: float | None = None
-    compile_seconds: float | None = None
 
     @property
     def is_fragmented(self) -> bool:
@@ -176,7 +173,7 @@ class KernelPart:
     """The time of one class of kernels in one phase and, where asked for, in one named range."""
 
     phase: str
-    scope: str
+    scope: str = ""
     kernel_class: KernelClass
     calls: float
     device_ms: float
@@ -185,12 +182,10 @@ class KernelPart:
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel(KernelPart):
-    """One kernel of one trace in one phase, over the ranges that launched it. `operator` and `scope` name the one
-    that took most of its time."""
+    """One kernel of one trace in one phase, over the ranges that launched it."""
 
     kernel: str
     moved_bytes: int | None
-    operator: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +217,6 @@ class Peak(Result):
     peak_phase: str | None
     peak_allocated_bytes: int | None
     peak_reserved_bytes: int | None
-    peak_driver_bytes: int | None
     predicted_peak_bytes: int | None
     residual_stream_bytes: int | None
     saved_bytes: int | None

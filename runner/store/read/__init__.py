@@ -133,8 +133,7 @@ _PARTS = """
 _KERNELS = """
     SELECT cell_id, phase, kernel, any_value(kernel_class) AS kernel_class, sum(calls) AS calls,
         sum(device_ms) AS device_ms, TRY_CAST(sum(flops) AS BIGINT) AS flops,
-        TRY_CAST(sum(moved_bytes) AS BIGINT) AS moved_bytes, arg_max(operator, device_ms) AS operator,
-        arg_max(scope, device_ms) AS scope
+        TRY_CAST(sum(moved_bytes) AS BIGINT) AS moved_bytes
     FROM kernels k GROUP BY cell_id, phase, kernel ORDER BY sum(k.device_ms) DESC, kernel, phase"""
 
 

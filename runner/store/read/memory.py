@@ -49,7 +49,7 @@ PARTS: Mapping[str, str] = {
     "fragmentation": "fragmentation_bytes",
 }
 _OWN = (
-    "failed_phase", "message", "peak_phase", "peak_allocated_bytes", "peak_reserved_bytes", "peak_driver_bytes",
+    "failed_phase", "message", "peak_phase", "peak_allocated_bytes", "peak_reserved_bytes",
     "predicted_peak_bytes", "residual_stream_bytes", "saved_bytes", "block_saved_bytes",
 )  # fmt: skip
 

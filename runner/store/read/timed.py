@@ -356,8 +356,8 @@ def with_times(reader: duckdb.DuckDBPyConnection, table: str, cells: Sequence[R]
 _ATTENTION_KEY = TABLES["attention"].key
 #: The columns whose largest value over the rounds counts.
 _LARGEST = (
-    "saved_bytes", "before_backward_bytes", "peak_allocated_bytes", "predicted_saved_bytes", "predicted_peak_bytes",
-    "asked_bytes", "in_use_bytes", "device_bytes", "output_error", "gradient_error", "tolerance", "compile_seconds",
+    "saved_bytes", "before_backward_bytes", "peak_allocated_bytes", "predicted_peak_bytes", "asked_bytes",
+    "in_use_bytes", "device_bytes", "output_error", "gradient_error",
 )  # fmt: skip
 
 _ATTENTION = f"""
