@@ -31,6 +31,7 @@ from runner.schema.sizes import title
 RATE = Field("tokens_per_s", "Tokens per second", unit="tokens/s", role="value")
 WAY = Field("way", "Fastest way", role="note")
 TRIED = Field("tried", "Ways measured", role="note")
+NEXT = Field("next_way", "Against the next", role="note", doc="The verdict over the second fastest way at that batch.")
 MS = Field("ms", "Time of a step", unit="ms", role="value")
 STEP = Field("change", "Choice")
 BUYS = Field("ratio", "Speedup", unit="×", role="note", doc="Time before over time after, from one pair.")
@@ -66,9 +67,16 @@ def answer(rows: Rows, asked: Asked) -> Answer:
     changes = _draw_regressions(rows.latest, rows.history)
     ladder = _draw_ladder(ladders[size.chosen], size.chosen, by, words) if ladders else None
     views = [view for view in (changes, best, ladder, _draw_alone(groups, sizes, by, words)) if view and view.rows]
+    verdicts = [found for found in best.column(NEXT.name) if found]
+    alike = verdicts.count("undecided")
+    said = [
+        _say_changes(changes) if changes else "",
+        f"Not told apart from the next way: {alike} of {format_count(len(verdicts), 'size')}." if alike else "",
+        f"{verbatim(', '.join(describe_machine(rows.runs)))}.",
+    ]
     return Answer(
         sentence=_say(best, ladders.get(size.chosen), size.chosen, clock.chosen),
-        more=f"{_say_changes(changes) if changes else ''} {verbatim(', '.join(describe_machine(rows.runs)))}.".strip(),
+        more=" ".join(filter(None, said)),
         views=tuple(views),
         choices=(size, *choices, clock),
         cells={
@@ -93,16 +101,20 @@ def _draw_best(groups: dict[Model, list[StepResult]], sizes: dict[Any, str], by:
         # Of each way the result that was measured most carefully.
         careful = sorted((one for one in group if _ms(one, by)), key=lambda one: (rank_effort(one), one.rounds))
         ways = {(one.cell.batch, *_settings(one)): one for one in careful}
-        one = max(ways.values(), key=lambda one: one.tokens / (_ms(one, by) or math.inf), default=group[0])
+        ranked = sorted(ways.values(), key=lambda one: (_ms(one, by) or math.inf) / one.tokens)
+        one, second = (*ranked, group[0], group[0])[:2]
+        told = compute_ratio(second, one, clock=by) if len(ranked) > 1 and second.cell.batch == one.cell.batch else None
         ms, way = _ms(one, by), name_way(one.cell)
         rate = one.tokens / ms * 1e3 if ms else None
         way = f"batch {one.cell.batch} · {way}" if several and rate else way
-        found.append(Row.of(one, sizes[model], rate, rate and one.mfu_at(rate), ms, way, len(ways), ended(one)))
+        verdict = told.outcome if told and told.low else None
+        values = (rate, rate and one.mfu_at(rate), ms, way, verdict, len(ways), ended(one))
+        found.append(Row.of(one, sizes[model], *values))
     return View(
         name="fastest",
         title="Fastest measured way to train",
         about=words,
-        fields=(SIZE, RATE, MFU, replace(MS, role="note"), WAY, TRIED, STATUS),
+        fields=(SIZE, RATE, MFU, replace(MS, role="note"), WAY, NEXT, TRIED, STATUS),
         rows=tuple(found),
         draw=Draw("bars", "tokens_per_s", down=("size",), beside=("mfu",), caption="way"),
         note=f"The most tokens per second{' at any batch' * several}. "

@@ -47,9 +47,17 @@ class Form:
     code: Callable[[Sequence[str]], str]
 
 
-def write(answer: Answer, form: Form, *, words: str = "", commands: bool = True, max_lines: int | None = None) -> str:
+def write(
+    answer: Answer,
+    form: Form,
+    *,
+    words: str = "",
+    commands: bool = True,
+    max_lines: int | None = None,
+    explained: set[str] | None = None,
+) -> str:
     """Returns a whole answer, under `words` as its heading; without `commands` only what it says. Tables end after
-    `max_lines`, and say so."""
+    `max_lines`, and say so. `explained` are the kinds of doubt that the document has explained so far."""
     parts = [form.heading(form.escape(words), 2)] if words else []
     parts += [form.paragraph(write_sentence(said, form)) for said in (answer.sentence, answer.more) if said]
     for view in answer.tables:
@@ -61,7 +69,7 @@ def write(answer: Answer, form: Form, *, words: str = "", commands: bool = True,
         is_cut = max_lines is not None and len(grid.lines) > max_lines
         note = f"The first {max_lines} of {len(grid.lines):,} lines. {grid.note}".strip() if is_cut else grid.note
         parts += [form.paragraph(form.escape(note))] if note else []
-    parts += [form.paragraph(form.escape(note)) for note in list_footnotes(answer.views, answer.doubts)]
+    parts += [form.paragraph(form.escape(note)) for note in list_footnotes(answer.views, answer.doubts, explained)]
     parts += [form.paragraph(form.escape(f"Missing: {missing.words}.")) for missing in answer.missing]
     if commands and (again := sweep_commands(answer.cells.values())):
         is_cut = len(again) > _MAX_COMMANDS
@@ -189,6 +197,7 @@ def write_document(document: Document, form: Form, *, brief: bool = False) -> st
         ]  # fmt: skip
         parts += [form.heading(form.escape("The questions of this edition"), 2)]
         parts += [form.table(headings, lines, frozenset(range(3)))]
+    explained = set[str]()
     limit = MAX_LINES if len({answer.question for answer in document.answers}) > 1 else None
     for before, answer in zip((None, *document.answers), document.answers, strict=False):
         if answer.views and answer.question not in LEFT_OUT:
@@ -202,7 +211,8 @@ def write_document(document: Document, form: Form, *, brief: bool = False) -> st
             shown = replace(answer, views=views, more="" if brief else answer.more)
             is_first = before is None or before.question != answer.question
             words = f"{question.words}{ids}" if is_first else ""
-            parts.append(write(shown, form, words=words, commands=is_first and not brief, max_lines=limit).rstrip())
+            asked = is_first and not brief
+            parts.append(write(shown, form, words=words, commands=asked, max_lines=limit, explained=explained).rstrip())
     if not brief:
         parts += _write_open(document, form)
     body = "\n\n".join(parts) + "\n"

@@ -92,14 +92,18 @@ def write_measured(view: View, row: Row, scale: Scale) -> tuple[str, str]:
     return words if scale.digits == 3 and scale.unit != "%" else scale.write(value), interval
 
 
-def list_footnotes(views: Sequence[View], doubts: Sequence[Doubt]) -> list[str]:
-    """Returns the footnotes of an answer, one a doubt about rows of these views, each with its mark."""
+def list_footnotes(views: Sequence[View], doubts: Sequence[Doubt], explained: set[str] | None = None) -> list[str]:
+    """Returns the footnotes of an answer, one a doubt about rows of these views, each with its mark. A kind of doubt
+    has its example once in a document, whose `explained` kinds are added to."""
     shown = [(view, row) for view in views for row in view.rows if not view.ended(row)]
     notes = []
     for mark, doubt in zip(MARKS, doubts, strict=False):
         if cells := {cell for view, row in shown for cell in doubt.find_cells(view, row)}:
             about = f"{doubt.code.replace('_', ' ')} ({doubt.severity}, {format_count(len(cells), 'cell')})"
-            notes.append(f"{mark} {about}. For one: {doubt.words}")
+            is_new = explained is None or doubt.code not in explained
+            notes.append(f"{mark} {about}.{f' For one: {doubt.words}' if is_new else ''}")
+            if explained is not None:
+                explained.add(doubt.code)
     return notes
 
 

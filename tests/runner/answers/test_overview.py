@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.answers import ask
+from runner.answers import QUESTIONS, ask
 from runner.answers.shared import sizes_of
 from runner.answers.tune import name_way
 from runner.answers.words import CLOCKS
@@ -125,6 +125,20 @@ def test_a_first_step_has_no_faster_way_and_no_interval(tmp_path: Path) -> None:
     answer = ask("overview", rows)
     assert answer.sentence.startswith("The fastest measured way to train **toy-64** is **fp32, eager**")
     assert [view.note for view in answer.views][-1] == "Above 1× it is faster than the plain fp32 step."
+    assert answer.views[0].column("next_way") == [None], "of one process each nothing is known"
+
+
+def test_a_fastest_way_is_told_apart_from_the_next_where_their_interval_says_so() -> None:
+    """As the answer about all ways of one size says it."""
+    rows = shipped(*{*NEEDS, *QUESTIONS["tune"].needs})
+    best = ask("overview", rows, {"context": "512"}).views[0]
+    verdicts = {row.values[0]: best.get(row, "next_way") for row in best.rows if row.values[0] != "10B"}
+    ways = {size: ask("tune", rows, {"size": size, "context": "512"}) for size in verdicts}
+    alike = {size for size, answer in ways.items() if "told apart" in f"{answer.sentence} {answer.more}"}
+    assert {size for size, verdict in verdicts.items() if verdict == "undecided"} == alike
+    assert 0 < len(alike) < len(verdicts)
+    known = len([*filter(None, verdicts.values())])
+    assert f"the next way: {len(alike)} of {known} sizes." in ask("overview", rows, {"context": "512"}).more
 
 
 def test_the_fastest_way_is_that_of_the_most_tokens_per_second_at_any_batch() -> None:
