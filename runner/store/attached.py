@@ -1,6 +1,6 @@
 """The results file, attached to a connection in memory as `file`, and the errors when that cannot be.
 
-    >>> with connect(path) as con, attach(con, path, access="READ_ONLY", deadline=time.monotonic() + 2):
+    >>> with open_attached(path, patience_s=2.0) as con:
     ...     columns_by_table = load_columns(con, path)
 
 DuckDB lets one process write or many read. A file may come from anybody, so nothing in it is executed: a connection
@@ -12,7 +12,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +25,9 @@ from runner.places import check_place
 from runner.schema import STORED, TABLES
 from runner.store.spool import RETRY_S, Spool
 from runner.store.sql import fetch_count, quote
+
+#: The columns of tables by name.
+Columns = Mapping[str, frozenset[str]]
 
 #: Extensions are never fetched from the web; more threads than a query uses only slow the opening.
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -79,9 +82,10 @@ def connect(*files: Path, folder: Path | None = None, limits: Sequence[str] = ()
 
 
 @contextlib.contextmanager
-def attach(con: DuckDBPyConnection, path: Path, *, access: str, deadline: float) -> Iterator[None]:
-    """Attaches the file as `file`. Raises DatabaseBusy when others hold it past the deadline (of `time.monotonic`),
+def attach(con: DuckDBPyConnection, path: Path, *, access: str = "READ_ONLY", patience_s: float) -> Iterator[None]:
+    """Attaches the file as `file`. Raises DatabaseBusy when others hold it for longer than `patience_s`,
     DatabaseForeign when it is not DuckDB's or was cut short."""
+    deadline = time.monotonic() + patience_s
     try:
         check_place(path)
         while not try_attach(con, path, access=access):
@@ -101,6 +105,15 @@ def attach(con: DuckDBPyConnection, path: Path, *, access: str, deadline: float)
 
 
 @contextlib.contextmanager
+def open_attached(
+    path: Path, *others: Path, folder: Path | None = None, patience_s: float = 0.0
+) -> Iterator[DuckDBPyConnection]:
+    """Yields a connection of its own to which the file is attached read-only, and which can open `others`, too."""
+    with connect(path, *others, folder=folder) as con, attach(con, path, patience_s=patience_s):
+        yield con
+
+
+@contextlib.contextmanager
 def lock(path: Path, kind: Literal["shared", "exclusive"], *, patience_s: float) -> Iterator[None]:
     """Locks the spool of a file. Raises DatabaseBusy where others hold it for longer than `patience_s`."""
     with Spool(path).lock(kind, patience_s=patience_s) as locked:
@@ -109,7 +122,7 @@ def lock(path: Path, kind: Literal["shared", "exclusive"], *, patience_s: float)
         yield
 
 
-def load_columns(con: DuckDBPyConnection, path: Path) -> dict[str, set[str]]:
+def load_columns(con: DuckDBPyConnection, path: Path) -> dict[str, frozenset[str]]:
     """Returns the columns of each of the schema's tables that the attached file has; takes 7 ms.
 
     Raises DatabaseForeign where one is no plain table of at most MAX_ROWS rows with the schema's types."""
@@ -136,25 +149,27 @@ def load_columns(con: DuckDBPyConnection, path: Path) -> dict[str, set[str]]:
         missing = set(TABLES[name].unique) - names
         if missing and name != "runs":  # `is_stepscope` judges `runs`
             raise foreign_error(path, f"{name} has no {', '.join(sorted(missing))}")
-    return known
+    return {name: frozenset(names) for name, names in known.items()}
 
 
-def is_stepscope(tables: Mapping[str, Set[str]]) -> bool:
+def is_stepscope(tables: Columns) -> bool:
     """Returns whether these are the tables of a results file: each has had `runs` since the first version."""
-    return {"run_id", "sweep_key"} <= tables.get("runs", set())
+    return {"run_id", "sweep_key"} <= tables.get("runs", frozenset())
 
 
-def list_unknown(tables: Mapping[str, Set[str]]) -> list[str]:
+def list_unknown(tables: Columns) -> list[str]:
     """Returns which of a file's columns, such as `steps.tomorrow`, the schema does not know."""
     return sorted(f"{name}.{column}" for name, columns in tables.items() for column in columns - TABLES[name].names)
 
 
-def newer_error(path: Path, unknown: Sequence[str]) -> DatabaseForeign:
-    return DatabaseForeign(
-        f"{path} was written by a newer Stepscope: this one does not know {', '.join(unknown[:3])}.",
-        expected="a file that this version or an older one wrote",
-        do="Update Stepscope here. Until then the file can be read, and nothing is added to it.",
-    )
+def refuse_newer(path: Path, tables: Columns) -> None:
+    """Raises DatabaseForeign for a file whose columns the schema does not know."""
+    if unknown := list_unknown(tables):
+        raise DatabaseForeign(
+            f"{path} was written by a newer Stepscope: this one does not know {', '.join(unknown[:3])}.",
+            expected="a file that this version or an older one wrote",
+            do="Update Stepscope here. Until then the file can be read, and nothing is added to it.",
+        )
 
 
 def missing_error(path: Path) -> DatabaseMissing:

@@ -16,7 +16,6 @@ be repeated.
 
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,15 +30,15 @@ from runner.formats import format_count, format_list
 from runner.places import check_place
 from runner.schema import DONE, STORED, TABLES, Table
 from runner.store.attached import (
-    attach,
-    connect,
+    Columns,
     foreign_error,
     format_reason,
     is_damage,
     list_unknown,
     load_columns,
     lock,
-    newer_error,
+    open_attached,
+    refuse_newer,
 )
 from runner.store.contract import Survey, find_problems, survey, valid
 from runner.store.database import PATIENCE_S, READER_PATIENCE_S, ingest, open_writer
@@ -54,8 +53,6 @@ _MAX_NAMED = 3
 
 #: The beginning of the name of the folder in which a repair builds a new file.
 REPAIRING = ".stepscope-repair-"
-#: The columns of tables by name.
-Columns = Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True)
@@ -83,11 +80,11 @@ def check_file(path: Path) -> Checked:
     spool, surveyed, problems, notes = Spool(path), Survey(), list[Problem](), list[str]()
     with lock(path, "shared", patience_s=READER_PATIENCE_S):
         if path.exists():
-            surveyed = survey(path, deadline=time.monotonic() + READER_PATIENCE_S)
+            surveyed = survey(path, patience_s=READER_PATIENCE_S)
             damaged = {**surveyed.damaged, **find_damage(path, surveyed)}
             kept = "A repair keeps what can be read, and loses the rest."
             problems += [Problem("damaged", f"{name} cannot be read: {why}.", kept) for name, why in damaged.items()]
-            with connect(path) as con, attach(con, path, access="READ_ONLY", deadline=time.monotonic()):
+            with open_attached(path) as con:
                 readable = {name: columns for name, columns in surveyed.stored.items() if name not in damaged}
                 problems += _find_wrong_rows(con, surveyed, readable)
         unread = spool.find_unreadable()
@@ -107,7 +104,7 @@ def find_damage(path: Path, surveyed: Survey) -> dict[str, str]:
     damaged, left = dict[str, str](), [name for name, rows in surveyed.rows.items() if rows]
     while left:  # damage ends a connection, and the next one goes on behind it
         try:
-            with connect(path) as con, attach(con, path, access="READ_ONLY", deadline=time.monotonic()):
+            with open_attached(path) as con:
                 while left:
                     con.execute(f"SELECT bit_xor(hash(t)) FROM file.main.{left[0]} AS t").fetchall()
                     left.pop(0)
@@ -257,11 +254,11 @@ def repair_file(path: Path) -> Path | None:
     path = path.resolve()
     copy = _keep_copy(path) if path.exists() else None
     if copy is not None:
-        if find_damage(path, survey(path, deadline=time.monotonic() + PATIENCE_S)):
+        if find_damage(path, survey(path, patience_s=PATIENCE_S)):
             _rebuild(path)
-        published = survey(path, deadline=time.monotonic() + PATIENCE_S).published
+        published = survey(path, patience_s=PATIENCE_S).published
         with open_writer(path, patience_s=PATIENCE_S) as con:
-            columns = {name: frozenset(names) for name, names in load_columns(con, path).items()}
+            columns = load_columns(con, path)
             con.begin()
             for table in STORED:
                 _delete(con, table, f"({valid(table, published=published)}) IS NOT TRUE")
@@ -290,9 +287,8 @@ def _keep_copy(path: Path) -> Path:
     DuckDB's lock."""
     copy = path.with_name(f"{path.name}.before-repair-{datetime.now(UTC):%Y%m%d-%H%M%S}")
     with lock(path, "exclusive", patience_s=PATIENCE_S):
-        with connect(path) as con, attach(con, path, access="READ_ONLY", deadline=time.monotonic() + PATIENCE_S):
-            if unknown := list_unknown(load_columns(con, path)):
-                raise newer_error(path, unknown)
+        with open_attached(path, patience_s=PATIENCE_S) as con:
+            refuse_newer(path, load_columns(con, path))
         try:
             for ending in ("", ".wal"):
                 source = path.with_name(path.name + ending)
@@ -310,7 +306,7 @@ def _rebuild(path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=f"{REPAIRING}{path.name}-", dir=path.parent) as name:
         folder, new = Path(name), Path(name, "new.duckdb")
         with lock(path, "exclusive", patience_s=PATIENCE_S):
-            with connect(path) as con, attach(con, path, access="READ_ONLY", deadline=time.monotonic() + PATIENCE_S):
+            with open_attached(path, patience_s=PATIENCE_S) as con:
                 columns = load_columns(con, path)
                 held = con.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'file'").fetchall()
             if unknown := sorted({name for (name,) in held} - columns.keys()):
@@ -331,34 +327,22 @@ def _rebuild(path: Path) -> None:
 def _rescue(path: Path, table: str, folder: Path) -> Iterator[Path]:
     """Writes what can be read of a table as Parquet files, and yields them. Rows are given up in pieces of
     ROWS_AT_ONCE at least."""
-    with connect(path) as con, attach(con, path, access="READ_ONLY", deadline=time.monotonic() + PATIENCE_S):
-        total = fetch_count(con, f"SELECT count(*) FROM file.main.{table}")
-    ranges = [(0, total)]
+    with open_attached(path, patience_s=PATIENCE_S) as con:
+        ranges = [(0, fetch_count(con, f"SELECT count(*) FROM file.main.{table}"))]
     while ranges:
         start, end = ranges.pop()
         file = folder / f"{table}-{start}.parquet"
-        if start >= end:
-            continue
-        if _copy_rows(path, f"FROM file.main.{table} WHERE rowid >= {start} AND rowid < {end}", file):
+        rows = f"FROM file.main.{table} WHERE rowid >= {start} AND rowid < {end}"
+        try:
+            with open_attached(path, folder=folder, patience_s=PATIENCE_S) as con:  # which damage ends
+                con.execute(f"COPY ({rows}) TO {quote(str(file))} (FORMAT parquet)")
             yield file
-        elif end - start > ROWS_AT_ONCE:
-            middle = start + max((end - start) // 2 // ROWS_AT_ONCE, 1) * ROWS_AT_ONCE
-            ranges += [(middle, end), (start, middle)]
-
-
-def _copy_rows(path: Path, rows: str, file: Path) -> bool:
-    """Writes the rows to a Parquet file; returns False when some of them cannot be read, which ends the connection."""
-    try:
-        with (
-            connect(path, folder=file.parent) as con,
-            attach(con, path, access="READ_ONLY", deadline=time.monotonic() + PATIENCE_S),
-        ):
-            con.execute(f"COPY ({rows}) TO {quote(str(file))} (FORMAT parquet)")
-    except (duckdb.Error, UnicodeDecodeError) as error:
-        if not is_damage(error):
-            raise
-        return False
-    return True
+        except (duckdb.Error, UnicodeDecodeError) as error:
+            if not is_damage(error):
+                raise
+            if end - start > ROWS_AT_ONCE:
+                middle = start + max((end - start) // 2 // ROWS_AT_ONCE, 1) * ROWS_AT_ONCE
+                ranges += [(middle, end), (start, middle)]
 
 
 def _delete(con: DuckDBPyConnection, table: Table, condition: str) -> None:

@@ -8,7 +8,7 @@ Everything follows from the schema: choices, bounds of numbers (NaN and infinity
 between 1970 and 9999, ids and key fields, and sizes whose products fit into 64 bits. Rows of a run that was transcribed
 from a published table (`source`) may lack key fields. Limits: ids are not looked up.
 
-    >>> survey(path, deadline=time.monotonic() + 2).left_out
+    >>> survey(path).left_out
     {'steps': 3}
 
 Ten million samples take 0.2 s; of a table that has only grown since, only new rows are examined. The first reader of
@@ -31,7 +31,16 @@ from runner.errors import RowsRefused
 from runner.schema import TABLES, Column, Model, Table
 from runner.schema.axes import SHAPE
 from runner.schema.own import PART
-from runner.store.attached import attach, connect, foreign_error, format_reason, is_damage, is_stepscope, load_columns
+from runner.store.attached import (
+    Columns,
+    attach,
+    connect,
+    foreign_error,
+    format_reason,
+    is_damage,
+    is_stepscope,
+    load_columns,
+)
 from runner.store.shared import Taken, spilling, take_connection
 from runner.store.sql import fetch_count, quote, select_stored_rows
 
@@ -209,7 +218,7 @@ class Survey:
     all. Since the state of the file `origin`, when all of it was examined, rows have only been added. Of several
     files, `broken` are those that are left out, by name, with the reason."""
 
-    stored: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    stored: Columns = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
     damaged: Mapping[str, str] = field(default_factory=dict)
@@ -227,7 +236,7 @@ class Survey:
 _known: dict[Path, tuple[tuple[Any, ...], Survey]] = {}
 
 
-def survey(path: Path, *, deadline: float, taken: Taken | None = None) -> Survey:
+def survey(path: Path, *, patience_s: float = 0.0, taken: Taken | None = None) -> Survey:
     """Examines the file, unless this process has and it has not changed. Raises DatabaseBusy, DatabaseForeign.
 
     New rows and small files are examined on a connection with nothing attached: `taken`, which is opened anew where an
@@ -244,39 +253,32 @@ def survey(path: Path, *, deadline: float, taken: Taken | None = None) -> Survey
     if before.rows or path.stat().st_size <= SMALL_BYTES:
         with contextlib.nullcontext(taken) if taken else take_connection(path) as used:
             with contextlib.suppress(duckdb.OutOfMemoryException):
-                result = _examine(path, used.con, before, damaged, deadline=deadline)
+                result = _examine(path, used.con, before, damaged, patience_s=patience_s)
             if result is None:
                 used.reopen()
-    result = result or _examine_all(path, damaged, deadline=deadline)
+    limits = spilling()
+    while not result:  # every row, within the memory of a reader or, where a long text needs more, without a limit
+        try:
+            with connect(path, limits=limits) as con:
+                result = _examine(path, con, Survey(), damaged, patience_s=patience_s)
+        except duckdb.OutOfMemoryException:
+            if not limits:
+                raise
+            limits = ()
     if not result.origin:
         result = replace(result, origin=f"{path} {state}")
     _known[path] = state, result
     return result
 
 
-def _examine_all(path: Path, damaged: dict[str, str], *, deadline: float) -> Survey:
-    """Examines every row, within the memory of a reader or, where a long text needs more, without a limit."""
-    limits = spilling()
-    while True:
-        try:
-            with connect(path, limits=limits) as con:
-                if found := _examine(path, con, Survey(), damaged, deadline=deadline):
-                    return found
-        except duckdb.OutOfMemoryException:
-            if not limits:
-                raise
-            limits = ()
-
-
 def _examine(
-    path: Path, con: DuckDBPyConnection, before: Survey, damaged: dict[str, str], *, deadline: float
+    path: Path, con: DuckDBPyConnection, before: Survey, damaged: dict[str, str], *, patience_s: float
 ) -> Survey | None:
     """Examines all tables but those in `damaged`; None when another one joined them, which ends the connection."""
     name = ""
     try:
-        with attach(con, path, access="READ_ONLY", deadline=deadline):
-            stored = {table: frozenset(columns) for table, columns in load_columns(con, path).items()}
-            if not is_stepscope(stored):
+        with attach(con, path, patience_s=patience_s):
+            if not is_stepscope(stored := load_columns(con, path)):
                 raise foreign_error(path, "it holds no results")
             counts = ", ".join(f"(SELECT count(*) FROM file.main.{table})" for table in stored)
             rows = dict(zip(stored, con.execute(f"SELECT {counts}").fetchone() or (), strict=True))

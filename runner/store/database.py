@@ -17,7 +17,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -35,11 +35,10 @@ from runner.store.attached import (
     is_damage,
     is_refused,
     is_stepscope,
-    list_unknown,
     load_columns,
     lock,
     missing_error,
-    newer_error,
+    refuse_newer,
     unusable_error,
 )
 from runner.store.contract import Survey, survey
@@ -49,7 +48,6 @@ from runner.store.spool import SET_ASIDE, Spool, sync_folder
 from runner.store.sql import default_value, insert_rows
 from runner.store.views import (
     UNREADABLE,
-    Document,
     Member,
     drop,
     explain_damage,
@@ -73,28 +71,19 @@ MAX_WAITING, BEHIND_PATIENCE_S = 50, 1.0
 
 def fingerprint(db_path: Path | str) -> str:
     """Returns 16 hex digits that change whenever a reader could see other rows. Opens nothing; plans do not count."""
-    files = [file.absolute() for file in _list_readable(db_path)]
-    return _fingerprint(
-        [part for file in files for part in (file, file.with_name(file.name + ".wal"), *Spool(file).files())]
-    )
+    return _fingerprint(db_path, lambda file: (file, file.with_name(file.name + ".wal"), *Spool(file).files()))
 
 
 def plan_fingerprint(db_path: Path | str) -> str:
     """Returns 16 hex digits that change with every heartbeat of a running sweep."""
-    return _fingerprint([plan for file in _list_readable(db_path) for plan in Spool(file).plans()])
+    return _fingerprint(db_path, lambda file: Spool(file).plans())
 
 
-def _list_readable(db_path: Path | str) -> list[Path]:
-    """Returns the files that a path names; itself where it is a folder that cannot be read."""
-    try:
-        return list_files(Path(db_path))
-    except StoreError:
-        return [Path(db_path)]
-
-
-def _fingerprint(paths: Sequence[Path]) -> str:
-    states = []
-    for path in paths:
+def _fingerprint(db_path: Path | str, list_parts: Callable[[Path], Iterable[Path]]) -> str:
+    files, states = [Path(db_path)], []  # itself where it is a folder that cannot be read
+    with contextlib.suppress(StoreError):
+        files = list_files(Path(db_path))
+    for path in (part for file in files for part in list_parts(file.absolute())):
         with contextlib.suppress(OSError):
             state = path.stat()
             states.append((path.name, state.st_ino, state.st_size, state.st_mtime_ns))
@@ -140,10 +129,9 @@ def open_writer(path: Path, *, patience_s: float, folder: Path | None = None) ->
 
     Makes the file where there is none. The connection reaches no other file but those in `folder`. Raises DatabaseBusy
     when others hold the file for longer than `patience_s`, DatabaseForeign, StoreError."""
-    if is_fleet(path):
-        refuse_fleet(path)
+    refuse_fleet(path)
     check_place(path)
-    spool, deadline = Spool(path), time.monotonic() + patience_s
+    spool = Spool(path)
     try:
         # The connection within the lock, where no reader competes for the cores.
         with lock(path, "exclusive", patience_s=patience_s), _take(path, folder=folder) as taken:
@@ -152,11 +140,11 @@ def open_writer(path: Path, *, patience_s: float, folder: Path | None = None) ->
                 half = spool.half  # under another name first, so that a kill never leaves half a file
                 for leftover in (half, half.with_name(half.name + ".wal")):
                     leftover.unlink(missing_ok=True)
-                with attach(con, half, access="STORAGE_VERSION 'v1.2.0'", deadline=0.0):
+                with attach(con, half, access="STORAGE_VERSION 'v1.2.0'", patience_s=0.0):
                     _upgrade(con, half)
                 half.rename(path)
                 sync_folder(path.parent)
-            with attach(con, path, access="READ_WRITE", deadline=deadline):
+            with attach(con, path, access="READ_WRITE", patience_s=patience_s):
                 _upgrade(con, path)
                 yield con
     except (duckdb.Error, OSError) as error:
@@ -175,8 +163,7 @@ def _upgrade(con: DuckDBPyConnection, path: Path) -> None:
     stored = load_columns(con, path)
     if not is_stepscope(stored) and con.execute("SELECT 1 FROM duckdb_tables() WHERE NOT temporary").fetchone():
         raise foreign_error(path, "it holds other tables")
-    if unknown := list_unknown(stored):
-        raise newer_error(path, unknown)
+    refuse_newer(path, stored)
     con.begin()
     for table in STORED:
         if table.name not in stored:
@@ -231,12 +218,11 @@ def open_reader(
                 raise missing_error(path)
             yield taken.con
             return
-        deadline = time.monotonic() + READER_PATIENCE_S
-        surveyed = survey(path, deadline=deadline, taken=taken)
+        surveyed = survey(path, patience_s=READER_PATIENCE_S, taken=taken)
         state = (fingerprint(path), plan_fingerprint(path), bool(surveyed.damaged) and damaged)
         if damaged == "empty":
             surveyed = surveyed.readable()
-        with attach(taken.con, path, access="READ_ONLY", deadline=deadline):
+        with attach(taken.con, path, patience_s=READER_PATIENCE_S):
             if taken.shown != state:
                 make_views(taken.con, [Member(path=path, survey=surveyed)], taken.views)
                 mark(taken.con, state=f"{state[0]} {state[2]}", origin=f"{surveyed.origin} {state[2]}")
@@ -271,7 +257,7 @@ def look_through(db_path: Path | str) -> Survey:
     path = Path(db_path).absolute()
     check_place(path)
     with lock(path, "shared", patience_s=READER_PATIENCE_S):
-        found = survey(path, deadline=time.monotonic() + READER_PATIENCE_S) if path.exists() else Survey()
+        found = survey(path, patience_s=READER_PATIENCE_S) if path.exists() else Survey()
         return replace(found, broken=Spool(path).find_unreadable())
 
 
@@ -298,45 +284,34 @@ def _move(con: DuckDBPyConnection, spool: Spool, files: Sequence[Path], *, bad: 
     """Moves the cells of these files in one transaction; returns how many. Where one cannot be used, each is moved
     alone, and that one is set aside."""
     documents = {}
+    con.begin()
     try:
         for file in files:
             with contextlib.suppress(PermissionError):  # somebody else's, who will move it
                 if not is_newer(document := load_document(file)):
                     documents[file] = document
-        if documents:
-            _insert(con, list(documents.values()), where=files[0])
+        staged = stage_checked(con, list(documents.values()), STORED, present=TABLES, where=files[0])
+        for table in staged:
+            insert_rows(con, table, f"temp.main.spool_{table.name} AS new")
+        drop(con, staged)
     except UNREADABLE as error:
+        con.rollback()
         if len(files) > 1:
             return sum(_move(con, spool, [file], bad=bad) for file in files)
         files[0].rename(f"{files[0]}{SET_ASIDE}")
         bad[files[0].name] = format_reason(error)
         return 0
+    con.commit()
     for file in documents:
         file.unlink()
     return len(documents)
 
 
-def _insert(con: DuckDBPyConnection, documents: Sequence[Document], *, where: Path) -> None:
-    """Inserts the rows of these spool files in one transaction; changes nothing when one of `UNREADABLE` is raised."""
-    con.begin()
-    try:
-        staged = stage_checked(con, documents, STORED, present=TABLES, where=where)
-        for table in staged:
-            insert_rows(con, table, f"temp.main.spool_{table.name} AS new")
-        drop(con, staged)
-    except UNREADABLE:
-        con.rollback()
-        raise
-    con.commit()
-
-
 def check_writable(path: Path) -> None:
     """Raises StoreError unless rows can be added (`check_results`), and DatabaseForeign for a file that is not
     Stepscope's or is a newer one's. Opens the file only for reading, and leaves nothing behind."""
-    if is_fleet(path):
-        refuse_fleet(path)
+    refuse_fleet(path)
     path = check_results(path.absolute(), adds=True)
     if path.exists():
         with contextlib.suppress(DatabaseBusy):  # whoever holds it lets go later, and cells wait in the spool
-            if unknown := list_unknown(look_through(path).stored):
-                raise newer_error(path, unknown)
+            refuse_newer(path, look_through(path).stored)

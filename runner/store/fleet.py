@@ -19,7 +19,6 @@ cells. Limits: a file that another program holds for writing is left out until i
 
 import contextlib
 import os
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -146,7 +145,7 @@ def _survey(file: Path, patience_s: float) -> Survey | StoreError:
         check_place(file)
         unread = Spool(file).find_unreadable()
         if file.exists():
-            return replace(survey(file, deadline=time.monotonic() + patience_s), broken=unread)
+            return replace(survey(file, patience_s=patience_s), broken=unread)
         if Spool(file).files() or Spool(file).plans() or unread:
             return Survey(broken=unread)
         raise missing_error(file)
@@ -155,12 +154,13 @@ def _survey(file: Path, patience_s: float) -> Survey | StoreError:
 
 
 def refuse_fleet(path: Path) -> None:
-    """Raises UsageError: a fleet is for reading."""
-    raise UsageError(
-        f"{path} names several results files, to which nothing can be added.",
-        expected="one file",
-        do="Name it with --db, such as --db results.duckdb.",
-    )
+    """Raises UsageError for a fleet, which is for reading."""
+    if is_fleet(path):
+        raise UsageError(
+            f"{path} names several results files, to which nothing can be added.",
+            expected="one file",
+            do="Name it with --db, such as --db results.duckdb.",
+        )
 
 
 def _short(file: Path, files: Sequence[Path]) -> str:

@@ -27,7 +27,6 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -184,7 +183,7 @@ def answer(source: Path, folder: Path) -> dict[str, Any]:
         with open_reader(source, folder=folder, limits=(MEMORY,)) as con:
             _refuse_newer(con, source)
             if source.exists():
-                surveyed = survey(source, deadline=time.monotonic())
+                surveyed = survey(source)
                 for name in surveyed.left_out:
                     rows = select_stored_rows(TABLES[name], surveyed.stored[name])
                     check(con, TABLES[name], f"({rows})", where=source, published=surveyed.published)

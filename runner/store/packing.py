@@ -40,7 +40,7 @@ from duckdb import DuckDBPyConnection
 from runner.errors import DatabaseForeign, DatabaseMissing, StepscopeError, StoreError, UsageError
 from runner.places import SHIPPED, check_place, default_path, explain_error, split, temporary_folder
 from runner.schema import TABLES, Table
-from runner.store.attached import attach, connect, foreign_error, format_reason, is_damage, is_refused, lock
+from runner.store.attached import connect, foreign_error, format_reason, is_damage, is_refused, lock, open_attached
 from runner.store.contract import check, check_unique
 from runner.store.database import PATIENCE_S, fingerprint, ingest, open_reader, open_writer
 from runner.store.fleet import join
@@ -180,7 +180,7 @@ def copy_file(path: Path, out: Path) -> int:
 def _copy_database(path: Path, copy: Path) -> None:
     """Copies every table of the file, those of others included, as they are at this moment."""
     try:
-        with connect(path, copy) as con, attach(con, path, access="READ_ONLY", deadline=time.monotonic() + PATIENCE_S):
+        with open_attached(path, copy, patience_s=PATIENCE_S) as con:
             con.execute(f"ATTACH {quote(str(copy))} AS copy (TYPE duckdb, STORAGE_VERSION 'v1.2.0')")
             con.execute("COPY FROM DATABASE file TO copy")
             con.execute("DETACH copy")

@@ -1,7 +1,7 @@
 """Connections that stay open between readers: opening one and making its views is most of what a short reader takes.
 
     with take_connection(path) as taken:               # one that nobody uses just now, or a new one
-        with attach(taken.con, path, access="READ_ONLY", deadline=deadline): ...
+        with attach(taken.con, path, patience_s=2.0): ...
 
 Each takes a limited memory, and what a query needs beyond that lies in a temporary file, so that ten readers of a large
 file do not take ten times what one of them would like to. A connection is attached to the file only while somebody uses
