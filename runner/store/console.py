@@ -33,7 +33,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -253,13 +252,9 @@ def _fetch(con: DuckDBPyConnection, max_rows: int) -> tuple[list[list[Any]], boo
 
 
 def _to_json(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
     if isinstance(value, Decimal):
         return float(value)
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    return str(value)
+    return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 
 def _refusal(error: Exception) -> UsageError:

@@ -43,7 +43,7 @@ from runner.store.attached import (
 )
 from runner.store.contract import Survey, survey
 from runner.store.fleet import is_fleet, list_files, open_fleet, refuse_fleet, survey_fleet
-from runner.store.shared import Taken, mark, take_connection, take_turn
+from runner.store.shared import mark, take_connection, take_turn
 from runner.store.spool import SET_ASIDE, Spool, sync_folder
 from runner.store.sql import default_value, insert_rows
 from runner.store.views import (
@@ -134,7 +134,7 @@ def open_writer(path: Path, *, patience_s: float, folder: Path | None = None) ->
     spool = Spool(path)
     try:
         # The connection within the lock, where no reader competes for the cores.
-        with lock(path, "exclusive", patience_s=patience_s), _take(path, folder=folder) as taken:
+        with lock(path, "exclusive", patience_s=patience_s), take_connection(path, folder=folder) as taken:
             con = taken.con
             if not path.exists():
                 half = spool.half  # under another name first, so that a kill never leaves half a file
@@ -208,7 +208,7 @@ def open_reader(
     # Nothing can leave the spool while its lock is shared, so no row is missed between the file and the spool.
     with (
         take_turn(),
-        _take(path, folder=folder, limits=limits) as taken,
+        take_connection(path, folder=folder, limits=limits) as taken,
         lock(path, "shared", patience_s=READER_PATIENCE_S),
     ):
         if not path.exists():
@@ -235,18 +235,6 @@ def open_reader(
                 if is_damage(error) or is_refused(error):
                     raise unusable_error(path, error) from error
                 raise
-
-
-@contextlib.contextmanager
-def _take(path: Path, *, folder: Path | None, limits: Sequence[str] = ()) -> Iterator[Taken]:
-    """Yields a connection that others use, too, or one of its own that reaches further or has limits."""
-    if folder is None and not limits:
-        with take_connection(path) as taken:
-            yield taken
-        return
-    own = Taken(files=(path, Spool(path).half), folder=folder, limits=limits)
-    with own.opened:
-        yield own
 
 
 def look_through(db_path: Path | str) -> Survey:

@@ -81,8 +81,7 @@ def merge_files(sources: Sequence[Path], *, into: Path) -> Iterator[Merged]:
             for following in range(number, min(number + 2, len(sources))):
                 if following not in pending:
                     folders[following].mkdir()
-                    task = (sources[following].absolute(), into, folders[following])
-                    pending[following] = ahead.submit(_extract, *task)
+                    pending[following] = ahead.submit(_extract, sources[following].absolute(), into, folders[following])
             try:
                 names = pending.pop(number).result()
             except StepscopeError as error:

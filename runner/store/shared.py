@@ -111,10 +111,16 @@ _of_parent: list[Taken] = []
 
 
 @contextlib.contextmanager
-def take_connection(path: Path | None) -> Iterator[Taken]:
-    """Yields a connection with nothing attached that can open this file; no other caller gets it meanwhile."""
+def take_connection(path: Path | None, *, folder: Path | None = None, limits: Sequence[str] = ()) -> Iterator[Taken]:
+    """Yields a connection with nothing attached that can open this file; no other caller gets it meanwhile. One that
+    reaches further, into a folder, or has limits of its own does not stay open."""
     # A link that leads elsewhere by now is another file.
     files = (path, Spool(path).half, Path(os.path.realpath(path))) if path else ()
+    if folder is not None or limits:
+        own = Taken(files=files, folder=folder, limits=limits)
+        with own.opened:
+            yield own
+        return
     with _lock:
         # The one that was used last has views of the latest rows.
         fitting = [one for one in _idle if (one.files, one.share) == (files, _share.get())]
@@ -179,10 +185,8 @@ def mark(con: DuckDBPyConnection, **states: str) -> None:
 def remember(con: DuckDBPyConnection, name: str, compute: Callable[[], T]) -> T:
     """Returns the result that `compute` had for the same rows; computes it where there is none, and where nobody has
     marked the state."""
-    state = _get_variable(con, "rows_state")
-    if state is None:
+    if (key := _find_key(con, "state", name)) is None:
         return compute()
-    key = (state, name)
     if key not in _known:
         _keep(key, compute())
     result: T = _known[key]
@@ -194,10 +198,8 @@ def remember_runs(
 ) -> dict[UUID, T]:
     """Returns a result for each of the runs in `states`, in their order. `compute` gets those whose state is another
     than the last time, and all where rows may have been changed in place since."""
-    origin = _get_variable(con, "rows_origin")
-    if origin is None:
+    if (key := _find_key(con, "origin", name)) is None:
         return dict(compute(list(states)))
-    key = (origin, name)
     known: Mapping[UUID, tuple[object, T]] = _known.get(key, {})
     missing = [run for run, state in states.items() if run not in known or known[run][0] != state]
     computed = compute(missing) if missing else {}
@@ -206,9 +208,10 @@ def remember_runs(
     return {run: result for run, (_, result) in found.items()}
 
 
-def _get_variable(con: DuckDBPyConnection, name: str) -> str | None:
-    (value,) = con.execute(f"SELECT getvariable({quote(name)})").fetchone() or (None,)
-    return None if value is None else str(value)
+def _find_key(con: DuckDBPyConnection, marked: str, name: str) -> tuple[str, str] | None:
+    """Returns by what a result is remembered; None where nobody has marked that state."""
+    (state,) = con.execute(f"SELECT getvariable('rows_{marked}')").fetchone() or (None,)
+    return None if state is None else (str(state), name)
 
 
 def _keep(key: tuple[str, str], found: object) -> None:
