@@ -304,9 +304,8 @@ def title(question: FrontierCell) -> str:
     if question.limited == "seq_len":
         parts = [f"d {question.d_head}", f"batch {question.batch}", "causal" if question.causal else "not causal"]
     else:
-        shape: dict[str, int] = {name: getattr(question, name) for name in SHAPE}
         other = f"batch {question.batch}" if question.limited == "context" else f"context {question.context}"
-        parts = [shape_name(**shape), question.mode, other]
+        parts = [shape_name(question), question.mode, other]
     words = [question.implementation, *parts, question.precision, f"in {format_bytes(question.limit_bytes)}"]
     return f"largest {question.limited}: {' · '.join(words)}"
 

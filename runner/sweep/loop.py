@@ -176,9 +176,8 @@ class Sweep:
             self.owners |= {sizes[key]: place for key in begun & sizes.keys()}
         self._share_out()
         self.further = FurtherRounds(prepared)
-        self.cells: list[Expected] = []
-        self.plan: list[PlanRow] = []
-        self.positions: dict[history.CellRound, int] = {}
+        self.items: dict[history.CellRound, Expected] = {}
+        self.plan: dict[history.CellRound, PlanRow] = {}
         self.spent = Spent()
         self._add(prepared.cells)
         self.began = self.beat_at = time.monotonic()
@@ -314,11 +313,11 @@ class Sweep:
     def _add(self, items: Sequence[Expected]) -> None:
         """Adds cells to the end of the plan."""
         for item in items:
-            self.positions[item.id] = len(self.cells)
             done = self.prepared.done.get(item.id)
-            row = PlanRow(
+            self.items[item.id] = item
+            self.plan[item.id] = PlanRow(
                 run_id=self.run_id,
-                position=len(self.cells),
+                position=len(self.plan),
                 experiment=item.experiment,
                 cell_key=item.cell.key,
                 round=item.round,
@@ -327,13 +326,10 @@ class Sweep:
                 status=done.status if done else None,
                 seconds=None if done else item.predicted.seconds,
             )
-            self.plan.append(row)
-            self.cells.append(item)
 
     def _measure(self, item: Expected, place: Place, rest: Collection[Expected]) -> Row:
         """Measures one cell in a place and stores its row and its details."""
-        position, cell = self.positions[item.id], item.cell
-        started, began, cell_id = utc_now(), time.monotonic(), new_id()
+        cell, started, began, cell_id = item.cell, utc_now(), time.monotonic(), new_id()
 
         def beat(phase: str) -> None:
             with self.lock:
@@ -342,7 +338,7 @@ class Sweep:
                 left_s = cell_left_s + self._seconds_left(rest) + self._seconds_after()
                 self.watcher.doing(item, phase, left_s=left_s)
                 if phase == "start" or time.monotonic() - self.beat_at > HEARTBEAT_SECONDS:
-                    self._update_plan(position, state="running", seconds=cell_left_s)
+                    self._update_plan(item, state="running", seconds=cell_left_s)
 
         outcome = self._run_cell(item, place, cell_id, beat=beat)
         seconds, table = time.monotonic() - began, table_of(cell)
@@ -371,7 +367,7 @@ class Sweep:
             self.prepared.forecast.learn(item.measured, predicted=item.predicted.seconds, measured=seconds)
             self.spent += Spent.of(row)
             self.further.record(item, MeasuredRound.of(row.status, again, *times))
-            self._update_plan(position, state="done", status=outcome.status, seconds=seconds)
+            self._update_plan(item, state="done", status=outcome.status, seconds=seconds)
             self.watcher.finished(row, timings, left_s=self._seconds_left(rest) + self._seconds_after())
         return row
 
@@ -410,18 +406,18 @@ class Sweep:
         with self.lock:
             store(self.settings.db, rows, name=name)
 
-    def _update_plan(self, position: int, **changes: Any) -> None:
+    def _update_plan(self, item: Expected, **changes: Any) -> None:
         """Writes the plan with changes to one cell, a heartbeat and the current forecast. The seconds of what comes
         after the last owed cell are added to it, so that a page that sums them agrees with the terminal. A joined run
         keeps the plan of its own sweep, which may have been interrupted."""
         if self.prepared.joined:
             return
-        self.plan[position] = replace(self.plan[position], **changes)
+        self.plan[item.id] = replace(self.plan[item.id], **changes)
         self.beat_at, now = time.monotonic(), utc_now()
-        for place, row in enumerate(self.plan):
+        for place, row in self.plan.items():
             if row.state == "waiting":
-                self.plan[place] = replace(row, seconds=self._seconds_left([self.cells[place]]))
-        rows = [replace(row, heartbeat_at=now) for row in self.plan]
+                self.plan[place] = replace(row, seconds=self._seconds_left([self.items[place]]))
+        rows = [replace(row, heartbeat_at=now) for row in self.plan.values()]
         last = max((place for place, row in enumerate(rows) if row.state != "done"), default=None)
         if last is not None:
             rows[last] = replace(rows[last], seconds=(rows[last].seconds or 0) + self._seconds_after())

@@ -26,7 +26,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from statistics import median
 from threading import Timer
@@ -102,15 +102,11 @@ class _Ratios:
 
     def ratio(self, kind: str) -> float:
         """Returns measured over predicted; 1 before anything was measured."""
-        overall = (self._sum(self._measured) + FAMILIAR_S) / (self._sum(self._predicted) + FAMILIAR_S)
-        return (self._measured[kind] + overall * FAMILIAR_S) / (self._predicted[kind] + FAMILIAR_S)
-
-    def _sum(self, seconds: Mapping[str, float]) -> float:
-        """Returns the seconds of all kinds but compiled ones, whose compile time predicts nothing about other kinds."""
-        return sum(seconds[kind] for kind in seconds if _COMPILED not in kind)
-
-
-_COMPILED = " compiled"
+        predicted, measured = (  # of all kinds but compiled ones, whose compile time predicts nothing about others
+            sum(seconds for kind, seconds in of.items() if " compiled" not in kind) + FAMILIAR_S
+            for of in (self._predicted, self._measured)
+        )
+        return (self._measured[kind] + measured / predicted * FAMILIAR_S) / (self._predicted[kind] + FAMILIAR_S)
 
 
 @lru_cache(maxsize=20_000)
@@ -263,14 +259,12 @@ def _predictor(
     machine: Mapping[str, Any], *, rates: Mapping[str, float], own: Mapping[str, OwnModel]
 ) -> Callable[[Cell], Prediction]:
     """Returns a function that predicts a cell on this machine, from measured FLOP/s by precision."""
-    known = dict[str, Prediction]()
 
+    @cache
     def predict(cell: Cell) -> Prediction:
-        if cell.key not in known:
-            rate = estimate_rate(machine, getattr(cell, "precision", "fp32"), measured=rates)
-            on = On(device=machine["device"], flops_per_s=rate, gpu=machine["device_name"] or "", own=own)
-            known[cell.key] = kind_of(cell).predict(cell, on)
-        return known[cell.key]
+        rate = estimate_rate(machine, getattr(cell, "precision", "fp32"), measured=rates)
+        on = On(device=machine["device"], flops_per_s=rate, gpu=machine["device_name"] or "", own=own)
+        return kind_of(cell).predict(cell, on)
 
     return predict
 

@@ -13,12 +13,14 @@ found.
 
 A way is left out without a trial where it is predicted not to fit, where the same with a smaller batch ran out of
 memory, where it computes activations again although they fit, where a trial takes too large a part of the budget, or
-where not even the measured rate of matrix products lets it reach the best way found. Standard library only.
+where not even the measured rate of matrix products lets it reach the best way found.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from runner.analysis.costs.steps import Device
 from runner.experiments.experiment import Grid
@@ -194,31 +196,26 @@ class Race:
                 found.append(self.items[way])
         return found
 
-    def _fit(self) -> Any:
+    def _fit(self) -> Callable[[Way], float]:
         """Returns a function that guesses the logarithm of a way's score: a mean and a term for each setting, by least
         squares with a ridge. A batch that was not tried has the term of the nearest, any other setting the
         anchor's."""
-        known = {way: math.log(score) for way, one in self.known.items() if (score := self.score(one))}
-        mean = sum(known.values()) / len(known)
-        terms: list[dict[Any, float]] = [{} for _ in SETTINGS]
+        scores = {way: math.log(score) for way, one in self.known.items() if (score := self.score(one))}
+        mean = sum(scores.values()) / len(scores)
+        tried = list(dict.fromkeys(setting for way in scores for setting in enumerate(way)))
+        has = np.array([[way[place] == value for place, value in tried] for way in scores], float)
+        over = has.T @ (np.array([*scores.values()]) - mean)
+        brings: list[float] = np.linalg.solve(has.T @ has + RIDGE * np.eye(len(tried)), over).tolist()
+        terms = dict(zip(tried, brings, strict=True))
+        batches = [value for place, value in tried if place == 0]
 
-        def guess(way: Way) -> float:
-            return mean + sum(_term(terms[place], value, place) for place, value in enumerate(way))
+        def find_term(place: int, value: Any) -> float:
+            if place == 0:
+                value = min(batches, key=lambda batch: abs(math.log(batch / value)))
+            usual = terms.get((place, self.anchor[place]), 0.0) if self.anchor else 0.0
+            return terms.get((place, value), usual)
 
-        def _term(of: Mapping[Any, float], value: Any, place: int) -> float:
-            if value in of:
-                return of[value]
-            if place == 0 and of:
-                return of[min(of, key=lambda batch: abs(math.log(batch / value)))]
-            return of.get(self.anchor[place], 0.0) if self.anchor else 0.0
-
-        for _ in range(40):
-            for place in range(len(SETTINGS)):
-                left: dict[Any, list[float]] = {}
-                for way, score in known.items():
-                    left.setdefault(way[place], []).append(score - guess(way) + terms[place].get(way[place], 0.0))
-                terms[place] = {value: sum(of) / (len(of) + RIDGE) for value, of in left.items()}
-        return guess
+        return lambda way: mean + sum(find_term(place, value) for place, value in enumerate(way))
 
     def objection(self, way: Way) -> str:
         """Returns why a way needs no trial; empty where it does."""

@@ -83,14 +83,14 @@ def parse_request(given: Mapping[str, Any], *, config: Path | None) -> tuple[Req
     """Returns what to measure and how, from flags by name (None where not given) over the config file's values.
 
     Raises UsageError for an unknown name or value, and names those that are known."""
-    options = _merge(given, _load(config) if config else {})
+    options = _merge(given, config)
     return _request(options), _settings(options)
 
 
 def parse_frontier(given: Mapping[str, Any], *, config: Path | None) -> tuple[Mapping[str, Any], Settings] | None:
     """Returns the options of `--experiment frontier` by name, and how it runs; None where other experiments are asked
     for. Raises UsageError for options that do not go together."""
-    options = _merge(given, _load(config) if config else {})
+    options = _merge(given, config)
     own = [name for name in FRONTIER if options.get(name) is not None]
     if options["experiment"] is None or "frontier" not in (names := _split(options["experiment"])):
         if own:
@@ -110,19 +110,16 @@ def _list_flags(names: Iterable[str]) -> str:
     return ", ".join(f"--{name.replace('_', '-')}" for name in names)
 
 
-def _load(config: Path) -> dict[str, Any]:
+def _merge(given: Mapping[str, Any], config: Path | None) -> dict[str, Any]:
+    """Returns the flags over the file's values, whose names must be flags'."""
     try:
-        if why := explain_place(config):
+        if config and (why := explain_place(config)):
             raise ValueError(why)
-        return tomllib.loads(config.read_text())
+        file = tomllib.loads(config.read_text()) if config else {}
     except (OSError, ValueError) as error:  # not TOML, or not even UTF-8
         raise UsageError(
             f"{config} cannot be read: {error}.", expected='a TOML file such as `sizes = ["small"]`'
         ) from None
-
-
-def _merge(given: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the flags over the file's values, whose names must be flags'."""
     named = {name.replace("-", "_"): value for name, value in file.items()}
     unknown = sorted(set(named) - set(given))
     if unknown:
@@ -138,11 +135,12 @@ def _merge(given: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, Any]:
 
 def _request(options: Mapping[str, Any]) -> Request:
     axes = {name: _parse_value(name, options[name]) for name in (*FLAGS, "sizes") if options[name] is not None}
-    if options["shape"]:
-        shapes = [options["shape"]] if isinstance(options["shape"], str) else options["shape"]
+    shapes, models = (
+        [value] if isinstance(value := options[name] or (), str) else value for name in ("shape", "model")
+    )
+    if shapes:
         axes |= {"shape": _split(shapes), "sizes": axes.get("sizes", ())}
-    if options["model"]:
-        models = [options["model"]] if isinstance(options["model"], str) else options["model"]
+    if models:
         specs = tuple(dict.fromkeys(parse_spec(text).text for text in models))
         axes |= {"model": specs, "sizes": axes.get("sizes", ())}
     if options["preset"] is not None:
