@@ -1,7 +1,6 @@
 """How long a sequence, how large a context or batch fits in memory?"""
 
 from dataclasses import replace
-from typing import Any
 
 from runner.answers.answer import Answer, Asked, Draw, Field, Question, Row, View, choose
 from runner.answers.shared import name_machines
@@ -9,7 +8,6 @@ from runner.answers.words import format_value, lacks
 from runner.formats import format_bytes, format_number, join_parts
 from runner.results.rows import FrontierResult, Rows
 from runner.schema import FrontierCell
-from runner.schema.axes import SHAPE
 from runner.schema.sizes import shape_name
 
 WHERE = Field("where", "Where")
@@ -65,9 +63,8 @@ def answer(rows: Rows, asked: Asked) -> Answer:
 def _where(cell: FrontierCell) -> str:
     if cell.limited == "seq_len":
         return f"head width {cell.d_head}"
-    numbers: dict[str, Any] = {name: getattr(cell, name) for name in SHAPE}
     other = f"batch {cell.batch}" if cell.limited == "context" else f"context {format_value(cell.context)}"
-    return join_parts(shape_name(**numbers), cell.mode, other)
+    return join_parts(shape_name(cell), cell.mode, other)
 
 
 def _say(view: View, unit: str, limit: str) -> str:

@@ -87,12 +87,9 @@ def preset_for(device: str) -> str:
 _SIZE = ("model", "d_model", "d_ff", "layers", "heads", "vocabulary", "batch", "context", "seq_len", "d_head")
 #: The machine of no particular speed, by device.
 _ON: Mapping[str, On] = {
-    on.device: on
-    for on in (
-        On(device="cuda", flops_per_s=1e14),
-        On(device="mps", flops_per_s=5e12),
-        On(device="cpu", flops_per_s=1e11),
-    )
+    "cuda": On(device="cuda", flops_per_s=1e14),
+    "mps": On(device="mps", flops_per_s=5e12),
+    "cpu": On(device="cpu", flops_per_s=1e11),
 }
 
 

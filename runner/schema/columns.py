@@ -9,8 +9,8 @@ Standard library only.
 
 import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import datetime
 from functools import cache
 from types import UnionType
@@ -125,31 +125,28 @@ def column(label: str, unit: str, doc: str, *, default: Any = None, **roles: Any
     return field(default=default, metadata=describe(label, unit, doc, **roles))
 
 
-def columns_of(row: type) -> tuple[Column, ...]:
-    """Returns the columns of a cell or a row, in the order of its fields."""
-    return _read_columns(row)
-
-
-@cache
 def _read_columns(row: type) -> tuple[Column, ...]:
-    hints = get_type_hints(row)
+    """Returns the columns of a cell or a row, in the order of its fields."""
+    hints, columns = get_type_hints(row), []
     key: tuple[str, ...] = getattr(row, "names", tuple)()
-    return tuple(_complete_column(item, hints[item.name], asked=item.name in key) for item in fields(row))
+    for item in fields(row):
+        bare: Column = item.metadata["column"]
+        kind, choices = _parse_type(hints[item.name])
+        made = replace(
+            bare,
+            name=item.name,
+            effort=bare.effort or (bare.flag.effort if bare.flag else None),
+            type=kind,
+            choices=choices,
+            asked=item.name in key,
+            nullable=type(None) in get_args(hints[item.name]),
+            absent=None if item.default is MISSING else item.default,
+        )
+        columns.append(made)
+    return tuple(columns)
 
 
-def _complete_column(item: Field[Any], hint: Any, *, asked: bool) -> Column:
-    kind, choices = _parse_type(hint)
-    bare: Column = item.metadata["column"]
-    return replace(
-        bare,
-        name=item.name,
-        effort=bare.effort or (bare.flag.effort if bare.flag else None),
-        type=kind,
-        choices=choices,
-        asked=asked,
-        nullable=type(None) in get_args(hint),
-        absent=None if item.default is MISSING else item.default,
-    )
+columns_of: Callable[[type], tuple[Column, ...]] = cache(_read_columns)
 
 
 def _parse_type(hint: Any) -> tuple[type, tuple[str, ...]]:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from string import Formatter
-from typing import Protocol
+from typing import Any, Protocol
 
 from runner.errors import UsageError
 from runner.schema.axes import MODEL, SHAPE, Model, ModelCell, Shape
@@ -82,18 +82,19 @@ def parse_shape(text: str) -> Size:
     return Size(name="", **numbers)
 
 
-def shape_name(*, d_model: int, d_ff: int, layers: int, heads: int, vocabulary: int) -> str:
-    """Returns the name of a shape; without one, width and depth as `512×8`, with a d_ff that is not 4× the width."""
-    numbers = {"d_model": d_model, "d_ff": d_ff, "layers": layers, "heads": heads, "vocabulary": vocabulary}
-    wide = "" if d_ff == 4 * d_model else f" (d_ff {d_ff})"
-    return next((size.name for size in SIZES.values() if size.numbers == numbers), f"{d_model}×{layers}{wide}")
+def shape_name(of: Any) -> str:
+    """Returns the name of a cell's shape; without one, width and depth as `512×8`, with a d_ff that is not 4× the
+    width."""
+    numbers = {name: getattr(of, name) for name in SHAPE}
+    wide = "" if of.d_ff == 4 * of.d_model else f" (d_ff {of.d_ff})"
+    return next((size.name for size in SIZES.values() if size.numbers == numbers), f"{of.d_model}×{of.layers}{wide}")
 
 
 def model_name(model: Model) -> str:
     """Returns the name of the model of a cell, a row or an identity: that of its shape, or of an own model its file and
     the first digits of its key, which tell its versions apart: `nano@3f2a`."""
     if model.model_key is None:
-        return shape_name(**{name: getattr(model, name) for name in SHAPE})
+        return shape_name(model)
     return own_title(model.model or "", model.model_key[:KEY_DIGITS])
 
 

@@ -67,7 +67,7 @@ def _load_by_run(path: Path, of: Selection) -> list[RunSteps]:
         for run in load_runs(path)
         if run.run_id in values and run.run_id not in of.hidden and of.machine in (None, run.machine)
     ]
-    found, pool = list[RunSteps](), cache(partial(_load_pooled, path, of))
+    found, pool = list[RunSteps](), cache(partial(_load_compared, path, of, is_pooled=True))
     totals = accumulate(run.cells for run in runs)
     for _, group in groupby(zip(totals, runs, strict=True), lambda counted: counted[0] // _AT_ONCE):
         together = [run for _, run in group]
@@ -83,7 +83,7 @@ def _load_runs(path: Path, of: Selection, runs: tuple[UUID, ...]) -> Mapping[UUI
     with open_reader(path) as reader:
         rows = reader.execute(f"SELECT cell_id, run_id FROM ({EVERY_CELL}) WHERE list_contains(?, run_id)", [[*runs]])
         run_of = dict(rows.fetchall())
-        kinds = _load_compared(path, replace(of, run=None, settled=False, runs=runs))
+        kinds = _load_compared(path, of, runs)
     found: dict[UUID, dict[str, list[Any]]] = {}
     for kind, cells in kinds.items():
         for one in cells:
@@ -91,14 +91,13 @@ def _load_runs(path: Path, of: Selection, runs: tuple[UUID, ...]) -> Mapping[UUI
     return found
 
 
-def _load_pooled(path: Path, of: Selection, runs: tuple[UUID, ...]) -> Mapping[str, Sequence[Any]]:
-    """Returns the cells of these runs by kind, each over its rounds in all of them."""
-    with open_reader(path):
-        return _load_compared(path, replace(of, run=None, settled=False, runs=runs, is_pooled=True))
-
-
-def _load_compared(path: Path, of: Selection) -> Mapping[str, Sequence[Any]]:
-    return {"steps": load_steps(path, of), "attention": load_attention(path, of), "peaks": load_peaks(path, of)}
+def _load_compared(
+    path: Path, of: Selection, runs: tuple[UUID, ...], *, is_pooled: bool = False
+) -> Mapping[str, Sequence[Any]]:
+    """Returns the cells of these runs by kind; pooled, each over its rounds in all of them."""
+    of = replace(of, run=None, settled=False, runs=runs, is_pooled=is_pooled)
+    with open_reader(path):  # one for all kinds
+        return {"steps": load_steps(path, of), "attention": load_attention(path, of), "peaks": load_peaks(path, of)}
 
 
 def _load_latest(path: Path, of: Selection) -> list[RunSteps]:

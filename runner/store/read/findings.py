@@ -10,7 +10,7 @@ cell, the latest run counts, with the rounds that it goes on with; where a round
 narrows the tables that have its column.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -47,6 +47,11 @@ _BESIDE = """
 
 def load_findings(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> dict[UUID, list[Finding]]:
     """Returns the findings of each of these cells of one table, in the given order."""
+    return {cell: findings for cell, (_, findings) in _judge_cells(path, cells, table).items()}
+
+
+def _judge_cells(path: Path, cells: Sequence[UUID], table: str) -> dict[UUID, tuple[Audited, list[Finding]]]:
+    """Returns the rows of these cells of one table with their findings, in the given order."""
     kind, alike = AUDITED[table]
     columns = ", ".join(("run_id", *alike))
     with open_reader(path) as reader:
@@ -69,11 +74,11 @@ def load_findings(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> 
         for row in found
     ]  # fmt: skip
     chosen, both = set(cells), judge_together(known)
-    said = dict[UUID, list[Finding]]()
+    said = dict[UUID, tuple[Audited, list[Finding]]]()
     for row, seen in known:
         if row.cell_id in chosen:  # what a row and its neighbor both have counts once
             named = {one.code: one for one in reversed([*judge(row, seen), *both.get(row.cell_id, ())])}
-            said[row.cell_id] = [*named.values()][::-1]
+            said[row.cell_id] = row, [*named.values()][::-1]
     return {cell: said[cell] for cell in cells if cell in said}
 
 
@@ -83,11 +88,12 @@ MAX_ROWS = 2_000
 
 def load_audit(path: Path, of: Selection) -> list[AuditedRow]:
     """Returns the rows of a selection with their findings, the newest of each table first."""
-    return [
-        row
-        for table, (kind, _) in AUDITED.items()
-        for row in _load_rows(path, kind, table, _find_counted(path, table, of)[:MAX_ROWS])
-    ]
+    audited = []
+    for table in AUDITED:
+        if machines := dict(_find_counted(path, table, of)[:MAX_ROWS]):
+            for cell, (row, findings) in _judge_cells(path, [*machines], table).items():
+                audited.append(AuditedRow(row=row, machine=machines[cell], findings=tuple(findings)))
+    return audited
 
 
 def count_not_read(path: Path, of: Selection) -> int:
@@ -102,21 +108,6 @@ def _find_counted(path: Path, table: str, of: Selection) -> list[tuple[UUID, str
     query = f"SELECT cell_id, machine FROM ({query}) WHERE {' AND '.join(filters) or 'true'} ORDER BY cell_id DESC"
     with open_reader(path) as reader:
         return reader.execute(query, [*parameters, *values]).fetchall()
-
-
-def _load_rows(path: Path, kind: type[Audited], table: str, counted: list[tuple[UUID, str]]) -> list[AuditedRow]:
-    ids = tuple(cell_id for cell_id, _ in counted)
-    if not ids:
-        return []
-    findings = load_findings(path, ids, table)
-    with open_reader(path) as reader:
-        source = f"{table} SEMI JOIN (SELECT unnest(?) AS cell_id) USING (cell_id)"
-        rows = {row.cell_id: row for row in fetch_rows(reader, kind, source, [list(ids)])}
-    return [
-        AuditedRow(row=rows[cell_id], machine=machine, findings=tuple(findings.get(cell_id, ())))
-        for cell_id, machine in counted
-        if cell_id in rows
-    ]
 
 
 _BLOCKS = """
