@@ -6,9 +6,9 @@ On Linux the processes come from a fork server that has imported torch and never
 each instead of 1.4 s, with the same step times. On macOS, where forking is not safe, each is spawned. In a sweep the
 next process starts, and opens the GPU, while the last one is being ended and its rows are stored.
 
-`Telemetry` samples the GPU's clocks, power and temperature while a cell is measured, in the sweep's own idle process:
-NVIDIA only, through the driver's management library (NVML), which starts no CUDA context and takes no GPU time. A
-counter that a board does not have is None. Limits: a container may hide the processes of others.
+The GPU's clocks, power and temperature are sampled while a cell is measured, in the sweep's own idle process: NVIDIA
+only, through the driver's management library (NVML), which starts no CUDA context and takes no GPU time. A counter that
+a board does not have is None. Limits: a container may hide the processes of others.
 """
 
 import contextlib
@@ -29,7 +29,6 @@ from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 from runner.allowance import gpu_handle, read_counter, read_text
 from runner.engines.engine import COMPILER, ENVIRONMENT, PRELOADED, PlaceLost
@@ -100,39 +99,25 @@ _THROTTLES = {
 }
 
 
-@dataclass(kw_only=True)
-class Telemetry:
-    """Samples of one GPU during one cell; `rows` stays empty without the library or a card."""
+def sample_gpu(handle: Any, job: Job, at_seconds: float) -> TelemetryRow:
+    """Returns the driver's counters of a GPU at a moment of a cell."""
+    import pynvml
 
-    run_id: UUID
-    cell_id: UUID
-    handle: Any = None
-    began: float = field(default_factory=time.monotonic)
-    rows: list[TelemetryRow] = field(default_factory=list)
-
-    def sample(self) -> None:
-        """Adds one row of the driver's counters."""
-        if self.handle is None:
-            return
-        import pynvml
-
-        query = partial(read_counter, self.handle)
-        power = query("nvmlDeviceGetPowerUsage")
-        reasons = query("nvmlDeviceGetCurrentClocksThrottleReasons")
-        running = query("nvmlDeviceGetComputeRunningProcesses")
-        self.rows.append(
-            TelemetryRow(
-                run_id=self.run_id,
-                cell_id=self.cell_id,
-                at_seconds=round(time.monotonic() - self.began, 3),
-                sm_clock_mhz=query("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM),
-                memory_clock_mhz=query("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_MEM),
-                power_watts=None if power is None else power / 1000,
-                temperature_celsius=query("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU),
-                throttle_reasons=None if reasons is None else format_throttles(reasons),
-                foreign_processes=None if running is None else max(len(running) - 1, 0),
-            )
-        )
+    query = partial(read_counter, handle)
+    power = query("nvmlDeviceGetPowerUsage")
+    reasons = query("nvmlDeviceGetCurrentClocksThrottleReasons")
+    running = query("nvmlDeviceGetComputeRunningProcesses")
+    return TelemetryRow(
+        run_id=job.run_id,
+        cell_id=job.cell_id,
+        at_seconds=round(at_seconds, 3),
+        sm_clock_mhz=query("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM),
+        memory_clock_mhz=query("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_MEM),
+        power_watts=None if power is None else power / 1000,
+        temperature_celsius=query("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU),
+        throttle_reasons=None if reasons is None else format_throttles(reasons),
+        foreign_processes=None if running is None else max(len(running) - 1, 0),
+    )
 
 
 def format_throttles(reasons: int) -> str:
@@ -171,20 +156,18 @@ class LocalEngine:
         """Returns the machine's columns of `runs`. Raises UsageError for a device that is missing, or torch."""
         if find_spec("torch") is None:
             raise UsageError(**NO_TORCH)
-        device = self.device or device
-        message, _, text = self._run(device, timeout_s=300.0)
+        ask = partial(self._ask, self.device or device, timeout_s=300.0, late="it took longer than 300 s")
+        columns, why, text = ask()
         if "forked subprocess" in text:  # something that the fork server imports has used CUDA, and no child may then
             self._end_waiting()
             self.context = multiprocessing.get_context("spawn")
-            message, _, text = self._run(device, timeout_s=300.0)
-        if message is None or message[0] != "described":
-            how = "it took longer than 300 s" if message is None else f"{message[1]}"
+            columns, why, text = ask()
+        if why:
             raise StepscopeError(
-                f"The machine could not be described: {how}{f' ({text})' if text else ''}.",
+                f"The machine could not be described: {why}{f' ({text})' if text else ''}.",
                 do="Run `python -c 'import torch; print(torch.zeros(1))'` to see whether torch works.",
             )
-        columns: dict[str, Any] = message[1]
-        return columns
+        return dict(columns)
 
     def describe_model(self, job: OwnModelJob, *, timeout_s: float) -> OwnModel:
         """Returns what was understood of an own model. Raises BadModel with the reason where it cannot be built."""
@@ -197,29 +180,25 @@ class LocalEngine:
         return step
 
     def _understand(self, job: OwnModelJob | FitJob, *, timeout_s: float) -> Any:
-        message, _, text = self._run(job, timeout_s=timeout_s)
-        if message is not None and message[0] == "understood":
-            return message[1]
-        how = f"stopped after {timeout_s:g} s (--timeout)" if message is None else f"{message[1]}"
-        raise BadModel(f"{job.spec} cannot be built: {how}{f' ({text})' if text else ''}.")
+        found, why, text = self._ask(job, timeout_s=timeout_s, late=f"stopped after {timeout_s:g} s (--timeout)")
+        if why:
+            raise BadModel(f"{job.spec} cannot be built: {why}{f' ({text})' if text else ''}.")
+        return found
 
     def ceilings(self, job: CeilingJob) -> Ceilings:
         """Returns what this machine can do at most. Where measuring fails, all ceilings are missing."""
-        message, _, text = self._run(job, timeout_s=CEILINGS_SECONDS)
-        if message is not None and message[0] == "ceilings":
-            ceilings: Ceilings = message[1]
-            return ceilings
-        how = f"no result within {CEILINGS_SECONDS:g} s" if message is None else str(message[1])
-        return Ceilings(rows=(), missing={"all": f"{how}{f': {text}' if text else ''}"})
+        late = f"no result within {CEILINGS_SECONDS:g} s"
+        found, why, text = self._ask(job, timeout_s=CEILINGS_SECONDS, late=late)
+        return Ceilings(rows=(), missing={"all": f"{why}{f': {text}' if text else ''}"}) if why else found
 
     def measure(self, job: Job, *, timeout_s: float, beat: Callable[[str], None] = lambda phase: None) -> Outcome:
         """Measures one cell. Calls `beat` with the phase whenever it changes and every BEAT_SECONDS."""
-        killed_before = _count_oom_kills()
+        killed_before, began, telemetry = _count_oom_kills(), time.monotonic(), list[TelemetryRow]()
         gpu = gpu_handle(self.device or job.device)
-        telemetry = Telemetry(run_id=job.run_id, cell_id=job.cell_id, handle=gpu)
 
         def sample_and_beat(phase: str) -> None:
-            telemetry.sample()
+            if gpu is not None:
+                telemetry.append(sample_gpu(gpu, job, time.monotonic() - began))
             beat(phase)
 
         message, phase, text = self._run(job, timeout_s=timeout_s, beat=sample_and_beat)
@@ -228,7 +207,7 @@ class LocalEngine:
                 reason = f"Stopped after {timeout_s:g} s, the limit for a cell (--timeout)."
                 return Outcome(status="timeout", failed_phase=phase, message=reason)
             case ("measured", Measurement() as measurement):
-                details = {**measurement.details, **({"telemetry": telemetry.rows} if telemetry.rows else {})}
+                details = {**measurement.details, **({"telemetry": telemetry} if telemetry else {})}
                 return Outcome(status="ok", measurement=replace(measurement, details=details))
             case ("failed", status, reason, values):
                 failed_phase = None if status == "skipped" else phase
@@ -266,6 +245,13 @@ class LocalEngine:
             raise unusable_error(error) from error
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+    def _ask(self, job: AnyJob, *, timeout_s: float, late: str) -> tuple[Any, str, str]:
+        """Returns a worker's answer, or why there is none, such as that it is `late`; and what it printed last."""
+        message, _, text = self._run(job, timeout_s=timeout_s)
+        if message and message[0] == "answered":
+            return message[1], "", text
+        return None, late if message is None else str(message[1]), text
 
     def _run(
         self, job: AnyJob, *, timeout_s: float, beat: Callable[[str], None] = lambda phase: None

@@ -75,10 +75,8 @@ def _is_type(name: str) -> bool:
 
 
 def _list_node(node: Mapping[str, Any], kind: str) -> list[Spot]:
-    resources = node["Resources"]
-    if kind == "GPU" or _TYPE + kind in resources:
-        return [_spot(node, {"GPU": 1.0})] * int(resources.get("GPU", 0))
-    return [_spot(node, {kind: 1.0})] * int(resources.get(kind, 0))
+    resource = "GPU" if _TYPE + kind in node["Resources"] else kind
+    return [_spot(node, {resource: 1.0})] * int(node["Resources"].get(resource, 0))
 
 
 def _spot(node: Mapping[str, Any], resources: Mapping[str, float]) -> Spot:

@@ -2,10 +2,10 @@
 
     Process(target=work, args=(pipe, prints, device)); pipe.send(job)
 
-Messages are tuples: ("doing", phase), then one of ("measured", Measurement), ("described", columns), ("ceilings",
-Ceilings), ("understood", OwnModel or CountedStep), ("failed", status, message, values) or ("refused", error). A process
-that dies sends nothing more; its exit code tells the engine why. The process leads its own group, so that the compilers
-it starts end with it, and it ends when the sweep does, however the sweep ended.
+Messages are tuples: ("doing", phase), then one of ("measured", Measurement), ("answered", what another job asks for),
+("failed", status, message, values) or ("refused", error). A process that dies sends nothing more; its exit code tells
+the engine why. The process leads its own group, so that the compilers it starts end with it, and it ends when the sweep
+does, however the sweep ended.
 """
 
 import contextlib
@@ -52,18 +52,15 @@ def work(pipe: Connection, prints: Connection, device: str) -> None:
     except EOFError:
         return
     try:
-        if isinstance(job, str):
-            pipe.send(("described", describe(job)))
-        elif isinstance(job, CeilingJob):
-            limits.limit(job.device, None)
-            pipe.send(("ceilings", measure_ceilings(job)))
-        elif isinstance(job, OwnModelJob):
-            limits.limit(job.device, None)
-            pipe.send(("understood", describe_own(job)))
-        elif isinstance(job, FitJob):
-            pipe.send(("understood", count_step(job)))
-        else:
+        if isinstance(job, Job):
             pipe.send(_measure(pipe, job))
+        elif isinstance(job, str):
+            pipe.send(("answered", describe(job)))
+        elif isinstance(job, FitJob):
+            pipe.send(("answered", count_step(job)))
+        else:
+            limits.limit(job.device, None)
+            pipe.send(("answered", measure_ceilings(job) if isinstance(job, CeilingJob) else describe_own(job)))
     except StepscopeError as error:
         pipe.send(("refused", error))
 

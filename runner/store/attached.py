@@ -22,7 +22,7 @@ from duckdb import DuckDBPyConnection
 from runner.allowance import count_cpus
 from runner.errors import DatabaseBusy, DatabaseForeign, DatabaseMissing, StoreError
 from runner.places import check_place
-from runner.schema import STORED, TABLES
+from runner.schema import STORED, TABLES, Table
 from runner.store.spool import RETRY_S, Spool
 from runner.store.sql import fetch_count, quote
 
@@ -43,8 +43,7 @@ _BUSY = ("Could not set lock on file", "Unique file handle conflict")
 _DAMAGE = (duckdb.IOException, duckdb.SerializationException, duckdb.InternalException, duckdb.FatalException)
 #: The system's errors that say nothing about the content of a file.
 _REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.EMFILE)
-#: The tables of a file, with the type of each column.
-_STORED = {table.name: {c.name: c.sql_type for c in table.columns} for table in STORED}
+_STORED = {table.name for table in STORED}
 #: The endings of files that DuckDB keeps beside a database.
 _LOGS = (".wal", ".wal.checkpoint", ".wal.recovery")
 _CONFINED = (
@@ -138,18 +137,23 @@ def load_columns(con: DuckDBPyConnection, path: Path) -> dict[str, frozenset[str
             raise foreign_error(path, f"{name} has columns or conditions that are computed")
         if name in _STORED and rows > MAX_ROWS:
             raise foreign_error(path, f"{name} has {rows:,} rows, more than {MAX_ROWS:,}")
-    known: dict[str, set[str]] = {name: set() for name, *_ in plain if name in _STORED}
+    known: dict[str, dict[str, str]] = {name: {} for name, *_ in plain if name in _STORED}
     for name, column, kind in listed:
         if name in _STORED and name not in known:
             raise foreign_error(path, f"{name} is a view, which would be executed, not a table")
-        if kind != _STORED.get(name, {}).get(column, kind):
-            raise foreign_error(path, f"{name}.{column} is of the type {kind[:60]}, not {_STORED[name][column]}")
-        known.get(name, set()).add(column)
-    for name, names in known.items():
-        missing = set(TABLES[name].unique) - names
-        if missing and name != "runs":  # `is_stepscope` judges `runs`
-            raise foreign_error(path, f"{name} has no {', '.join(sorted(missing))}")
-    return {name: frozenset(names) for name, names in known.items()}
+        known.get(name, {})[column] = kind
+    for name, types in known.items():
+        check_columns(path, TABLES[name], types, ids=() if name == "runs" else TABLES[name].unique)
+    return {name: frozenset(types) for name, types in known.items()}
+
+
+def check_columns(path: Path, table: Table, types: Mapping[str, str], *, ids: Sequence[str]) -> None:
+    """Raises DatabaseForeign where a file's columns are of other types than the table's, or lack one of `ids`."""
+    for column in table.columns:
+        if (kind := types.get(column.name, column.sql_type)) != column.sql_type:
+            raise foreign_error(path, f"{table.name}.{column.name} is of the type {kind[:60]}, not {column.sql_type}")
+    if missing := {*ids} - types.keys():
+        raise foreign_error(path, f"{table.name} has no {', '.join(sorted(missing))}")
 
 
 def is_stepscope(tables: Columns) -> bool:

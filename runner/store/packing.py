@@ -40,7 +40,16 @@ from duckdb import DuckDBPyConnection
 from runner.errors import DatabaseForeign, DatabaseMissing, StepscopeError, StoreError, UsageError
 from runner.places import SHIPPED, check_place, default_path, explain_error, split, temporary_folder
 from runner.schema import TABLES, Table
-from runner.store.attached import connect, foreign_error, format_reason, is_damage, is_refused, lock, open_attached
+from runner.store.attached import (
+    check_columns,
+    connect,
+    foreign_error,
+    format_reason,
+    is_damage,
+    is_refused,
+    lock,
+    open_attached,
+)
 from runner.store.contract import check, check_unique
 from runner.store.database import PATIENCE_S, fingerprint, ingest, open_reader, open_writer
 from runner.store.fleet import join
@@ -125,12 +134,7 @@ _PUBLISHED = "SELECT run_id FROM file.main.runs WHERE source = 'published'"
 def _insert(con: DuckDBPyConnection, table: Table, file: Path) -> None:
     source = f"read_parquet({quote(str(file))})"
     types = {name: kind for name, kind, *_ in con.execute(f"DESCRIBE FROM {source}").fetchall()}
-    for column in table.columns:
-        if types.get(column.name, column.sql_type) != column.sql_type:
-            reason = f"{table.name}.{column.name} is of the type {types[column.name][:60]}, not {column.sql_type}"
-            raise foreign_error(file, reason)
-    if missing := set(table.unique) - types.keys():
-        raise foreign_error(file, f"{table.name} has no {', '.join(sorted(missing))}")
+    check_columns(file, table, types, ids=table.unique)
     rows = f"({select_stored_rows(table, frozenset(types), source=source)})"
     check(con, table, rows, where=file, published=_PUBLISHED)
     check_unique(con, table, rows, where=file)
