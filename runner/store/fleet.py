@@ -2,19 +2,12 @@
 
     >>> list_files(Path("results/"))
     [PosixPath('results/node1.duckdb'), PosixPath('results/node2.duckdb')]
-    >>> list_files(Path("a.duckdb:/srv/b.duckdb"))
-    [PosixPath('a.duckdb'), PosixPath('/srv/b.duckdb')]
 
-A folder stands for its files that end in `.duckdb`, and for those of which there is only a spool yet. The names of a
-list stand with `:` between them, as in PATH; a file whose own name has one in it is still one file.
-
-    >>> with open_fleet(Path("results/"), patience_s=2.0) as con:
-    ...     con.execute("SELECT count(*) FROM steps").fetchone()
-
-The files are read as one: each is attached read-only, with one view a table over all of them and their spools. Nothing
-is copied or merged. A file that cannot be read is left out and named (`survey_fleet`), and so is a damaged table of one
-file. A run that several files have, as a merged file and its parts do, is taken whole from the one that has most of its
-cells. Limits: a file that another program holds for writing is left out until it or another changes.
+A folder stands for its files that end in `.duckdb`, and for those of which there is only a spool yet. The files are
+read as one: each is attached read-only, with one view a table over all of them and their spools. Nothing is copied or
+merged. A file that cannot be read is left out and named (`survey_fleet`), and so is a damaged table of one file. A run
+that several files have, as a merged file and its parts do, is taken whole from the one that has most of its cells.
+Limits: a file that another program holds for writing is left out until it or another changes.
 """
 
 import contextlib
@@ -134,23 +127,23 @@ def survey_fleet(path: Path, *, patience_s: float) -> Survey:
 
 def _survey_all(files: Sequence[Path], *, patience_s: float) -> tuple[dict[Path, Survey], dict[Path, StoreError]]:
     """Returns what each file holds, and for the others why they cannot be read."""
+
+    def examine(file: Path) -> Survey | StoreError:
+        try:
+            check_place(file)
+            unread = Spool(file).find_unreadable()
+            if file.exists():
+                return replace(survey(file, patience_s=patience_s), broken=unread)
+            if Spool(file).files() or Spool(file).plans() or unread:
+                return Survey(broken=unread)
+            return missing_error(file)
+        except StoreError as error:
+            return error
+
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = dict(zip(files, pool.map(lambda file: _survey(file, patience_s), files), strict=True))
+        found = dict(zip(files, pool.map(examine, files), strict=True))
     surveyed = {file: one for file, one in found.items() if isinstance(one, Survey)}
     return surveyed, {file: one for file, one in found.items() if isinstance(one, StoreError)}
-
-
-def _survey(file: Path, patience_s: float) -> Survey | StoreError:
-    try:
-        check_place(file)
-        unread = Spool(file).find_unreadable()
-        if file.exists():
-            return replace(survey(file, patience_s=patience_s), broken=unread)
-        if Spool(file).files() or Spool(file).plans() or unread:
-            return Survey(broken=unread)
-        raise missing_error(file)
-    except StoreError as error:
-        return error
 
 
 def refuse_fleet(path: Path) -> None:

@@ -30,7 +30,7 @@ from runner.engines.local import LocalEngine
 from runner.errors import UsageError
 from runner.experiments import kind_of
 from runner.formats import format_bytes, format_count
-from runner.job import Job, Outcome
+from runner.job import Job
 from runner.schema import AttentionCell, FrontierCell, FrontierRow, RunRow, StepCell, new_id, utc_now
 from runner.schema.axes import SHAPE
 from runner.schema.own import is_own_part
@@ -64,17 +64,6 @@ def trial_cell(question: FrontierCell, size: int) -> AttentionCell | StepCell:
     return StepCell(**shape, **context, mode=question.mode, attention=question.implementation, **asked)
 
 
-def predict_bytes(cell: AttentionCell | StepCell, *, device: Device, gpu: str = "") -> int:
-    """Returns the memory that a cell needs by the closed formulas: the peak of live bytes or, on CUDA, the bytes that
-    the allocator must reserve."""
-    if isinstance(cell, StepCell):
-        peak = steps.predicted_peak_bytes(cell, device=device, gpu=gpu)
-        return round(peak * RESERVED_SHARE) if device == "cuda" else peak
-    if device == "cuda":
-        return attention.predicted_reserved_bytes(cell, gpu=gpu)
-    return attention.predicted_peak_bytes(cell)
-
-
 @dataclass(frozen=True, kw_only=True)
 class DeviceMemory:
     """The device that a cell must fit on: its kind, its name and, where known, the whole memory of the card."""
@@ -92,11 +81,17 @@ class DeviceMemory:
 
 def predict_largest(question: FrontierCell, memory: DeviceMemory) -> int:
     """Returns the largest multiple of the resolution predicted to fit, or 0. On CUDA it is an estimate."""
-    limit = memory.bytes_within(question.limit_bytes)
+    limit, on_cuda = memory.bytes_within(question.limit_bytes), memory.device == "cuda"
 
     def fits(count: int) -> bool:
         cell = trial_cell(question, count * question.step)
-        return predict_bytes(cell, device=memory.device, gpu=memory.gpu) <= limit
+        # The peak of live bytes or, on CUDA, the bytes that the allocator must reserve.
+        if isinstance(cell, StepCell):
+            peak = steps.predicted_peak_bytes(cell, device=memory.device, gpu=memory.gpu)
+            return peak * (RESERVED_SHARE if on_cuda else 1) <= limit
+        if on_cuda:
+            return attention.predicted_reserved_bytes(cell, gpu=memory.gpu) <= limit
+        return attention.predicted_peak_bytes(cell) <= limit
 
     largest, _ = search(1, fits)
     return largest * question.step
@@ -139,11 +134,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?) *([A-Z]*)")
 
 
 class _TrialFailed(Exception):
-    """A trial that neither fitted nor ran out of memory."""
-
-    def __init__(self, size: int, outcome: Outcome) -> None:
-        super().__init__(size, outcome)
-        self.size, self.outcome = size, outcome
+    """A trial, by its size and its outcome, that neither fitted nor ran out of memory."""
 
 
 def parse_size(name: str, text: str) -> int:
@@ -219,8 +210,9 @@ def explore(flags: Mapping[str, Any], settings: Settings, *, say: Callable[[str]
         key = sweep_key(sorted(question.key for question in questions), machine)
         known = None if settings.fresh else history.find_run(settings.db, key)
         run = new_run(known or new_id(), settings, machine, sweep_key=key)
-        explorer = _Explorer(run, settings, engine=engine, say=say)
-        rows = [explorer.answer(question) for question in owed]
+        make_folder(settings.db)
+        store(settings.db, {"runs": [run]}, name=f"run-{run.run_id}")  # a run that goes on is in the file already
+        rows = [_search(question, run, settings, engine=engine, say=say) for question in owed]
         ingest_all(settings.db)
     return rows
 
@@ -233,70 +225,64 @@ def default_limit(machine: Mapping[str, Any]) -> int:
     return int(machine["device_memory_bytes"])
 
 
-class _Explorer:
-    """One run of trials."""
+def _search(
+    question: FrontierCell, run: RunRow, settings: Settings, *, engine: LocalEngine, say: Callable[[str], None]
+) -> FrontierRow:
+    """Searches the frontier of one question, and stores, says and returns its row."""
+    started, began, cell_id = utc_now(), time.monotonic(), new_id()
+    device: Any = run.device
+    gpu = run.device_name or ""
+    predicted = predict_largest(question, DeviceMemory(device=device, gpu=gpu, card_bytes=run.device_memory_bytes))
+    say(f"{title(question)}: predicted {predicted:,}")
+    peaks: dict[int, int | None] = {}
+    tried: dict[int, bool] = {}
 
-    def __init__(self, run: RunRow, settings: Settings, *, engine: LocalEngine, say: Callable[[str], None]) -> None:
-        self.run, self.settings, self.engine, self.say = run, settings, engine, say
-        kind: Any = run.device
-        self.memory = DeviceMemory(device=kind, gpu=run.device_name or "", card_bytes=run.device_memory_bytes)
-        make_folder(settings.db)
-        store(settings.db, {"runs": [run]}, name=f"run-{run.run_id}")  # a run that goes on is in the file already
-
-    def answer(self, question: FrontierCell) -> FrontierRow:
-        """Searches the frontier of one question, and stores, prints and returns its row."""
-        started, began, cell_id = utc_now(), time.monotonic(), new_id()
-        predicted = predict_largest(question, self.memory)
-        self.say(f"{title(question)}: predicted {predicted:,}")
-        peaks: dict[int, int | None] = {}
-        tried: dict[int, bool] = {}
-
-        def fits(count: int) -> bool:
-            size = count * question.step
-            job = Job(
-                experiment="frontier",
-                cell=trial_cell(question, size),
-                run_id=self.run.run_id,
-                cell_id=new_id(),
-                device=self.settings.torch_device({"device": self.run.device}),
-                device_name=self.run.device_name or "",
-                limit_bytes=question.limit_bytes,
-            )
-            outcome = self.engine.measure(job, timeout_s=self.settings.timeout_s)
-            if outcome.status not in ("ok", "oom"):
-                raise _TrialFailed(size, outcome)
-            peak = outcome.measurement.values.get("peak_allocated_bytes")
-            result = f"fits, peak {format_bytes(peak or 0)}" if outcome.status == "ok" else "does not fit"
-            self.say(f"  {question.limited} {size:,}: {result}")
-            tried[size], peaks[size] = outcome.status == "ok", peak
-            return tried[size]
-
-        end: dict[str, Any] = {"status": "ok"}
-        try:
-            search(predicted // question.step, fits)
-        except _TrialFailed as failure:
-            status, phase = failure.outcome.status, failure.outcome.failed_phase
-            advice = " A smaller --limit asks for smaller trials." if status == "timeout" else ""
-            message = f"At {failure.size:,}: {failure.outcome.message}{advice}"
-            end = {"status": status, "failed_phase": phase, "message": message}
-        largest = max((size for size, fitted in tried.items() if fitted), default=None)
-        row = FrontierRow(
-            **asdict(question),
-            **end,
-            run_id=self.run.run_id,
-            cell_id=cell_id,
-            cell_key=question.key,
-            started_at=started,
-            cell_seconds=time.monotonic() - began,
-            predicted=predicted,
-            largest=largest,
-            smallest_failing=min((size for size, fitted in tried.items() if not fitted), default=None),
-            largest_peak_bytes=None if largest is None else peaks[largest],
-            trials=len(tried),
+    def fits(count: int) -> bool:
+        size = count * question.step
+        job = Job(
+            experiment="frontier",
+            cell=trial_cell(question, size),
+            run_id=run.run_id,
+            cell_id=new_id(),
+            device=settings.torch_device({"device": device}),
+            device_name=gpu,
+            limit_bytes=question.limit_bytes,
         )
-        store(self.settings.db, {"frontier": [row]}, name=str(cell_id))
-        self.say(f"{title(question)}: {answer(row)}")
-        return row
+        outcome = engine.measure(job, timeout_s=settings.timeout_s)
+        if outcome.status not in ("ok", "oom"):
+            raise _TrialFailed(size, outcome)
+        peak = outcome.measurement.values.get("peak_allocated_bytes")
+        result = f"fits, peak {format_bytes(peak or 0)}" if outcome.status == "ok" else "does not fit"
+        say(f"  {question.limited} {size:,}: {result}")
+        tried[size], peaks[size] = outcome.status == "ok", peak
+        return tried[size]
+
+    end: dict[str, Any] = {"status": "ok"}
+    try:
+        search(predicted // question.step, fits)
+    except _TrialFailed as failure:
+        size, outcome = failure.args
+        advice = " A smaller --limit asks for smaller trials." if outcome.status == "timeout" else ""
+        message = f"At {size:,}: {outcome.message}{advice}"
+        end = {"status": outcome.status, "failed_phase": outcome.failed_phase, "message": message}
+    largest = max((size for size, fitted in tried.items() if fitted), default=None)
+    row = FrontierRow(
+        **asdict(question),
+        **end,
+        run_id=run.run_id,
+        cell_id=cell_id,
+        cell_key=question.key,
+        started_at=started,
+        cell_seconds=time.monotonic() - began,
+        predicted=predicted,
+        largest=largest,
+        smallest_failing=min((size for size, fitted in tried.items() if not fitted), default=None),
+        largest_peak_bytes=None if largest is None else peaks[largest],
+        trials=len(tried),
+    )
+    store(settings.db, {"frontier": [row]}, name=str(cell_id))
+    say(f"{title(question)}: {answer(row)}")
+    return row
 
 
 def title(question: FrontierCell) -> str:

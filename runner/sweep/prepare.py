@@ -5,17 +5,10 @@
 
 Nothing is measured here. The terminal, `--dry-run` and the pages all show this forecast.
 
-`Forecast` predicts how long cells take, scaled by how far earlier predictions were off:
-
-    flops_per_s = estimate_rate(machine, "bf16", measured={})
-    forecast = Forecast(past)                   # (cell, predicted, measured seconds) of earlier rows of this machine
-    seconds = forecast.seconds(cell, predicted=4.2)
-    forecast.learn(cell, predicted=seconds, measured=5.0)
-    left = forecast.left(cell, seconds)
-
-A cell that was measured before on this machine takes its median. Any other cell takes its prediction times the ratio of
-measured to predicted seconds of its kind, and a running sweep scales what is left by its own ratios. Limits: a kind
-that was never measured is scaled by the ratio of all kinds that are not compiled. Standard library only.
+`Forecast` predicts how long cells take, scaled by how far earlier predictions were off. A cell that was measured before
+on this machine takes its median. Any other cell takes its prediction times the ratio of measured to predicted seconds
+of its kind, and a running sweep scales what is left by its own ratios. Limits: a kind that was never measured is scaled
+by the ratio of all kinds that are not compiled. Standard library only.
 """
 
 import hashlib
@@ -23,8 +16,7 @@ import json
 import shlex
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -290,7 +282,7 @@ def describe_models(
     engine: Engine,
     machine: Mapping[str, Any],
     *,
-    report: Callable[[str], None] = lambda what: None,
+    report: Callable[[str], None],
 ) -> tuple[Mapping[str, OwnModel], Mapping[str, str]]:
     """Builds every own model of a request once, within the limit of a cell, which builds it, too. Returns them by key,
     and by name why others cannot be built.
@@ -301,14 +293,16 @@ def describe_models(
     given = [cell for cell in request.cells if isinstance(cell, Model) and cell.model_key is not None]
     own, failed = dict[str, OwnModel](), dict[str, BadModel]()
     for spec in dict.fromkeys((*specs, *(cell.model or "" for cell in given))):
+        waiting = f"Building {spec} …, for at most {settings.timeout_s:g} s (--timeout)."
+        (timer := Timer(BUILD_SECONDS, report, (waiting,))).start()
         try:
             job = OwnModelJob(spec=spec, device=device, points=list_points(request, spec))
-            with _telling(report, f"Building {spec} …, for at most {settings.timeout_s:g} s (--timeout)."):
-                described = engine.describe_model(job, timeout_s=settings.timeout_s)
+            described = engine.describe_model(job, timeout_s=settings.timeout_s)
+            own[described.key] = described
         except BadModel as error:
             failed[spec] = error
-        else:
-            own[described.key] = described
+        finally:
+            timer.cancel()
     if failed and (not own or given):
         raise next(iter(failed.values()))
     for cell in given:
@@ -318,17 +312,6 @@ def describe_models(
                 do="Bring back that version of the source, or measure the new one with sweep --model.",
             )
     return own, {spec: str(error) for spec, error in failed.items()}
-
-
-@contextmanager
-def _telling(report: Callable[[str], None], what: str) -> Iterator[None]:
-    """Reports what is being done, if it takes longer than a few seconds."""
-    timer = Timer(BUILD_SECONDS, report, (what,))
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def list_points(request: Request, spec: str) -> tuple[tuple[int, int], ...]:

@@ -24,7 +24,7 @@ from runner.store.read.memory import load_accumulations, load_peaks, load_precis
 from runner.store.read.noise import load_machine_noise, load_repeated, load_spreads
 from runner.store.read.published import load_published
 from runner.store.read.runs import load_runs
-from runner.store.read.selection import Selection, fetch, fetch_by, select
+from runner.store.read.selection import Selection, fetch, fetch_by, select, with_details
 from runner.store.read.timed import (
     choose,
     find_latest,
@@ -142,19 +142,11 @@ def load_traced(path: Path, of: Selection) -> list[KernelTrace]:
     with open_reader(path) as reader:
         choose(reader, "profiles", of, ("failed_phase", "message", *_OWN))
         traces = fetch(reader, _TRACES, kind=KernelTrace)
-        kernels: dict[UUID, list[Kernel]] = fetch_by(reader, _KERNELS, kind=Kernel, by=("cell_id",))
+        kernels = fetch_by(reader, _KERNELS, kind=Kernel, by=("cell_id",))
         parts, ranges = (
             fetch_by(reader, _PARTS.format(scope=scope), kind=KernelPart, by=("cell_id",)) for scope in ("''", "scope")
         )
-    return [
-        replace(
-            one,
-            parts=tuple(parts.get(one.cell_id, ())),
-            kernels=tuple(kernels.get(one.cell_id, ())),
-            ranges=tuple(ranges.get(one.cell_id, ())),
-        )
-        for one in traces
-    ]
+    return with_details(traces, parts=parts, kernels=kernels, ranges=ranges)
 
 
 _IMPORTED = """
@@ -168,8 +160,8 @@ def _load_imported(path: Path, of: Selection) -> list[ImportedTrace]:
     """Returns the imported traces of all machines, the last imported first."""
     with open_reader(path) as reader:
         traces = fetch(reader, _IMPORTED, [list(of.hidden)], kind=ImportedTrace)
-        kernels: dict[UUID, list[Kernel]] = fetch_by(reader, _KERNELS, kind=Kernel, by=("cell_id",)) if traces else {}
-    return [replace(one, kernels=tuple(kernels.get(one.cell_id, ()))) for one in traces]
+        kernels = fetch_by(reader, _KERNELS, kind=Kernel, by=("cell_id",)) if traces else {}
+    return with_details(traces, kernels=kernels)
 
 
 def load_ceilings(path: Path, of: Selection) -> list[CeilingRow]:

@@ -8,7 +8,7 @@ Times are those of whole steps. The rounds of a cell are those of one run.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
@@ -23,7 +23,7 @@ from runner.schema import TABLES, Cell, Phase
 from runner.schema.axes import MODEL
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
-from runner.store.read.selection import DEVICE, MACHINE, Selection, fetch, fetch_by
+from runner.store.read.selection import DEVICE, MACHINE, Selection, fetch, fetch_by, with_details
 from runner.store.read.timed import STEP_MS, choose, load_noise
 from runner.store.shared import remember
 
@@ -123,8 +123,8 @@ def load_spreads(path: Path, of: Selection) -> list[StepSpread]:
     with open_reader(path) as reader:
         choose(reader, "steps", of)
         spreads = fetch(reader, _SPREADS, kind=StepSpread)
-        samples: dict[UUID, list[PhaseSample]] = fetch_by(reader, _NOISIEST, kind=PhaseSample, by=("of",))
-    return [replace(one, samples=tuple(samples.get(one.cell_id, ()))) for one in spreads]
+        samples = fetch_by(reader, _NOISIEST, kind=PhaseSample, by=("of",))
+    return with_details(spreads, samples=samples)
 
 
 def load_machine_noise(path: Path, of: Selection) -> list[MachineNoise]:

@@ -7,6 +7,7 @@ Of a file that was imported again with another mapping, the latest import counts
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -33,17 +34,14 @@ def load_published(path: Path, of: Selection | None = None, *, run: UUID | None 
         tables = fetch_rows(reader, PublishedTableRow, _narrow("published_tables", runs, "file, run_id, position"))
         rows = fetch_rows(reader, PublishedLineRow, _narrow("published_rows", runs, "run_id, table_id, position"))
         figures = fetch_rows(reader, PublishedFigureRow, _narrow("published_figures", runs, "run_id, row_id, position"))
-    of_rows: dict[tuple[UUID, UUID], list[PublishedFigure]] = {}
+    of_rows = defaultdict[tuple[UUID, UUID], list[PublishedFigure]](list)
     for figure in figures:
-        of_rows.setdefault((figure.run_id, figure.row_id), []).append(_build(PublishedFigure, figure))
-    of_tables: dict[tuple[UUID, UUID], list[PublishedRow]] = {}
+        of_rows[figure.run_id, figure.row_id].append(_build(PublishedFigure, figure))
+    of_tables = defaultdict[tuple[UUID, UUID], list[PublishedRow]](list)
     for row in rows:
-        figures_of = tuple(of_rows.get((row.run_id, row.row_id), ()))
-        made = _build(PublishedRow, row, setting=_build(PublishedSetting, row), figures=figures_of)
-        of_tables.setdefault((row.run_id, row.table_id), []).append(made)
-    return [
-        _build(PublishedTable, table, rows=tuple(of_tables.get((table.run_id, table.table_id), ()))) for table in tables
-    ]
+        setting, of_row = _build(PublishedSetting, row), tuple(of_rows[row.run_id, row.row_id])
+        of_tables[row.run_id, row.table_id].append(_build(PublishedRow, row, setting=setting, figures=of_row))
+    return [_build(PublishedTable, one, rows=tuple(of_tables[one.run_id, one.table_id])) for one in tables]
 
 
 def is_counted(path: Path, run_id: UUID) -> bool | None:

@@ -142,6 +142,12 @@ def fetch_by_cell(
     return fetch_by(reader, f"SELECT {select(kind)} FROM {source}", parameters, kind=kind, by=("cell_id",))
 
 
+def with_details(cells: Iterable[T], **details: Mapping[UUID, Sequence[Any]]) -> list[T]:
+    """Returns the cells with what belongs to each by its id, in fields of these names."""
+    made: list[Any] = [*cells]
+    return [replace(one, **{name: tuple(of.get(one.cell_id, ())) for name, of in details.items()}) for one in made]
+
+
 def load_run_rows(path: Path, run_id: UUID, kind: type[R]) -> list[tuple[R, list[TimingRow]]]:
     """Returns every row of a run in one table, each round and each try, in the order of measuring, with its times."""
     table = table_of(kind)
