@@ -58,7 +58,8 @@ def list_spots(nodes: Sequence[Mapping[str, Any]], on: Sequence[str]) -> list[Sp
     for kind in on:
         found = [spot for node in alive for spot in _list_node(node, kind)]
         if not found:
-            known = {name.removeprefix(_TYPE) for node in alive for name in node["Resources"] if _is_type(name)}
+            names = {name for node in alive for name in node["Resources"] if not name.startswith("node:")}
+            known = {name.removeprefix(_TYPE) for name in names - {"CPU", "GPU", "memory", "object_store_memory"}}
             raise UsageError(f"No node of the cluster has {kind}.", expected=f"one of {', '.join(sorted(known))}")
         spots += found
     if not on:
@@ -67,11 +68,6 @@ def list_spots(nodes: Sequence[Mapping[str, Any]], on: Sequence[str]) -> list[Sp
     if not spots:
         raise UsageError("The Ray cluster has no node that could measure.", expected="a node with a GPU or a CPU")
     return spots
-
-
-def _is_type(name: str) -> bool:
-    plain = ("CPU", "GPU", "memory", "object_store_memory")
-    return name.startswith(_TYPE) or (name not in plain and not name.startswith("node:"))
 
 
 def _list_node(node: Mapping[str, Any], kind: str) -> list[Spot]:

@@ -46,18 +46,6 @@ CEILING_SECONDS: Mapping[str, float] = {"cpu": 1.5, "cuda": 5.0, "mps": 5.0}
 ASSUMED_SHARE_OF_PEAK, ASSUMED_CORE_FLOPS = 0.3, 40e9
 
 
-def estimate_rate(machine: Mapping[str, Any], precision: str, *, measured: Mapping[str, float]) -> float:
-    """Returns the FLOP/s to expect of `precision` on a machine as `describe` returns it.
-
-    `measured` are medians of earlier rows by precision. Without any, it is a share of the datasheet's peak or, where no
-    datasheet is known, a figure per CPU core."""
-    if measured:
-        return measured.get(precision, max(measured.values()))
-    name = machine["device_name"] or ""
-    peak = hardware.peak_flops(name, precision) or hardware.peak_flops(name, "fp32")
-    return peak * ASSUMED_SHARE_OF_PEAK if peak else ASSUMED_CORE_FLOPS * (machine["cpu_cores"] or 1)
-
-
 class Forecast:
     """The seconds that cells will take, from (cell, predicted seconds, measured seconds) of the past."""
 
@@ -250,13 +238,21 @@ def _find_done(
 def _predictor(
     machine: Mapping[str, Any], *, rates: Mapping[str, float], own: Mapping[str, OwnModel]
 ) -> Callable[[Cell], Prediction]:
-    """Returns a function that predicts a cell on this machine, from measured FLOP/s by precision."""
+    """Returns a function that predicts a cell on a machine as `describe` returns it. `rates` are the median FLOP/s of
+    earlier rows by precision; without any, a share of the datasheet's peak counts or, where no datasheet is known, a
+    figure per CPU core."""
+    gpu = machine["device_name"] or ""
 
     @cache
     def predict(cell: Cell) -> Prediction:
-        rate = estimate_rate(machine, getattr(cell, "precision", "fp32"), measured=rates)
-        on = On(device=machine["device"], flops_per_s=rate, gpu=machine["device_name"] or "", own=own)
-        return kind_of(cell).predict(cell, on)
+        precision = getattr(cell, "precision", "fp32")
+        if rates:
+            rate = rates.get(precision, max(rates.values()))
+        elif peak := hardware.peak_flops(gpu, precision) or hardware.peak_flops(gpu, "fp32"):
+            rate = peak * ASSUMED_SHARE_OF_PEAK
+        else:
+            rate = ASSUMED_CORE_FLOPS * (machine["cpu_cores"] or 1)
+        return kind_of(cell).predict(cell, On(device=machine["device"], flops_per_s=rate, gpu=gpu, own=own))
 
     return predict
 

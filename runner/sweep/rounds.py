@@ -144,9 +144,9 @@ class FurtherRounds:
             times = tuple(one.time for one in rounds if one.status == "ok" and one.time)
             seconds = min((one.seconds for one in rounds), default=math.inf)
             if len(times) == len(rounds) and seconds <= MAX_CELL_SECONDS:
-                cells[key] = TimedCell(
-                    key=key, table=table_of(item.cell).name, bound=_bound(rounds), times=times, seconds=seconds
-                )
+                bound = pool_bounds(one.bound for one in rounds)
+                table = table_of(item.cell).name
+                cells[key] = TimedCell(key=key, table=table, bound=bound, times=times, seconds=seconds)
         left = self._share_seconds() - self._spent_seconds()
         chosen = choose_cells(list(cells.values()), goal=self._goal, seconds_left=left)
         if not chosen:
@@ -163,8 +163,8 @@ class FurtherRounds:
         """Estimates the seconds of the rounds that are not decided on yet: a quarter of those that a cell may get, for
         each that is host-bound or runs on a CPU, whose times differ between processes."""
         on_cuda = self._prepared.machine["device"] == "cuda"
-        rounds = ((item, list(self._rounds[key].values())) for key, item in self._repeatable.items())
-        noisy = (item for item, of_item in rounds if not on_cuda or _bound(of_item) == "host")
+        bounds = ((item, [one.bound for one in self._rounds[key].values()]) for key, item in self._repeatable.items())
+        noisy = (item for item, of_item in bounds if not on_cuda or pool_bounds(of_item) == "host")
         expected = min(self._share_seconds(), (self._goal.rounds - 1) // 4 * sum(map(self._seconds, noisy)))
         owed = (item for (key, number), item in self._added.items() if number not in self._rounds[key])
         return max(0.0, expected - self._spent_seconds() - sum(map(self._seconds, owed)))
@@ -208,8 +208,3 @@ class FurtherRounds:
         if rounds:
             return (rounds.get(number) or next(iter(rounds.values()))).seconds
         return self._prepared.forecast.left(item.cell, item.predicted.seconds)
-
-
-def _bound(rounds: Sequence[MeasuredRound]) -> Bound | None:
-    """Returns what bounds a cell: the host where it does in any round."""
-    return pool_bounds(one.bound for one in rounds)
