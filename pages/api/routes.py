@@ -270,7 +270,7 @@ def _check_health(*, everything: bool) -> Response:
     try:
         path = choose_file()
         answer |= {"file": path.name, "reference": is_reference(path), "present": _is_present(path)}
-        found = load_health(path)
+        rows, newest_at = load_health(path)
     except StoreError as error:
         answer |= {"ok": False, "error": _describe_error(error)}
         return JSONResponse(answer, status_code=503, headers=_AGAIN if isinstance(error, DatabaseBusy) else None)
@@ -278,8 +278,7 @@ def _check_health(*, everything: bool) -> Response:
         known = look_through(path) if answer["present"] else None
         answer |= {"rows_left_out": dict(known.left_out)} if known else {}
         answer |= {"files_left_out": sorted(known.broken)} if known and known.broken else {}
-        newest = found.newest_at.isoformat() + "Z" if found.newest_at else None
-        answer |= {"rows": found.rows, "newest_row_at": newest}
+        answer |= {"rows": rows, "newest_row_at": newest_at.isoformat() + "Z" if newest_at else None}
     return JSONResponse(answer, headers={"Cache-Control": "no-store"})
 
 

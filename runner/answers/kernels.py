@@ -198,7 +198,7 @@ def _draw_clock(traces: Sequence[KernelTrace], steps: Sequence[StepResult], size
         clock = step.times["forward"].step if step else None
         ms, low, high = (clock.ms, clock.low_ms, clock.high_ms) if clock else (None, None, None)
         ratio = took / ms if took and ms else None
-        status = ("" if trace.status == "ok" else describe_status(trace)) or (
+        status = describe_status(trace.status, trace.failed_phase) or (
             "" if ratio else "forward pass not timed without a profiler"
         )
         shares = (trace.overhead_share, trace.attributed_share)

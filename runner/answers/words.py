@@ -44,7 +44,7 @@ def name_pass(cell: NumericsCell) -> str:
 
 
 def ended(result: Result) -> str:
-    return "" if result.status == "ok" else describe_status(result)
+    return describe_status(result.status, result.failed_phase)
 
 
 def ended_with_need(result: Peak | AttentionResult) -> str:

@@ -5,9 +5,6 @@ the SQLite export of a report, or from what `nsys stats` or the statistics view 
         print(process.gpu, process.steps, len(process.kernels))
     process = load_stats(Path("report_cuda_gpu_kern_sum.csv"))
 
-    nsys export --type sqlite --output report.sqlite report.nsys-rep
-    nsys stats --report cuda_gpu_kern_sum --format csv --output report report.nsys-rep
-
 The schema is the one that NVIDIA documents ("SQLite Export Schema Reference"); an export lacks empty tables. Only plain
 tables count, because a view or a virtual table would be executed. A kernel often runs when the host has left the range
 that launched it. Its correlation id leads to the call that launched it, whose thread and time give the range. Autograd
@@ -144,8 +141,6 @@ _ACTIVITIES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass
 class _Process:
-    """A process while its calls are read."""
-
     threads: dict[int, ThreadRanges] = field(default_factory=dict)
     backward: list[tuple[int, int]] = field(default_factory=list)
     kernels: Kernels = field(default_factory=dict)

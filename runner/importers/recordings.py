@@ -153,7 +153,6 @@ def is_step(name: str) -> bool:
 
 
 def _inside(outer: LaunchPlace, name: str) -> LaunchPlace:
-    """Returns the place within a range of this name."""
     phase = phase_of(name)
     if phase:
         return LaunchPlace(phase=phase)

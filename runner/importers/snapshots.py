@@ -98,7 +98,6 @@ def _timeline(recording: Recording, whole: History, most: int) -> dict[str, Any]
 
 
 def main() -> None:
-    """Reads a pickle from standard input and writes the answer to standard output."""
     limit(os.fstat(sys.stdin.fileno()).st_size)
     gc.disable()  # it would visit millions of new objects again and again, and the process ends soon
     with open(sys.stdout.fileno(), "w", encoding="ascii") as out:  # buffered, whatever PYTHONUNBUFFERED says

@@ -10,7 +10,7 @@ library only.
 
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -19,7 +19,7 @@ from runner.experiments.experiment import Grid
 from runner.plan.planning import PRESETS
 from runner.schema import Cell, Model, StepCell, table_of
 from runner.schema.axes import MODEL, SHAPE
-from runner.schema.columns import columns_of
+from runner.schema.columns import Column, columns_of
 from runner.schema.own import is_unread
 from runner.schema.sizes import SIZES, model_name
 
@@ -74,7 +74,6 @@ def _with_one_cache(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _command(cells: Sequence[Cell], *, fresh: bool) -> str:
-    """Returns the command for cells that form a product."""
     kind = type(cells[0])
     words = ["python", "-m", "runner", "sweep", "--experiment", experiment_of(kind).name, *["--fresh"] * fresh]
     if named := table_of(kind).named:
@@ -85,7 +84,7 @@ def _command(cells: Sequence[Cell], *, fresh: bool) -> str:
     # Limits stand behind the axes.
     for name, column in sorted(Grid.of(kind).columns.items(), key=lambda item: item[1].sets == "limit"):
         values = sorted({getattr(cell, column.name) for cell in cells})
-        if all(is_unread(column.name, value) for value in values) or _is_default(kind, column.name, name, values):
+        if all(is_unread(column.name, value) for value in values) or _is_default(kind, name, column, values):
             continue
         flag = name.replace("_", "-")
         if column.sets == "switch":
@@ -95,16 +94,12 @@ def _command(cells: Sequence[Cell], *, fresh: bool) -> str:
     return shlex.join(words)
 
 
-def _is_default(kind: type[Cell], field: str, axis: str, values: Sequence[Any]) -> bool:
-    """Returns whether the only value is the field's default, and every preset's first grid has it too."""
-    default = next(item.default for item in fields(kind) if item.name == field)
-    if values != [default]:
-        return False
-    experiment = experiment_of(kind).name
-    grids = (
-        next((grid for grid in preset.grids[experiment] if grid.cell is kind), None) for preset in PRESETS.values()
-    )
-    return all(grid.value(axis) in ((default,), default) for grid in grids if isinstance(grid, Grid))
+def _is_default(kind: type[Cell], axis: str, column: Column, values: Sequence[Any]) -> bool:
+    """Returns whether the only value is the column's default, and every preset's first grid has it too."""
+    of_presets = [preset.grids[experiment_of(kind).name] for preset in PRESETS.values()]
+    first = (next((grid for grid in grids if grid.cell is kind), None) for grids in of_presets)
+    is_usual = all(grid.value(axis) in ((column.absent,), column.absent) for grid in first if isinstance(grid, Grid))
+    return values == [column.absent] and is_usual
 
 
 def _format_value(value: Any) -> str:

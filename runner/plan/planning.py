@@ -245,7 +245,6 @@ def shuffle(cells: Sequence[P], order: random.Random) -> list[P]:
 
 
 def _cells_of(preset: Preset, request: Request, device_memory_bytes: int | None) -> list[Planned]:
-    """Returns the cells that the request makes of a preset's grids."""
     cells: dict[str, Planned] = {}
     known = {axis for name in request.experiments for grid in preset.grids[name] for axis in grid.settable}
     unknown = sorted(f"--{name.replace('_', '-')}" for name in request.axes if name not in known)

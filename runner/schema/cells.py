@@ -210,7 +210,6 @@ class Table:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The names of the columns."""
         return frozenset(column.name for column in self.columns)
 
     @cached_property

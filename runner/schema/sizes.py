@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from string import Formatter
-from typing import Any, Protocol
+from typing import Any
 
 from runner.errors import UsageError
 from runner.schema.axes import MODEL, SHAPE, Model, ModelCell, Shape
@@ -163,19 +163,10 @@ WORDS: Mapping[str, str] = {
 _LIMITS = ("min_steps", "max_steps", "max_seconds")
 
 
-class Ended(Protocol):
-    """A result that may have failed."""
-
-    @property
-    def status(self) -> str: ...
-    @property
-    def failed_phase(self) -> str | None: ...
-
-
-def describe_status(result: Ended) -> str:
-    """Returns how a cell ended, with the phase: `out of memory in backward`."""
-    where = {"errors": "the fp64 check"}.get(result.failed_phase or "", result.failed_phase)
-    return WORDS.get(result.status, result.status) + (f" in {where}" if where else "")
+def describe_status(status: str, failed_phase: str | None) -> str:
+    """Returns how a cell ended, with the phase: `out of memory in backward`; nothing for ok."""
+    where = {"errors": "the fp64 check"}.get(failed_phase or "", failed_phase)
+    return "" if status == "ok" else WORDS.get(status, status) + (f" in {where}" if where else "")
 
 
 def title(cell: Cell) -> str:

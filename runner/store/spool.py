@@ -74,7 +74,6 @@ class Spool:
         self._replace(self._plan(run_id), to_document({"plan": rows}), durable=False)
 
     def remove_plan(self, run_id: UUID) -> None:
-        """Removes the plan of a sweep that has ended."""
         self._plan(run_id).unlink(missing_ok=True)
 
     def plans(self) -> list[Path]:
@@ -111,7 +110,6 @@ class Spool:
         return found
 
     def remove_leftovers(self) -> None:
-        """Removes half-written files of writers that were killed."""
         for path in self.leftovers():
             path.unlink(missing_ok=True)
 

@@ -8,11 +8,6 @@ decides). From there the loop steps outward until one size fits and another does
 the resolution. A question is done when its key, device name, torch version and commit agree with a row that ended `ok`
 or `skipped`.
 
-    >>> predict_largest(question, DeviceMemory(device="cpu"))     # question: runner.schema.FrontierCell
-    2304
-    >>> search(36, lambda count: count <= 35)          # in multiples of the resolution
-    (35, 36)
-
 Limits: prediction and search assume that a size fits whenever a larger one does.
 """
 
@@ -155,7 +150,8 @@ def make_questions(flags: Mapping[str, Any], *, limit_bytes: int) -> list[Fronti
         raise UsageError("--sizes and --grow go together.", do="Such as: --sizes small --grow context")
     if grows not in (None, "context", "batch"):
         raise UsageError(f"--grow got {grows!r}.", expected="context or batch")
-    chosen = {name: parse_values(name, flags[name] or default) for name, default in _DEFAULTS.items()}
+    defaults = {**_DEFAULTS, "batch": "4" if grows else "8"}
+    chosen = {name: parse_values(name, flags[name] or default) for name, default in defaults.items()}
     if own_parts := [name for name in chosen["attention"] if is_own_part(name)]:
         raise UsageError(
             f"--experiment frontier got {own_parts[0]}.",
@@ -167,14 +163,10 @@ def make_questions(flags: Mapping[str, Any], *, limit_bytes: int) -> list[Fronti
     shared: dict[str, Any] = {"limited": limited, "limit_bytes": limit_bytes, "step": step}
     axes: dict[str, Sequence[Any]] = {"implementation": chosen["attention"], "precision": chosen["precisions"]}
     if limited == "seq_len":
-        batch = parse_values("batch", flags["batch"] or "8")
-        axes |= {"d_head": chosen["d_heads"], "batch": batch, "causal": chosen["causal"]}
+        axes |= {"d_head": chosen["d_heads"], "batch": chosen["batch"], "causal": chosen["causal"]}
     else:
         axes |= {"mode": chosen["modes"], "size": parse_values("sizes", flags["sizes"])}
-        if limited == "context":
-            axes["batch"] = parse_values("batch", flags["batch"] or "4")
-        else:
-            axes["context"] = chosen["contexts"]
+        axes |= {"batch": chosen["batch"]} if limited == "context" else {"context": chosen["contexts"]}
     questions = []
     for values in itertools.product(*axes.values()):
         own: dict[str, Any] = dict(zip(axes, values, strict=True))

@@ -295,7 +295,6 @@ class Sweep:
         self.owners |= {size: self.places[share] for size, share in shares.items()}
 
     def _begin(self, place: Place) -> None:
-        """Stores the run of a place, and what its machine can do at most."""
         place.is_new = False
         run = new_run(place.run_id, self.settings, place.machine, sweep_key=place.key, preset=self.prepared.preset)
         make_folder(self.settings.db)
@@ -311,7 +310,6 @@ class Sweep:
         return deque(items)
 
     def _add(self, items: Sequence[Expected]) -> None:
-        """Adds cells to the end of the plan."""
         for item in items:
             done = self.prepared.done.get(item.id)
             self.items[item.id] = item
@@ -328,7 +326,6 @@ class Sweep:
             )
 
     def _measure(self, item: Expected, place: Place, rest: Collection[Expected]) -> Row:
-        """Measures one cell in a place and stores its row and its details."""
         cell, started, began, cell_id = item.cell, utc_now(), time.monotonic(), new_id()
 
         def beat(phase: str) -> None:

@@ -147,7 +147,6 @@ class Prepared:
 
     @cached_property
     def owed(self) -> tuple[Expected, ...]:
-        """The cells that are still to be measured."""
         return tuple(item for item in self.cells if item.id not in self.done)
 
     @property

@@ -11,9 +11,7 @@ are tried next. The best of all go on with more steps, in rounds (`runner.sweep.
 tens of trials. Limits: a way that is good only in a combination of settings that promise nothing one by one is not
 found.
 
-A way is left out without a trial where it is predicted not to fit, where the same with a smaller batch ran out of
-memory, where it computes activations again although they fit, where a trial takes too large a part of the budget, or
-where not even the measured rate of matrix products lets it reach the best way found.
+A way needs no trial where one is known to bring nothing (`Race.objection`).
 """
 
 import math
@@ -135,7 +133,6 @@ class Race:
         return one.rate
 
     def ranked(self) -> list[Way]:
-        """Returns the ways that worked, the best first."""
         scores = {way: score for way, one in self.known.items() if (score := self.score(one))}
         return sorted(scores, key=lambda way: -scores[way])
 
@@ -240,7 +237,6 @@ class Race:
         return ""
 
     def is_too_large(self, way: Way) -> bool:
-        """Returns whether a way is predicted not to fit."""
         return bool(self.room_bytes and self._needs(self.items[way]) > self.room_bytes)
 
     def _needs(self, item: Expected) -> int:

@@ -131,7 +131,6 @@ class FurtherRounds:
         self._repeatable = {key: item for key, item in firsts.items() if prepared.is_auto and key in keys}
 
     def record(self, item: Expected, measured: MeasuredRound) -> None:
-        """Takes note of what came of a cell in a round."""
         key, number = item.id
         self._rounds[key][number] = measured
 

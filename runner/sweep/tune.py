@@ -150,7 +150,6 @@ class Tuner:
         return max(products_s, self.prepared.forecast.left(cell, item.predicted.seconds) if self.run_id else 0.0)
 
     def _spent(self) -> float:
-        """Returns the part of the budget that is spent."""
         return (time.monotonic() - self.began) / self.race.budget_s
 
     def _measure(self, items: Sequence[Expected], *, until: float) -> bool:

@@ -79,7 +79,6 @@ def load_drifts(path: Path, runs: Iterable[UUID]) -> Mapping[UUID, Sequence[Drif
 
 
 def _load_repeated(reader: duckdb.DuckDBPyConnection, runs: list[UUID]) -> list[RepeatedCell]:
-    """Returns the repeated cells of these runs."""
     cells: list[RepeatedCell] = []
     for name in TIMED:
         table = TABLES[name]

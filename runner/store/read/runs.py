@@ -205,7 +205,6 @@ class SweepProgress:
     argv: str | None = None
 
     def is_alive(self, *, now: datetime | None = None) -> bool:
-        """Returns whether the last heartbeat is recent."""
         if self.heartbeat_at is None:
             return False
         return ((now or utc_now()) - self.heartbeat_at).total_seconds() <= STALE_S

@@ -11,7 +11,7 @@ from typing import Any
 from runner.errors import UsageError
 from runner.schema import TABLES, Table
 from runner.store.database import open_reader
-from runner.store.read.selection import FILTERS, MACHINE, REPEATABLE, Selection, column_of, fetch, write_conditions
+from runner.store.read.selection import FILTERS, MACHINE, REPEATABLE, Selection, column_of, write_conditions
 
 #: The most rows that one query returns.
 MAX_ROWS = 100_000
@@ -76,7 +76,6 @@ def list_filters(table: Table) -> tuple[str, ...]:
 
 
 def _write_condition(table: Table, selection: Selection) -> tuple[str, list[Any]]:
-    """Returns the condition that the selection makes on a table, and its parameters."""
     found = [
         (f"run_id IN (SELECT r.run_id FROM runs r WHERE {MACHINE} = ?)", selection.machine),
         ("run_id = ?", selection.run),
@@ -98,24 +97,17 @@ def _belongs_to_cells(table: Table) -> bool:
     return not table.key and "cell_id" in table.names
 
 
-@dataclass(frozen=True, kw_only=True)
-class Health:
-    """The number of rows in the file, and the time when the latest of them reached it (UTC)."""
-
-    rows: int
-    newest_at: datetime | None
-
-
-def load_health(path: Path) -> Health:
-    """Counts the rows of the file. Raises StoreError where the file cannot be read."""
+def load_health(path: Path) -> tuple[int, datetime | None]:
+    """Returns the number of rows in the file, and the time when the latest of them reached it (UTC). Raises StoreError
+    where the file cannot be read."""
     counts = " + ".join(f"(SELECT count(*) FROM {name})" for name in TABLES)
     times = " UNION ALL ".join(
         f"SELECT max(coalesce(ingested_at, started_at)) AS at_time FROM {t.name}" for t in _CELLS
     )
+    query = f"SELECT {counts}, (SELECT max(at_time) FROM ({times}))"
     with open_reader(path) as reader:
-        query = f"SELECT {counts} AS rows, (SELECT max(at_time) FROM ({times})) AS newest_at"
-        (found,) = fetch(reader, query, kind=Health)
-    return found
+        rows, newest_at = reader.execute(query).fetchone() or (0, None)
+    return rows, newest_at
 
 
 def count_rows(path: Path) -> dict[str, int]:

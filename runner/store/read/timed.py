@@ -332,12 +332,9 @@ _TIMES = f"""
 
 R = TypeVar("R", bound=TimedResult)
 
-#: The bound of a cell and its times, by the id of its first ok row.
-TimesByCell = dict[UUID, tuple[Bound | None, TimesByPhase]]
 
-
-def load_times(reader: duckdb.DuckDBPyConnection, table: str) -> TimesByCell:
-    """Returns the bounds and the times of the cells of the temporary table `chosen`."""
+def load_times(reader: duckdb.DuckDBPyConnection, table: str) -> dict[UUID, tuple[Bound | None, TimesByPhase]]:
+    """Returns the bounds and the times of the cells of the temporary table `chosen`, by the ids of first ok rows."""
     by_cell = fetch_by(reader, _TIMES.format(table=table), kind=_PhaseRounds, by=("first",))
     noise = load_noise(reader, table, {device for rows in by_cell.values() for device in rows[0].devices})
     return {
