@@ -62,9 +62,7 @@ def connect(*files: Path, folder: Path | None = None, limits: Sequence[str] = ()
     """Yields a connection with nothing attached, which can open `files`, what is in `folder`, and nothing else.
 
     `limits` are further settings as SQL; after them no setting can be changed. Opening and closing take 15 ms, which a
-    reader spends outside the lock. Raises StoreError where the first is no file (`check_place`)."""
-    if files:
-        check_place(files[0])
+    reader spends outside the lock."""
     con = duckdb.connect(config=CONFIG)
     try:
         # DuckDB follows a link, and asks for what lies beside the file itself.
@@ -81,23 +79,31 @@ def connect(*files: Path, folder: Path | None = None, limits: Sequence[str] = ()
 
 
 @contextlib.contextmanager
-def attach(con: DuckDBPyConnection, path: Path, *, access: str = "READ_ONLY", patience_s: float) -> Iterator[None]:
-    """Attaches the file as `file`. Raises DatabaseBusy when others hold it for longer than `patience_s`,
+def attach(
+    con: DuckDBPyConnection, path: Path, *, access: str = "READ_ONLY", patience_s: float, alias: str = "file"
+) -> Iterator[None]:
+    """Attaches the file under a name. Raises DatabaseBusy when others hold it for longer than `patience_s`,
     DatabaseForeign when it is not DuckDB's or was cut short."""
     deadline = time.monotonic() + patience_s
+    check_place(path)
+    while True:
+        try:
+            con.execute(f"ATTACH {quote(str(path))} AS {alias} (TYPE duckdb, {access})")
+            break
+        except duckdb.Error as error:
+            if not any(words in str(error) for words in _BUSY):
+                raise unusable_error(path, error) from error
+        if time.monotonic() >= deadline:
+            raise busy_error(path)
+        time.sleep(RETRY_S)
     try:
-        check_place(path)
-        while not try_attach(con, path, access=access):
-            if time.monotonic() >= deadline:
-                raise busy_error(path)
-            time.sleep(RETRY_S)
         if not path.with_name(path.name + ".wal").exists():  # which would count blocks that were never written
-            query = "SELECT used_blocks * block_size FROM pragma_database_size() WHERE database_name = 'file'"
+            query = f"SELECT used_blocks * block_size FROM pragma_database_size() WHERE database_name = '{alias}'"
             size, needed = path.stat().st_size, _HEADER_BYTES + fetch_count(con, query)
             if size < needed:  # free blocks may rightly be missing; DuckDB would open the file and write into it
                 raise foreign_error(path, f"it was cut short, to {size} of at least {needed} bytes")
         yield
-        con.execute("DETACH file")  # raises if the last write fails, which close() does not
+        con.execute(f"DETACH {alias}")  # raises if the last write fails, which close() does not
     except BaseException:
         con.close()  # before the caller releases the lock
         raise
@@ -220,14 +226,3 @@ def is_damage(error: Exception) -> bool:
 def format_reason(error: Exception) -> str:
     """Returns the message of DuckDB or the system in one line without a full stop."""
     return str(error).partition("\n")[0].rstrip(".! ")
-
-
-def try_attach(con: DuckDBPyConnection, path: Path, *, access: str, alias: str = "file") -> bool:
-    """Attaches the file under a name; returns False while others hold it."""
-    try:
-        con.execute(f"ATTACH {quote(str(path))} AS {alias} (TYPE duckdb, {access})")
-    except duckdb.Error as error:
-        if any(words in str(error) for words in _BUSY):
-            return False
-        raise unusable_error(path, error) from error
-    return True

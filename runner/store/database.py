@@ -25,11 +25,12 @@ from typing import Literal
 import duckdb
 from duckdb import DuckDBPyConnection
 
-from runner.errors import DatabaseBusy, StoreError
+from runner.errors import DatabaseBusy, DatabaseMissing, StoreError
 from runner.places import check_place, check_results
 from runner.schema import STORED, TABLES
 from runner.store.attached import (
     attach,
+    busy_error,
     foreign_error,
     format_reason,
     is_damage,
@@ -42,7 +43,7 @@ from runner.store.attached import (
     unusable_error,
 )
 from runner.store.contract import Survey, survey
-from runner.store.fleet import is_fleet, list_files, open_fleet, refuse_fleet, survey_fleet
+from runner.store.fleet import is_fleet, list_files, refuse_fleet, survey_files, survey_fleet
 from runner.store.shared import mark, take_connection, take_turn
 from runner.store.spool import SET_ASIDE, Spool, sync_folder
 from runner.store.sql import default_value, insert_rows
@@ -195,46 +196,51 @@ def open_reader(
     The rows are those of one moment. The connection reaches no file but this one and those in `folder`; `limits` are
     settings for it, as SQL. Raises DatabaseBusy when a writer holds the file for longer than READER_PATIENCE_S,
     DatabaseMissing when there is neither file nor spool, DatabaseForeign when the file is not one to read, and
-    DatabaseDamaged in a query of a damaged table, unless damaged ones are to be `empty`. Of several see `members`."""
-    if is_fleet(Path(db_path)):
-        with take_turn(), open_fleet(Path(db_path), patience_s=READER_PATIENCE_S, folder=folder, limits=limits) as con:
-            mark(con, state=fingerprint(db_path))
-            yield con
-        return
-    spool = Spool(path := Path(db_path).absolute())
-    check_place(path)
-    if not spool.files() and not spool.plans() and not path.exists():  # in this order: rows go from spool to file
-        raise missing_error(path)
-    # Nothing can leave the spool while its lock is shared, so no row is missed between the file and the spool.
-    with (
-        take_turn(),
-        take_connection(path, folder=folder, limits=limits) as taken,
-        lock(path, "shared", patience_s=READER_PATIENCE_S),
-    ):
-        if not path.exists():
-            taken.shown = None
-            mark(taken.con, state=fingerprint(path), origin=fingerprint(path))
-            if not make_views(taken.con, [Member(path=path)], taken.views):
-                raise missing_error(path)
-            yield taken.con
-            return
-        surveyed = survey(path, patience_s=READER_PATIENCE_S, taken=taken)
-        state = (fingerprint(path), plan_fingerprint(path), bool(surveyed.damaged) and damaged)
-        if damaged == "empty":
-            surveyed = surveyed.readable()
-        with attach(taken.con, path, patience_s=READER_PATIENCE_S):
-            if taken.shown != state:
-                make_views(taken.con, [Member(path=path, survey=surveyed)], taken.views)
-                mark(taken.con, state=f"{state[0]} {state[2]}", origin=f"{surveyed.origin} {state[2]}")
-                taken.shown = state
+    DatabaseDamaged in a query of a damaged table, unless damaged ones are to be `empty`.
+
+    Of several files those that can be read are, without their damaged tables. Raises DatabaseMissing where there is no
+    file, and what is wrong with the first where none can be read."""
+    path, is_one = Path(db_path), not is_fleet(Path(db_path))
+    files = [file.absolute() for file in list_files(path)]
+    if not files:
+        raise DatabaseMissing(f"{path} has no results file.", expected="files *.duckdb", do="Merge or copy some there.")
+    with take_turn(), take_connection(*files, folder=folder, limits=limits) as taken, contextlib.ExitStack() as held:
+        # Nothing can leave a spool while its lock is shared, so no row is missed between a file and its spool.
+        locks = {file: Spool(file).lock("shared", patience_s=READER_PATIENCE_S) for file in files}
+        locked = [file for file in files if held.enter_context(locks[file])]
+        surveyed, broken = survey_files(locked, patience_s=READER_PATIENCE_S, taken=taken if is_one else None)
+        broken |= {file: busy_error(file) for file in files if file not in locked}
+        members = []
+        for number, (file, found) in enumerate(surveyed.items()):
+            alias, patience_s = ("file", READER_PATIENCE_S) if is_one else (f"file{number}", 0.0)
             try:
-                yield taken.con
-            except (duckdb.Error, UnicodeDecodeError) as error:
-                if damage := explain_damage(error, path, surveyed):
+                if file.exists():
+                    held.enter_context(attach(taken.con, file, patience_s=patience_s, alias=alias))
+            except DatabaseBusy as error:
+                broken[file] = error
+                continue
+            shown = found if is_one and damaged == "refused" else found.readable()
+            members.append(Member(path=file, survey=shown, alias=alias))
+        if not members:
+            raise broken[files[0]]
+        kept = " ".join(f"{member.path} {sorted(member.survey.damaged)}" for member in members)
+        state, plans = f"{fingerprint(path)} {kept}", plan_fingerprint(path)
+        if taken.shown != (state, plans):
+            has_waiting = make_views(taken.con, members, taken.views)
+            if not has_waiting and not any(member.path.exists() for member in members):
+                raise missing_error(files[0])
+            origins = " ".join(member.survey.origin or fingerprint(member.path) for member in members)
+            mark(taken.con, state=state, origin=f"{origins} {kept}")
+            taken.shown = (state, plans)
+        try:
+            yield taken.con
+        except (duckdb.Error, UnicodeDecodeError) as error:
+            for member in members:
+                if damage := explain_damage(error, member.path, member.survey):
                     raise damage from error
-                if is_damage(error) or is_refused(error):
-                    raise unusable_error(path, error) from error
-                raise
+            if is_damage(error) or is_refused(error):
+                raise unusable_error(path, error) from error
+            raise
 
 
 def look_through(db_path: Path | str) -> Survey:

@@ -76,14 +76,13 @@ def merge_files(sources: Sequence[Path], *, into: Path) -> Iterator[Merged]:
     into = into.absolute()
     with ThreadPoolExecutor(1) as ahead, temporary_folder("merge") as temporary:
         folders = [temporary / str(number) for number in range(len(sources))]
-        pending: dict[int, Future[list[str]]] = {}
+        pending = list[Future[list[str]]]()
         for number, source in enumerate(sources):
-            for following in range(number, min(number + 2, len(sources))):
-                if following not in pending:
-                    folders[following].mkdir()
-                    pending[following] = ahead.submit(_extract, sources[following].absolute(), into, folders[following])
+            while len(pending) < min(number + 2, len(sources)):
+                (folder := folders[len(pending)]).mkdir()
+                pending.append(ahead.submit(_extract, sources[len(pending)].absolute(), into, folder))
             try:
-                names = pending.pop(number).result()
+                names = pending[number].result()
             except StepscopeError as error:
                 yield Merged(source=source, refused=error)
                 continue

@@ -111,11 +111,11 @@ _of_parent: list[Taken] = []
 
 
 @contextlib.contextmanager
-def take_connection(path: Path | None, *, folder: Path | None = None, limits: Sequence[str] = ()) -> Iterator[Taken]:
-    """Yields a connection with nothing attached that can open this file; no other caller gets it meanwhile. One that
+def take_connection(*paths: Path, folder: Path | None = None, limits: Sequence[str] = ()) -> Iterator[Taken]:
+    """Yields a connection with nothing attached that can open these files; no other caller gets it meanwhile. One that
     reaches further, into a folder, or has limits of its own does not stay open."""
     # A link that leads elsewhere by now is another file.
-    files = (path, Spool(path).half, Path(os.path.realpath(path))) if path else ()
+    files = tuple(file for path in paths for file in (path, Spool(path).half, Path(os.path.realpath(path))))
     if folder is not None or limits:
         own = Taken(files=files, folder=folder, limits=limits)
         with own.opened:

@@ -150,7 +150,7 @@ def stage_checked(
 
 def check_document(document: Document, *, where: Path) -> None:
     """Raises RowsRefused unless rows that were made from the file `where` keep the contract."""
-    with take_connection(None) as taken:
+    with take_connection() as taken:
         drop(taken.con, stage_checked(taken.con, [document], list(TABLES.values()), present={}, where=where))
 
 
@@ -185,7 +185,7 @@ def make_views(con: DuckDBPyConnection, members: Sequence[Member], made: dict[st
     """Makes one view a table over all members; returns False when all spools are empty.
 
     `made` are the views that the connection has, by table, as SQL. Those that would be the same stay."""
-    read = [member if member.waiting is not None else read_spool(con, member) for member in members]
+    read = _share_runs(con, [_read_spool(con, member) for member in members])
     damaged = {name for member in members for name in member.survey.damaged}
     statements = []
     for table in TABLES.values():
@@ -202,22 +202,20 @@ def make_views(con: DuckDBPyConnection, members: Sequence[Member], made: dict[st
     return any(member.waiting is not None for member in read)
 
 
-def choose_files(con: DuckDBPyConnection, members: Sequence[Member]) -> list[Member]:
+def _share_runs(con: DuckDBPyConnection, members: list[Member]) -> list[Member]:
     """Returns the members, each of which leaves the runs to others of which these have more cells."""
     counts = Counter(run for member in members for run in member.survey.runs)
     shared = sorted(run for run, count in counts.items() if count > 1)
     if not shared:
-        return list(members)
-    read = [read_spool(con, member) for member in members]
+        return members
     best: dict[str, tuple[int, str]] = {}
-    for member in read:
+    for member in members:
         rows = " UNION ALL ".join(f"SELECT run_id FROM ({part})" for table in OWNERS for part in _parts(table, member))
         known = con.execute(f"SELECT run_id::VARCHAR, count(*) FROM ({rows}) GROUP BY 1").fetchall() if rows else ()
         for run, count in {**dict.fromkeys(member.survey.runs, 0), **dict(known)}.items():
             best[run] = max(best.get(run, (-1, "")), (count, member.alias))
-    return [
-        replace(member, left_to_others=tuple(run for run in shared if best[run][1] != member.alias)) for member in read
-    ]
+    left = {member.alias: tuple(run for run in shared if best[run][1] != member.alias) for member in members}
+    return [replace(member, left_to_others=left[member.alias]) for member in members]
 
 
 def explain_damage(error: Exception, path: Path, survey: Survey) -> DatabaseDamaged | None:
@@ -234,7 +232,7 @@ def explain_damage(error: Exception, path: Path, survey: Survey) -> DatabaseDama
     )
 
 
-def read_spool(con: DuckDBPyConnection, member: Member) -> Member:
+def _read_spool(con: DuckDBPyConnection, member: Member) -> Member:
     """Stages the rows of a member's spool that its file lacks; returns the member with the tables that have some."""
     documents, tables, spool = [], list(TABLES.values()), Spool(member.path)
     for file in spool.files() + spool.plans():
