@@ -239,7 +239,7 @@ def open_reader(
                 if damage := explain_damage(error, member.path, member.survey):
                     raise damage from error
             if is_damage(error) or is_refused(error):
-                raise unusable_error(path, error) from error
+                raise unusable_error(files[0] if is_one else path, error) from error
             raise
 
 
