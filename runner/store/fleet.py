@@ -85,11 +85,13 @@ def survey_files(
     def examine(file: Path) -> Survey | StoreError:
         try:
             check_place(file)
-            spool = Spool(file)
-            waits = spool.files() or spool.plans() or spool.find_unreadable()  # first: rows go from spool to file
-            if file.exists():
-                return survey(file, patience_s=patience_s, taken=taken)
-            return Survey() if waits else missing_error(file)
+            if not file.exists():
+                spool = Spool(file)
+                if spool.files() or spool.plans() or spool.find_unreadable():
+                    return Survey()
+                if not file.exists():  # rows go from the spool to the file
+                    return missing_error(file)
+            return survey(file, patience_s=patience_s, taken=taken)
         except StoreError as error:
             return error
 
