@@ -29,31 +29,26 @@ from runner.schema.axes import PLAIN
 from runner.sweep.frontier import RESERVED_SHARE
 from runner.sweep.prepare import Expected
 
-#: What is tried on each kind of device, by the flags of a sweep; the plain value first.
+#: What is tried everywhere, and on each kind of device, by the flags of a sweep; the plain value first.
+_EVERYWHERE = {"weights": ("fp32", "bf16"), "optimizers": ("foreach", "fused"), "checkpoint": (0, 1)}
 CHOICES: Mapping[Device, Mapping[str, tuple[Any, ...]]] = {
     "cuda": {
+        **_EVERYWHERE,
         "precisions": ("fp32", "tf32", "bf16", "fp16"),
-        "weights": ("fp32", "bf16"),
         "backends": ("eager", "compiled-block", "compiled", "cuda-graphs"),
         "attention": ("naive", "sdpa", "sdpa-cudnn", "sdpa-flash", "sdpa-efficient"),
-        "optimizers": ("foreach", "fused"),
-        "checkpoint": (0, 1),
     },
     "mps": {
+        **_EVERYWHERE,
         "precisions": ("fp32", "bf16", "fp16"),
-        "weights": ("fp32", "bf16"),
         "backends": ("eager",),
         "attention": ("naive", "sdpa"),
-        "optimizers": ("foreach", "fused"),
-        "checkpoint": (0, 1),
     },
     "cpu": {
+        **_EVERYWHERE,
         "precisions": ("fp32", "bf16"),
-        "weights": ("fp32", "bf16"),
         "backends": ("eager", "compiled-block", "compiled"),
         "attention": ("naive", "sdpa"),
-        "optimizers": ("foreach", "fused"),
-        "checkpoint": (0, 1),
     },
 }
 #: The way that is tried first: by guess the fastest, so that few settings have to change.
