@@ -62,18 +62,17 @@ _AT_ONCE = 4
 def survey_fleet(path: Path, *, patience_s: float) -> Survey:
     """Returns what is wrong with the files together; `broken` names each that is left out, and why."""
     files = [file.absolute() for file in list_files(path)]
+    shared = {name for name, count in Counter(file.name for file in files).items() if count > 1}
+    named = {file: str(file) if file.name in shared else file.name for file in files}
     surveyed, refused = survey_files(files, patience_s=patience_s)
-    rows, left_out, broken = Counter[str](), Counter[str](), dict[str, str]()
-    for file, error in refused.items():
-        broken[_short(file, files)] = error.got
-    stored: dict[str, frozenset[str]] = {}
+    rows, left_out, stored = Counter[str](), Counter[str](), dict[str, frozenset[str]]()
+    broken = {named[file]: error.got for file, error in refused.items()}
     for file, found in surveyed.items():
         rows.update(found.rows)
         left_out.update(found.left_out)
         stored |= {name: columns | stored.get(name, frozenset()) for name, columns in found.stored.items()}
-        broken |= {f"{_short(file, files)}, {name}": why for name, why in Spool(file).find_unreadable().items()}
-        for name, why in found.damaged.items():
-            broken[f"{_short(file, files)}, table {name}"] = why
+        broken |= {f"{named[file]}, {name}": why for name, why in Spool(file).find_unreadable().items()}
+        broken |= {f"{named[file]}, table {name}": why for name, why in found.damaged.items()}
     return Survey(stored=stored, rows=dict(rows), left_out=dict(left_out), broken=broken)
 
 
@@ -109,8 +108,3 @@ def refuse_fleet(path: Path) -> None:
             expected="one file",
             do="Name it with --db, such as --db results.duckdb.",
         )
-
-
-def _short(file: Path, files: Sequence[Path]) -> str:
-    """Returns the file's name; the whole path where another file has the same name."""
-    return file.name if sum(other.name == file.name for other in files) == 1 else str(file)

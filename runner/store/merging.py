@@ -190,9 +190,15 @@ def answer(source: Path, folder: Path) -> dict[str, Any]:
             if sum(counts.values()) > MAX_ROWS:
                 raise foreign_error(source, f"it has {sum(counts.values()):,} rows, more than {MAX_ROWS:,}")
             names = [name for name, rows in counts.items() if rows]
-            _refuse_without_run(con, source, names)
             for name in names:
                 check_unique(con, TABLES[name], name, where=source)
+                # Nothing would say where rows without their run were measured.
+                alone = f"FROM {name} WHERE run_id NOT IN (SELECT run_id FROM runs)"
+                count, first = con.execute(f"SELECT count(*), min(run_id) {alone}").fetchone() or (0, None)
+                if count:
+                    rows = format_count(count, "row")
+                    got = f"{source} has {rows} of {name} without their run: first run_id {first}."
+                    raise RowsRefused(got, expected="the row of the run beside them", do=_DO)
                 con.execute(f"COPY {name} TO {quote(str(folder / name) + '.parquet')} (FORMAT parquet)")
         return {"tables": names}
     except StepscopeError as error:
@@ -221,19 +227,6 @@ def limit() -> None:
     ):
         with contextlib.suppress(ValueError, OSError):  # macOS; or a lower limit is set already
             resource.setrlimit(kind, (value, value))
-
-
-def _refuse_without_run(con: DuckDBPyConnection, source: Path, names: Sequence[str]) -> None:
-    """Raises RowsRefused for rows whose run the file does not have: nothing would say where they were measured."""
-    for name in names:
-        alone = f"FROM {name} WHERE run_id NOT IN (SELECT run_id FROM runs)"
-        count, first = con.execute(f"SELECT count(*), min(run_id) {alone}").fetchone() or (0, None)
-        if count:
-            raise RowsRefused(
-                f"{source} has {format_count(count, 'row')} of {name} without their run: first run_id {first}.",
-                expected="the row of the run beside them",
-                do=_DO,
-            )
 
 
 def _check_document(file: Path) -> None:

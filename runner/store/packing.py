@@ -71,7 +71,11 @@ def pack(source: Path, folder: Path) -> dict[str, int]:
     Raises UsageError for a folder with anything else in it, StoreError where it cannot be written, and what
     `runner.store.merging.extract` raises; then the folder is as it was."""
     folder = folder.absolute()
-    before = _list_before(folder)
+    there = [*folder.iterdir()] if folder.is_dir() else [folder] if folder.exists() else []
+    before = {file.name for file in there}
+    if others := sorted(before - {f"{name}{ENDING}" for name in TABLES}):
+        expected = "a new folder, or one with nothing but packed tables"
+        raise UsageError(f"{folder} is no folder for Parquet files: {others[0]} is there.", expected=expected)
     with temporary_folder("pack") as temporary:
         (raw := temporary / "raw").mkdir()
         (packed := temporary / "packed").mkdir()
@@ -114,17 +118,6 @@ def unpack(folder: Path, path: Path) -> None:
                 got = f"{file} cannot be read: {format_reason(error)}."
                 raise DatabaseForeign(got, expected="a packed table", do=_DO) from error
         con.commit()
-
-
-def _list_before(folder: Path) -> set[str]:
-    """Returns the names of the files of an earlier packing. Raises UsageError where there are others."""
-    if not folder.exists():
-        return set()
-    names = {file.name for file in folder.iterdir()} if folder.is_dir() else {folder.name}
-    if others := sorted(names - {f"{name}{ENDING}" for name in TABLES}):
-        expected = "a new folder, or one with nothing but packed tables"
-        raise UsageError(f"{folder} is no folder for Parquet files: {others[0]} is there.", expected=expected)
-    return names
 
 
 #: The published runs, whose cells need not state their whole key.
