@@ -16,6 +16,7 @@ A way needs no trial where one is known to bring nothing (`Race.objection`).
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,7 @@ PROMISING = 0.97
 
 #: A way, by the values of `SETTINGS`.
 Way = tuple[Any, ...]
+way_of: Callable[[StepCell], Way] = attrgetter(*SETTINGS)
 
 
 def list_ways(model: Mapping[str, Any], context: int, device: Device, *, keep_math: bool = False) -> list[StepCell]:
@@ -87,10 +89,6 @@ def list_ways(model: Mapping[str, Any], context: int, device: Device, *, keep_ma
     grid = Grid.of(StepCell, **model, **axes, **TRIAL, contexts=(context,), modes=("train",), batch=batches)
     cells = (cell for cell in grid.cells() if isinstance(cell, StepCell))
     return list({one.key: one for one in cells if one.weights_dtype == "fp32" or one.precision == "bf16"}.values())
-
-
-def way_of(cell: StepCell) -> Way:
-    return tuple(getattr(cell, name) for name in SETTINGS)
 
 
 class Race:
