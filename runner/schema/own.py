@@ -22,7 +22,9 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import decode_source
 from pathlib import Path
+from symtable import symtable
 from typing import Any, Literal
 
 from runner.errors import BadModel, UsageError
@@ -131,16 +133,17 @@ def find_part(text: str) -> str:
             f"{rest} names no Python file.", expected="FILE.py:FUNCTION", do=f"Looked for {path} in {Path.cwd()}."
         )
     try:
-        sources = _list_sources(file, {})
+        sources = _read_sources(file)
+        names = symtable(decode_source(sources[file]), path, "exec").get_symbols()
     except (OSError, SyntaxError, ValueError) as error:
         raise BadModel(f"{path} cannot be read: {error}.", expected="Python source") from None
-    defined = [name for node in sources[file][1].body for name in _names_of(node)]
+    defined = [name.get_name() for name in names if name.is_assigned() or name.is_imported()]
     if function not in defined:
         listed = ", ".join(name for name in defined if not name.startswith("_"))
         raise BadModel(f"{path} has no function {function!r}.", expected=f"one of {listed or 'its own'}")
     digest = hashlib.sha256(function.encode())
     for source in sorted(sources):
-        digest.update(b"\0" + os.path.relpath(source, file.parent).encode() + b"\0" + sources[source][0])
+        digest.update(b"\0" + os.path.relpath(source, file.parent).encode() + b"\0" + sources[source])
     key = digest.hexdigest()[:_KEY_DIGITS]
     if expected not in ("", key):
         raise BadModel(
@@ -158,29 +161,20 @@ def part_title(value: Any) -> Any:
     return own_title(named, key[:4])
 
 
-def _list_sources(file: Path, found: dict[Path, tuple[bytes, ast.Module]]) -> dict[Path, tuple[bytes, ast.Module]]:
-    """Adds a file and the files beside it that it imports, with their source."""
-    source = file.read_bytes()
-    found[file] = source, ast.parse(source)
-    for node in ast.walk(found[file][1]):
-        names = [one.name for one in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{name}" for name in names)]
-        for name in names:
-            beside = file.parent.joinpath(*name.split("."))
-            for path in (beside.with_suffix(".py"), beside / "__init__.py"):
-                if path not in found and path.is_file():
-                    _list_sources(path, found)
+def _read_sources(file: Path) -> dict[Path, bytes]:
+    """Returns the source of a file and of the files beside it that it imports."""
+    found, left = dict[Path, bytes](), [file]
+    while left:
+        path = left.pop()
+        found[path] = path.read_bytes()
+        for node in ast.walk(ast.parse(found[path])):
+            names = [one.name for one in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module, *(f"{node.module}.{name}" for name in names)]
+            for beside in (path.parent.joinpath(*name.split(".")) for name in names):
+                files = (beside.with_suffix(".py"), beside / "__init__.py")
+                left += [one for one in files if one not in found and one.is_file()]
     return found
-
-
-def _names_of(node: ast.stmt) -> list[str]:
-    """Returns the names that a statement of a module defines."""
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return [node.name]
-    if isinstance(node, ast.ImportFrom):
-        return [one.asname or one.name for one in node.names]
-    return [one.id for one in node.targets if isinstance(one, ast.Name)] if isinstance(node, ast.Assign) else []
 
 
 def own_title(text: str, key: str) -> str:
