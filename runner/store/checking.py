@@ -137,8 +137,7 @@ def without_run(table: Table, readable: Columns) -> str:
 def repeated(table: Table) -> str:
     """Returns a query of the `rowid` of all rows but the first of those with equal ids."""
     ids = ", ".join(table.unique)
-    numbered = f"SELECT rowid AS place, row_number() OVER (PARTITION BY {ids} ORDER BY rowid) AS number"
-    return f"SELECT place FROM ({numbered} FROM file.main.{table.name}) WHERE number > 1"
+    return f"SELECT rowid FROM file.main.{table.name} QUALIFY row_number() OVER (PARTITION BY {ids} ORDER BY rowid) > 1"
 
 
 def _find_wrong_rows(con: DuckDBPyConnection, surveyed: Survey, readable: Columns) -> Iterator[Problem]:
