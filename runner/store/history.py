@@ -122,15 +122,15 @@ def past_cells(db: Path, machine: Mapping[str, Any]) -> list[tuple[Cell, float]]
     """Returns the latest MAX_PAST cells of each kind that ended ok in a first round on this device and torch,
     and their seconds."""
     cells: list[tuple[Cell, float]] = []
-    for kind in KINDS:
-        query = f"""
-            SELECT {select(kind.cell)}, cell_id, cell_seconds FROM {kind.table.name} JOIN runs USING (run_id)
-            WHERE {_HERE} AND status = 'ok' AND round = 0 AND cell_seconds IS NOT NULL
-            ORDER BY cell_id DESC LIMIT {MAX_PAST}
-            """
-        with contextlib.suppress(DatabaseMissing), open_reader(db) as reader:
-            given, by = _subset(machine, *_HERE_NAMES), ("cell_id", "cell_seconds")
-            cells += [(cell, s) for (_, s), (cell,) in fetch_by(reader, query, given, kind=kind.cell, by=by).items()]
+    given, by = _subset(machine, *_HERE_NAMES), ("cell_id", "cell_seconds")
+    with contextlib.suppress(DatabaseMissing), open_reader(db) as reader:
+        for kind in KINDS:
+            query = f"""
+                SELECT {select(kind.cell)}, cell_id, cell_seconds FROM {kind.table.name} JOIN runs USING (run_id)
+                WHERE {_HERE} AND status = 'ok' AND round = 0 AND cell_seconds IS NOT NULL
+                ORDER BY cell_id DESC LIMIT {MAX_PAST}"""
+            found = fetch_by(reader, query, given, kind=kind.cell, by=by)
+            cells += [(cell, seconds) for (_, seconds), (cell,) in found.items()]
     return cells
 
 

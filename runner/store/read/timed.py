@@ -153,8 +153,7 @@ def find_timed(path: Path, words: str) -> tuple[StepRow | AttentionRow, Mapping[
     with open_reader(path) as reader:
         for table, kind in tables.items():
             for row in fetch_rows(reader, kind, f"{table} WHERE cell_id = ?", [subject.cell_id]):
-                choose(reader, table, Selection(run=row.run_id, settled=False))
-                reader.execute("DELETE FROM chosen WHERE cell_key <> ?", [row.cell_key])
+                choose(reader, table, Selection(run=row.run_id, settled=False, cell_key=row.cell_key))
                 times = load_times(reader, table)
                 return row, next((by_phase for _, by_phase in times.values()), {})
     raise UsageError(
