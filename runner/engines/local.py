@@ -257,7 +257,7 @@ class LocalEngine:
         self, job: AnyJob, *, timeout_s: float, beat: Callable[[str], None] = lambda phase: None
     ) -> tuple[_Message | None, str, str]:
         """Returns the worker's last message (None if it ran out of time), its phase, and the last line it printed."""
-        if self.next and not self.next.process.is_alive():
+        if self.next and self.next.pipe.poll():  # it does not speak first: it has ended
             self._end_waiting()
         if self.device and isinstance(job, Job | CeilingJob | OwnModelJob):
             job = replace(job, device=self.device)
