@@ -83,7 +83,7 @@ def _draw_kinds(known: Sequence[MachineNoise]) -> View:
         fields=(KIND, CLOCK, STD, ONE, FIVE, CELLS),
         rows=tuple(lines),
         draw=Draw("dots", "std_percent", down=("kind", "clock"), log="x", beside=("one_percent",)),
-        note="A difference is resolved where one pair of cells is enough to decide it; empty where one of 2× is not.",
+        note="Resolved: half the pairs of cells with this difference are decided; empty where one of 2× is not.",
     )
 
 
