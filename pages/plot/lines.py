@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import Any
 
 from pages.plot.colors import PALETTE, PURPLE, QUIET, RED
@@ -14,6 +14,7 @@ from pages.plot.parts import (
     count_letters,
     error_bars,
     escape,
+    join_keys,
     legend,
     note,
     on_axis,
@@ -47,12 +48,29 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     def value(row: Row) -> float:
         return float(view.get(row, draw.value) / scale.factor)
 
+    def level(row: Row) -> float:
+        return height(limit if view.ended(row) else value(row))
+
     limits = [guide.at / scale.factor for guide in draw.guides if guide.at and guide.is_limit]
     limit = next(iter(limits), max(map(value, known), default=1) * 1.6)
     bounds = [end / scale.factor for row in known for end in view.interval(row) if end]
     ys = [*map(value, known), *bounds, *([limit] if lost else [])] or [1]
     xs = sorted({view.get(row, draw.across) for row in rows}) or [1, 10]
-    data, notes = _draw_fits(view, among, scale), []
+    data: list[Figure] = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": [power.start, power.end],
+            "y": [power.at(x) / scale.factor for x in (power.start, power.end)],
+            "hoverinfo": "skip",
+            "showlegend": False,
+            "line": {"color": color_of(guide.series, among) if guide.series else QUIET, "width": 7},
+            "opacity": 0.22,
+        }
+        for guide in draw.guides
+        if (power := guide.power)
+    ]
+    notes: list[Figure] = []
     fits: dict[Any, str] = {guide.series: raise_powers(f" {guide.words}") for guide in draw.guides if guide.power}
     low, high = height(min(ys)), height(max(ys))
     reach = max(high - low, 0.3 if is_log else 0.3 * abs(high))
@@ -70,7 +88,7 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             few,
             scale,
             x=lambda row: _WIDTH * (spot(view.get(row, draw.across)) - left) / (right - left or 1),
-            y=lambda row: _HEIGHT * (height(limit if view.ended(row) else value(row)) - low) / (high - low or 1),
+            y=lambda row: _HEIGHT * (level(row) - low) / (high - low or 1),
             lost=lost,
         )
     )
@@ -109,15 +127,13 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         note(text, x=1, xref="paper", y=y, xanchor="left", shift=8, color=color)
         for y, (_, text, color) in zip(heights, ends, strict=True)
     ]
-    heights_at: dict[Any, list[float]] = {}
-    for row in rows:
-        heights_at.setdefault(view.get(row, draw.across), []).append(height(limit if view.ended(row) else value(row)))
     for guide in draw.guides:
         if guide.at:
             color, anchor = (RED, "top") if guide.is_limit else (QUIET, "bottom")
             y = height(guide.at / scale.factor)
             # Its words stand on the left, unless a point is near them there and the right is freer.
-            free = [min((abs(one - y) for one in heights_at.get(x, ())), default=reach) for x in (xs[0], xs[-1])]
+            at_ends = ([level(row) for row in rows if view.get(row, draw.across) == x] for x in (xs[0], xs[-1]))
+            free = [min((abs(one - y) for one in there), default=reach) for there in at_ends]
             is_left = free[0] >= min(free[1], 0.1 * reach)
             notes.append(
                 note(
@@ -162,45 +178,21 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     return data, layout
 
 
-def _draw_fits(view: View, among: Sequence[Value], scale: Scale) -> list[Figure]:
-    powers = [(guide.series, guide.power) for guide in view.draw.guides if guide.power]
-    return [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "x": [power.start, power.end],
-            "y": [power.at(x) / scale.factor for x in (power.start, power.end)],
-            "hoverinfo": "skip",
-            "showlegend": False,
-            "line": {"color": color_of(series, among) if series else QUIET, "width": 7},
-            "opacity": 0.22,
-        }
-        for series, power in powers
-    ]
-
-
 def _name_lost(
     view: View, lost: Sequence[Row], spot: Callable[[float], float], y: float, *, first_only: bool
 ) -> list[Figure]:
     """Returns the words above the crosses of what has no value: who, and what it would have needed or how it ended."""
-    by_x: dict[Any, list[Row]] = {}
-    for row in lost:
-        by_x.setdefault(view.get(row, view.draw.across), []).append(row)
     found = []
-    for x, rows in [*by_x.items()][: 1 if first_only else None]:
-        who = (
-            ", ".join(write_key(view, view.draw.series, view.get(row, view.draw.series)) for row in rows)
-            if view.draw.series
-            else ""
-        )
-        needs = " / ".join(dict.fromkeys(map(_say_need, map(view.ended, rows))))  # in the order of the names
-        text = f"<b>{who}</b><br>{needs}" if who else needs
+    for x in [*dict.fromkeys(view.get(row, view.draw.across) for row in lost)][: 1 if first_only else None]:
+        rows = [row for row in lost if view.get(row, view.draw.across) == x]
+        who = ", ".join(join_keys(view, row, [view.draw.series]) for row in rows) if view.draw.series else ""
+        needs = [
+            why.partition(": needs ")[2].partition(",")[0] or ("OOM" if "out of memory" in why else escape(why))
+            for why in map(view.ended, rows)
+        ]
+        text = (f"<b>{who}</b><br>" if who else "") + " / ".join(dict.fromkeys(needs))  # in the order of the names
         found.append(note(text, x=spot(x), y=y, yanchor="bottom", yshift=7, color=RED, align="center"))
     return found
-
-
-def _say_need(why: str) -> str:
-    return why.partition(": needs ")[2].partition(",")[0] or ("OOM" if "out of memory" in why else escape(why))
 
 
 def _thin(places: Sequence[float]) -> list[int]:
@@ -282,22 +274,17 @@ def _crosses(stroke: tuple[float, float, float, float], box: tuple[float, float,
 def draw_strip(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     """Every sample of a cell, a color a series; hollow ones count in no number, and may lie outside the picture."""
     draw = view.draw
-    among = list(dict.fromkeys(view.column(draw.series)))
+    colors = dict(zip(dict.fromkeys(view.column(draw.series)), cycle(PALETTE), strict=False))
     data = []
-    for one in among:
+    for one, color in colors.items():
         rows = [row for row in view.rows if view.get(row, draw.series) == one]
-        color = PALETTE[among.index(one) % len(PALETTE)]
         trace = scatter(view, rows, y=[view.get(row, draw.value) for row in rows], color=color)
-        trace["marker"] |= {
-            "size": 5,
-            "symbol": ["circle-open" if view.get(row, draw.hollow) else "circle" for row in rows],
-        }
-        data.append(trace)
+        symbols = ["circle-open" if view.get(row, draw.hollow) else "circle" for row in rows]
+        data.append(trace | {"marker": trace["marker"] | {"size": 5, "symbol": symbols}})
     measured = [view.get(row, draw.value) for row in view.rows if not view.get(row, draw.hollow)]
     low, high = min(measured), max(measured)
-    label = view.field(draw.series).label
-    named = [(f"{label} {one}", PALETTE[place % len(PALETTE)]) for place, one in enumerate(among)]
-    head, top = legend(named if len(among) > 1 else [], narrow=narrow)
+    named = [(f"{view.field(draw.series).label} {one}", color) for one, color in colors.items()]
+    head, top = legend(named if len(colors) > 1 else [], narrow=narrow)
     layout = {
         "height": 240 + top,
         "margin": {"t": 14 + top},

@@ -1,6 +1,7 @@
 """Pictures with one line a row: dots with intervals, stacked bars, waterfalls. The number stands beside the mark."""
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from itertools import groupby
 from textwrap import wrap
@@ -49,16 +50,12 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     known = [row for row in view.rows if not view.ended(row)]
     is_log = "x" in draw.log
     data, notes, letters = [], [*heads], 0
-    for unsure in (False, True):
+    for unsure in sorted({is_unsure(view, row) for row in known}):
         rows = [row for row in known if is_unsure(view, row) == unsure]
         colors = [color_of(view.get(row, draw.series), among) if draw.series else PURPLE for row in rows]
         x = [view.get(row, draw.value) / scale.factor for row in rows]
         trace = scatter(view, rows, x=x, y=[places[_key(view, row)] for row in rows], color=colors)
-        data.append(
-            trace | {"error_x": error_bars(view, rows, QUIET), "opacity": 0.6 if unsure else 1}
-            if rows
-            else {"type": "scatter"}
-        )
+        data.append(trace | {"error_x": error_bars(view, rows, QUIET), "opacity": 0.6 if unsure else 1})
         for row in rows:
             number, shown = write_measured(view, row, scale)
             words = scale.add_unit(number) if unsure else f"<b>{scale.add_unit(number)}</b>"
@@ -70,9 +67,10 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             letters = max(letters, len(scale.add_unit(number)) + len(shown))
     lost = [row for row in view.rows if view.ended(row)]
     inks = [QUIET if row.wanted else RED for row in lost]
+    lost_ys = [places[_key(view, row)] for row in lost]
     notes += [
-        note(escape(view.ended(row)), x=0, y=places[_key(view, row)], xref="paper", xanchor="left", shift=9, color=ink)
-        for row, ink in zip(lost, inks, strict=True)
+        note(escape(view.ended(row)), x=0, y=y, xref="paper", xanchor="left", shift=9, color=ink)
+        for row, y, ink in zip(lost, lost_ys, inks, strict=True)
     ]
     for guide in draw.guides:
         if guide.at:
@@ -84,17 +82,15 @@ def draw_dots(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     span = [math.log10(low) - 0.01, math.log10(high) + 0.01] if is_log else [min(low, 0), high * 1.02]
     if lost:
         left = 10 ** span[0] if is_log else span[0]
-        ys = [places[_key(view, row)] for row in lost]
-        crosses = scatter(view, lost, x=[left] * len(lost), y=ys, color=inks)
-        data.append(crosses | {"marker": {"size": 7, "color": inks, "symbol": "x"}, "cliponaxis": False})
+        crosses = scatter(view, lost, x=[left] * len(lost), y=lost_ys, color=inks)
+        data.append(crosses | {"marker": {"size": 7, "color": inks, "symbol": "x"}})
     # The line of a guide leaves out the names of groups, which stand in rows of their own.
     together = groupby(enumerate(sorted({*places.values()})), lambda one: one[1] - one[0])
     spans = [[y for _, y in rows] for _, rows in together]
     across = [{"yref": "y", "y0": ys[0] - 0.5, "y1": ys[-1] + 0.5} for ys in spans]
+    line_px = max(_LINE, 17 * max((1 + text.count("<br>") for text in down["ticktext"]), default=1))
     layout = {
-        "height": 60
-        + max(_LINE, 17 * max((1 + text.count("<br>") for text in down["ticktext"]), default=1))
-        * (max(places.values(), default=0) + 1),
+        "height": 60 + line_px * (max(places.values(), default=0) + 1),
         "margin": {"r": max(52 if narrow else 128, min(12 + 7 * letters, 300)), "t": 24},
         "xaxis": axis(
             "" if narrow else title_of(view, draw.value),
@@ -115,44 +111,33 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     # On a phone long names beside short bars would leave no room for these.
     is_above = bool(draw.caption) or (narrow and max(names, default=0) > _MAX_BESIDE)
     places, down, heads = _lines(view, narrow=narrow, above=is_above)
-    among = (
-        [one for one in dict.fromkeys(view.column(draw.series)) if one not in (None, draw.total)]
-        if draw.series
-        else [None]
-    )
-    sums: dict[Key, float] = {}
+    among: list[Value] = [None]
+    if draw.series:
+        among = [one for one in dict.fromkeys(view.column(draw.series)) if one not in (None, draw.total)]
+    sums: dict[Key, float] = defaultdict(float)
     ends: dict[Key, Row] = {}
     for row in view.rows:
-        key, is_total = _key(view, row), bool(draw.series) and view.get(row, draw.series) == draw.total
-        size = 0.0 if is_total else (view.get(row, draw.value) or 0) / scale.factor
-        sums[key] = sums.get(key, 0.0) + size
+        is_total = bool(draw.series) and view.get(row, draw.series) == draw.total
+        sums[_key(view, row)] += 0 if is_total else (view.get(row, draw.value) or 0) / scale.factor
         if is_total or not draw.series:
-            ends[key] = row
+            ends[_key(view, row)] = row
     limits = [guide.at / scale.factor for guide in draw.guides if guide.at]
     most = max([*sums.values(), *limits], default=1) or 1
     data, notes = [], [*heads]
-    reached: dict[Key, float] = {}
+    reached: dict[Key, float] = defaultdict(float)
     for one in among:
         rows = [row for row in view.rows if not draw.series or view.get(row, draw.series) == one]
         sizes = [(view.get(row, draw.value) or 0) / scale.factor for row in rows]
-        for row, size in zip(rows, sizes, strict=True):
-            key = _key(view, row)
+        ys = [places[_key(view, row)] for row in rows]
+        for row, size, line in zip(rows, sizes, ys, strict=True):
             if draw.series and size > (0.16 if narrow else 0.07) * most:
                 number = scale.write(view.get(row, draw.value))
-                notes.append(note(number, x=reached.get(key, 0) + size / 2, y=places[key], color="#FFFFFF"))
-            reached[key] = reached.get(key, 0) + size
-        data.append(
-            bars(
-                x=sizes,
-                y=[places[_key(view, row)] + (0.2 if is_above else 0) for row in rows],
-                width=0.42 if is_above else 0.74,
-                color=BLUE if one is None else color_of(one, among),
-            )
-            | {
-                "name": "" if one is None else write_key(view, draw.series, one),
-                **marks(view, rows),
-            }
-        )
+                notes.append(note(number, x=reached[_key(view, row)] + size / 2, y=line, color="#FFFFFF"))
+            reached[_key(view, row)] += size
+        color, width = BLUE if one is None else color_of(one, among), 0.42 if is_above else 0.74
+        trace = bars(x=sizes, y=[y + (0.2 if is_above else 0) for y in ys], width=width, color=color)
+        name = "" if one is None else write_key(view, draw.series, one)
+        data.append(trace | {"name": name, **marks(view, rows)})
     lost = {_key(view, row): view.ended(row) for row in view.rows if view.ended(row)}
     for key, total in sums.items():
         y = places[key] + (0.2 if is_above else 0)
@@ -165,18 +150,13 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             continue
         end = ends.get(key)
         number = format_number(total) if end is None else scale.write(view.get(end, draw.value))
-        unit = f" {scale.unit}" if draw.beside and scale.unit != "%" else scale.unit if scale.unit == "%" else ""
-        notes.append(
-            note(
-                f"<b>{number}{unit}</b>{write_beside(view, end) if end else ''}", x=total, y=y, xanchor="left", shift=5
-            )
-        )
+        unit = "%" if scale.unit == "%" else f" {scale.unit}" if draw.beside else ""
+        text = f"<b>{number}{unit}</b>{write_beside(view, end) if end else ''}"
+        notes.append(note(text, x=total, y=y, xanchor="left", shift=5))
     above: dict[str, Any] = {"y": 1, "yref": "paper", "yanchor": "bottom", "xanchor": "right", "shift": 24}
     notes += [note(guide.words, x=guide.at / scale.factor, **above, color=RED) for guide in draw.guides if guide.at]
     beside = [one for one in notes if one["xref"] == "x" and one["yref"] == "y" and one["xanchor"] == "left"]
-    words = [one["text"] for one in beside if one["x"]]
-    room = max(map(count_letters, words), default=0)
-    lines = max(places.values(), default=0) + 1
+    room = max((count_letters(one["text"]) for one in beside if one["x"]), default=0)
     colors = [(one["name"], one["marker"]["color"]) for one in data] if draw.series else []
     head, top = legend(colors, narrow=narrow)
     head = [one | {"yshift": 4 + 18 * bool(limits)} for one in head]
@@ -184,7 +164,7 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     is_long = narrow and any(_is_long(view, row) for row in view.rows)
     line_px = _CAPTIONED + 18 * is_long if is_above else _LINE
     layout = {
-        "height": top + (26 if draw.beside else 46) + line_px * lines,
+        "height": top + (26 if draw.beside else 46) + line_px * (max(places.values(), default=0) + 1),
         "margin": {"r": min(16 + 7 * room, 190), "t": top},
         "xaxis": axis(
             "" if draw.beside else title_of(view, draw.value),
@@ -248,33 +228,23 @@ def _lines(view: View, *, narrow: bool, above: bool = False) -> tuple[Mapping[Ke
     """Returns the place of each row, the axis with their labels, and what is written in the picture: the heading of
     each group, or `above` its bar the name of each row with its caption."""
     draw = view.draw
-    labels: dict[Key, str] = {}
-    groups: dict[Key, str] = {}
-    captions: dict[Key, Value] = {}
-    for row in view.rows:
-        key = _key(view, row)
-        if key not in labels:
-            first, *rest = draw.down
-            labels[key] = join_keys(view, row, draw.down if above else rest or draw.down)
-            captions[key] = view.get(row, draw.caption)
-            if rest and not above and all(key[0] != known[0] for known in groups):
-                groups[key] = write_key(view, first, key[0])
+    firsts = {_key(view, row): row for row in reversed(view.rows)}
+    two = narrow and any(_is_long(view, row) for row in view.rows)
     places: dict[Key, int] = {}
-    line = 0
-    for key in labels:
-        line += key in groups
+    notes, labels, line = list[Figure](), list[str](), 0
+    for key in dict.fromkeys(_key(view, row) for row in view.rows):
+        label = join_keys(view, firsts[key], draw.down if above else draw.down[1:] or draw.down)
+        if above:
+            parts = wrap(label, _PHONE_LETTERS, break_on_hyphens=False) if two else [label]
+            gap = "<br>" if two and len(parts) == 1 else "  "  # the caption of a name in two lines ends the second
+            words = f"<b>{'<br>'.join(parts)}</b>{gap}{escape(str(view.get(firsts[key], draw.caption) or ''))}"
+            notes.append(note(words, x=0, xref="paper", y=line - (0.31 if two else 0.22), xanchor="left"))
+        elif len(draw.down) > 1 and all(key[0] != known[0] for known in places):
+            words = f"<b>{write_key(view, draw.down[0], key[0])}</b>"
+            notes.append(note(words, x=0, xref="paper", y=line, xanchor="left", shift=2))
+            line += 1
+        labels.append(f"{break_label(label) if narrow else label} ")
         places[key] = line
         line += 1
-    down = axis(tickvals=[*places.values()], range=[line - 0.4, -0.6], showgrid=False)
-    if above:
-        two = narrow and any(_is_long(view, row) for row in view.rows)
-        notes = []
-        for key, at in places.items():
-            parts = wrap(labels[key], _PHONE_LETTERS, break_on_hyphens=False) if two else [labels[key]]
-            gap = "<br>" if two and len(parts) == 1 else "  "  # the caption of a name in two lines ends the second
-            words = f"<b>{'<br>'.join(parts)}</b>{gap}{escape(str(captions[key] or ''))}"
-            notes.append(note(words, x=0, xref="paper", y=at - (0.31 if two else 0.22), xanchor="left"))
-        return places, down | {"showticklabels": False}, notes
-    down["ticktext"] = [f"{break_label(labels[key]) if narrow else labels[key]} " for key in places]
-    heads = [(f"<b>{text}</b>", places[key] - 1) for key, text in groups.items()]
-    return places, down, [note(text, x=0, xref="paper", y=y, xanchor="left", shift=2) for text, y in heads]
+    ticks = {"showticklabels": False} if above else {"ticktext": labels}
+    return places, axis(tickvals=[*places.values()], range=[line - 0.4, -0.6], showgrid=False, **ticks), notes
