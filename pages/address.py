@@ -43,9 +43,9 @@ _LINKED = "linked"
 def begin() -> dict[str, str]:
     """Returns the session's choices. Those of the address count once, when the session begins."""
     if ASKED not in st.session_state:
-        given = {RENAMED.get(name, name): values[-1] for name in st.query_params if (values := _values(name))}
-        given = {name: REWORDED.get((name, value), value) for name, value in given.items()}
-        st.session_state[ASKED] = _translate_axes(given)
+        given = {name: [value for value in st.query_params.get_all(name) if value] for name in st.query_params}
+        last = {RENAMED.get(name, name): values[-1] for name, values in given.items() if values}
+        st.session_state[ASKED] = _translate_axes({name: REWORDED.get((name, last[name]), last[name]) for name in last})
         st.session_state[_LINKED] = dict(st.session_state[ASKED])
     asked: dict[str, str] = st.session_state[ASKED]
     if dict(st.query_params) != asked:
@@ -62,10 +62,6 @@ def _translate_axes(given: dict[str, str]) -> dict[str, str]:
     columns = {label: column.name for column in table.columns for label in (column.label, column.title)}
     known = {name: columns[label] for name, label in axes.items() if label in columns}
     return {**given, "table": table.name, **known} if axes else given
-
-
-def _values(name: str) -> list[str]:
-    return [value for value in st.query_params.get_all(name) if value]
 
 
 def keep(name: str, value: str) -> None:

@@ -14,7 +14,7 @@ from pages.frame import Frame
 from pages.markdown import literal, mark, quoted, restrict
 from pages.panel import COLORS, open_row
 from pages.plot import Spec, figure
-from pages.plot.parts import Figure, raise_powers
+from pages.plot.parts import Figure, raise_powers, title_of
 from runner.answers import QUESTIONS
 from runner.answers.answer import Answer, Choice, View
 from runner.formats import format_count
@@ -139,28 +139,24 @@ def _draw_view(frame: Frame, answer: Answer, view: View, spec: Figure | None) ->
                 width="stretch",
                 help=restrict(literal(view.note)) or None,
             )
-            spec = spec if spec and not _draw_switch(view) else None
+            icons = {"Chart": ":material/bar_chart:", "Table": ":material/table_rows:"}
+            form = spec and st.segmented_control(
+                "Show as",
+                tuple(icons),
+                default="Chart",
+                required=True,
+                format_func=icons.__getitem__,
+                key=f"{view.name}-as",
+                label_visibility="collapsed",
+                width="content",
+            )
+            spec = spec if form == "Chart" else None
             _draw_share(frame, answer, view, is_table=spec is None)
         st.caption(restrict(literal(view.about)))
         if spec:
             _draw_chart(frame, answer, view, spec)
         else:
             _draw_table(frame, answer, view)
-
-
-def _draw_switch(view: View) -> bool:
-    icons = {"Chart": ":material/bar_chart:", "Table": ":material/table_rows:"}
-    chosen = st.segmented_control(
-        "Show as",
-        tuple(icons),
-        default="Chart",
-        required=True,
-        format_func=icons.__getitem__,
-        key=f"{view.name}-as",
-        label_visibility="collapsed",
-        width="content",
-    )
-    return bool(chosen == "Table")
 
 
 def _draw_share(frame: Frame, answer: Answer, view: View, *, is_table: bool) -> None:
@@ -221,17 +217,16 @@ REPORTS: dict[str, tuple[Form, str, str]] = {
 def draw_report(frame: Frame) -> None:
     """Draws the files of the report, each of which is made when it is asked for."""
     box = st.popover("Report", icon=":material/description:", key="_report", on_change="rerun", width="stretch")
-    if box.open:
-        for name, (form, ending, mime) in REPORTS.items():
-            box.download_button(
-                name,
-                lambda form=form: write_report(frame, form),  # type: ignore[misc]
-                file_name=f"stepscope-report-{frame.contents.edition}.{ending}",
-                mime=mime,
-                key=f"_report-{name}",
-                on_click="ignore",
-                width="stretch",
-            )
+    for name, (form, ending, mime) in REPORTS.items() if box.open else ():
+        box.download_button(
+            name,
+            lambda form=form: write_report(frame, form),  # type: ignore[misc]
+            file_name=f"stepscope-report-{frame.contents.edition}.{ending}",
+            mime=mime,
+            key=f"_report-{name}",
+            on_click="ignore",
+            width="stretch",
+        )
 
 
 def write_report(frame: Frame, form: Form) -> str:
@@ -264,24 +259,13 @@ def _draw_chart(frame: Frame, answer: Answer, view: View, spec: Figure) -> None:
 
 
 def _draw_table(frame: Frame, answer: Answer, view: View) -> None:
-    config: dict[str, Any] = {}
-    fields = [item for item in view.fields if item.role == "value" or {*view.column(item.name)} - {None, ""}]
-    for item in fields:
-        scale = scale_of(view, item.name)
-        name = f"{item.label} ({scale.unit})" if scale.unit else item.label
-        if item.unit == "%":
-            highest = max((value for value in view.column(item.name) if isinstance(value, float)), default=1.0)
-            config[item.name] = st.column_config.ProgressColumn(
-                name, help=item.doc or None, format="percent", min_value=0, max_value=highest
-            )
-        else:
-            config[item.name] = column_of(view, item.name, name)
-    rows = [{item.name: _raw(view, item.name, view.get(row, item.name)) for item in fields} for row in view.rows]
+    fields = [item.name for item in view.fields if item.role == "value" or {*view.column(item.name)} - {None, ""}]
+    rows = [{name: _raw(view, name, view.get(row, name)) for name in fields} for row in view.rows]
     key = f"{view.name}-table-{st.session_state.get(f'{view.name}-opened', 0)}"
     found = st.dataframe(
         rows,
         hide_index=True,
-        column_config=config,
+        column_config={name: column_of(view, name, title_of(view, name)) for name in fields},
         key=key,
         on_select="rerun",
         selection_mode="single-row",
@@ -293,9 +277,13 @@ def _draw_table(frame: Frame, answer: Answer, view: View) -> None:
 
 
 def column_of(view: View, name: str, title: str) -> Any:
-    """Returns how a table shows a column: with all digits of its field, where Streamlit's four decimals have fewer."""
+    """Returns how a table shows a column: a share as a bar; a number with all digits of its field, where Streamlit's
+    four decimals have fewer."""
     values = [_raw(view, name, value) for value in view.column(name)]
     doc = view.field(name).doc or None
+    if view.field(name).unit == "%":
+        highest = max((value for value in view.column(name) if isinstance(value, float)), default=1.0)
+        return st.column_config.ProgressColumn(title, help=doc, format="percent", min_value=0, max_value=highest)
     if any(isinstance(value, float) and round(value, 4) != value for value in values):
         return st.column_config.NumberColumn(title, help=doc, format=f"%.{scale_of(view, name).digits}g")
     return st.column_config.Column(title, help=doc)

@@ -25,7 +25,7 @@ from runner.places import write_text
 from runner.render.document import HTML, write_sentence, write_table
 from runner.render.grid import make_grid
 from runner.store.packing import choose_file, find_file
-from runner.store.read import Load, load_once, read
+from runner.store.read import load_once, read
 from runner.store.read.runs import Contents, load_contents
 from runner.store.read.selection import Selection
 
@@ -36,7 +36,7 @@ def export(out: Path, names: list[str], *, db: Path | None) -> list[Path]:
     """Writes one file a page into the folder and returns their paths. Raises UsageError, StoreError."""
     from pages.list import PAGES
 
-    known = {page.address: page for page in PAGES if any(name in QUESTIONS for name in page.questions)}
+    known = {page.address: page for page in PAGES}
     if unknown := [name for name in names if name not in known]:
         raise UsageError(f"There is no page {unknown[0]!r}.", expected=", ".join(known))
     path = find_file(db) if db else choose_file()
@@ -45,19 +45,14 @@ def export(out: Path, names: list[str], *, db: Path | None) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     written, load = [], load_once()
     for address, page in pages.items():
-        answers = {name: _answer(name, path, contents, load) for name in page.questions if name in QUESTIONS}
+        answers = {}
+        for name in page.questions:
+            of = replace(contents.select(), machine=None) if QUESTIONS[name].of_file else contents.select()
+            answers[name] = ask(name, read(path, of, QUESTIONS[name].needs, load=load))
         links = {other: pages[other].title for other in pages}
-        text = _write(page.title, address, answers, contents=contents, links=links, file=path.name)
-        file = out / f"{address}.html"
-        write_text(file, text)
-        written.append(file)
+        written.append(out / f"{address}.html")
+        write_text(written[-1], _write(page.title, address, answers, contents=contents, links=links, file=path.name))
     return written
-
-
-def _answer(name: str, path: Path, contents: Contents, load: Load) -> Answer:
-    of = contents.select()
-    of = replace(of, machine=None) if QUESTIONS[name].of_file else of
-    return ask(name, read(path, of, QUESTIONS[name].needs, load=load))
 
 
 def _write(
@@ -86,14 +81,15 @@ def _write(
 
 def _write_answer(name: str, answer: Answer) -> str:
     chosen = " · ".join(f"{one.label}: {one.chosen}" for one in answer.choices if len(one.options) > 1)
-    parts = [
-        f'<h2 id="{name}">{escape(QUESTIONS[name].words)}</h2>',
-        f"<p>{write_sentence(' '.join(part for part in (answer.sentence, answer.more) if part), HTML)}</p>",
-        f'<p class="choice">{escape(chosen)}</p>' if chosen else "",
-        *(_write_view(view) for view in answer.views),
-        *(f'<p class="alert">Missing: {escape(one.words)}.</p>' for one in answer.missing),
-    ]
-    return "".join(parts)
+    return "".join(
+        [
+            f'<h2 id="{name}">{escape(QUESTIONS[name].words)}</h2>',
+            f"<p>{write_sentence(' '.join(part for part in (answer.sentence, answer.more) if part), HTML)}</p>",
+            f'<p class="choice">{escape(chosen)}</p>' if chosen else "",
+            *(_write_view(view) for view in answer.views),
+            *(f'<p class="alert">Missing: {escape(one.words)}.</p>' for one in answer.missing),
+        ]
+    )
 
 
 def _write_view(view: View) -> str:

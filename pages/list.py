@@ -15,56 +15,42 @@ DrawPart = Callable[[Frame, Sequence[Choice]], None]
 
 @dataclass(frozen=True)
 class Page:
-    """One page of the navigation. `icon` is one of Material Symbols; `questions` are names of `runner.answers`, the
-    first opens by itself; `parts` are what else the page has, by name; both are values of the address's `show`."""
+    """One page of the navigation. `icon` is one of Material Symbols; `questions` are names of `runner.answers` with the
+    names of their tabs, the first opens by itself; `parts` are what else the page has, by name. The names of both are
+    values of the address's `show`."""
 
     title: str
     address: str
     icon: str
-    questions: tuple[str, ...] = ()
+    questions: Mapping[str, str]
     parts: Mapping[str, DrawPart] = field(default_factory=dict)
 
 
 PAGES = (
-    Page("Overview", "overview", "home", ("overview", "tune")),
-    Page("Step time", "training-step", "timer", ("step", "warmup", "variability")),
-    Page(
-        "Mixed precision",
-        "mixed-precision",
-        "compare_arrows",
-        ("precision", "errors", "dtypes", "sums", "normalization"),
-    ),
-    Page("torch.compile", "torch-compile", "bolt", ("compile",)),
-    Page("Memory", "peak-memory", "memory", ("memory", "fit", "saved", "frontier", "residual")),
-    Page("Timeline", "memory-timeline", "view_timeline", ("timelines",), parts={"every allocation": draw_timeline}),
-    Page("Attention", "attention", "visibility", ("attention", "attention_rates", "attention_speedups", "ways")),
-    Page(
-        "Kernels",
-        "kernels",
-        "stacked_bar_chart",
-        ("kernels", "kernel_classes", "inside_attention", "roofline", "traces"),
-    ),
-    Page("Compare", "compare", "balance", ("compare", "published")),
-    Page("Data", "data", "table", ("trust", "runs", "noise"), parts={"rows": draw_rows, "SQL": draw_sql}),
-)
-#: The names of tabs that a question's own name does not tell.
-TABS: Mapping[str, str] = {
-    "overview": "Fastest by size",
-    "tune": "All ways of one model",
-    "step": "Time",
-    "warmup": "Warm-up",
-    "precision": "Speedup",
-    "sums": "Accumulation",
-    "compile": "Speedup",
-    "memory": "Peak",
-    "timelines": "Peak by phase",
-    "attention": "Time and memory",
-    "attention_speedups": "Speedups",
-    "ways": "In a whole step",
-    "kernels": "By time",
-    "kernel_classes": "Kinds of work",
-    "compare": "A against B",
-}
+    Page("Overview", "overview", "home", {"overview": "Fastest by size", "tune": "All ways of one model"}),
+    Page("Step time", "training-step", "timer", {"step": "Time", "warmup": "Warm-up", "variability": "Variability"}),
+    Page("Mixed precision", "mixed-precision", "compare_arrows", {
+        "precision": "Speedup", "errors": "Errors", "dtypes": "Dtypes", "sums": "Accumulation",
+        "normalization": "Normalization",
+    }),
+    Page("torch.compile", "torch-compile", "bolt", {"compile": "Speedup"}),
+    Page("Memory", "peak-memory", "memory", {
+        "memory": "Peak", "fit": "Fit", "saved": "Saved", "frontier": "Frontier", "residual": "Residual",
+    }),
+    Page("Timeline", "memory-timeline", "view_timeline", {"timelines": "Peak by phase"},
+         parts={"every allocation": draw_timeline}),
+    Page("Attention", "attention", "visibility", {
+        "attention": "Time and memory", "attention_rates": "Attention rates", "attention_speedups": "Speedups",
+        "ways": "In a whole step",
+    }),
+    Page("Kernels", "kernels", "stacked_bar_chart", {
+        "kernels": "By time", "kernel_classes": "Kinds of work", "inside_attention": "Inside attention",
+        "roofline": "Roofline", "traces": "Traces",
+    }),
+    Page("Compare", "compare", "balance", {"compare": "A against B", "published": "Published"}),
+    Page("Data", "data", "table", {"trust": "Trust", "runs": "Runs", "noise": "Noise"},
+         parts={"rows": draw_rows, "SQL": draw_sql}),
+)  # fmt: skip
 #: Addresses of before: where each leads now, and what is shown there.
 MOVED: Mapping[str, tuple[str, str]] = {
     "roofline": ("kernels", "roofline"),

@@ -12,7 +12,7 @@ from pages import address, browser, live, sign_in, states
 from pages.address import keep
 from pages.draw import draw_answer, draw_report
 from pages.frame import ALL_RUNS, MACHINE, RUN, Frame, cached
-from pages.list import MOVED, PAGES, TABS, Page
+from pages.list import MOVED, PAGES, Page
 from pages.markdown import literal, restrict
 from pages.plot.colors import ink_rules
 from pages.sql import draw_sql
@@ -91,7 +91,7 @@ def _draw_file(own: Path, drawers: list[Callable[[Page], None]], chosen: st.Page
         try:
             chosen.run()
         except DatabaseDamaged as error:
-            states.explain_damage(error)
+            st.error(restrict(f"**{states.NEEDS_MORE}** {literal(str(error))}"), icon=":material/broken_image:")
     except StoreError as error:
         states.explain(error, path)
         # A busy file becomes free without a trace in its state, so that it is tried again in any case.
@@ -121,8 +121,7 @@ def _is_query(page: Page) -> bool:
 
 
 def _choose_part(page: Page) -> Choice:
-    names = [*(name for name in page.questions if name in QUESTIONS), *page.parts]
-    return choose(address.begin(), SHOW, "Show", names)
+    return choose(address.begin(), SHOW, "Show", [*page.questions, *page.parts])
 
 
 def _draw_parts(path: Path, state: str, contents: Contents, page: Page) -> tuple[Frame, list[Choice]]:
@@ -177,9 +176,7 @@ def _draw_title(frame: Frame, page: Page, parts: Choice, choices: Sequence[Choic
                 "Show",
                 parts.options,
                 key=key,
-                format_func=lambda name: TABS.get(
-                    name, name.replace("_", " ").capitalize() if name.islower() else name
-                ),
+                format_func=lambda name: page.questions.get(name, name[0].upper() + name[1:]),
                 label_visibility="collapsed",
                 required=True,
                 on_change=lambda: keep(SHOW, st.session_state[key]),

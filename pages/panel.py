@@ -3,7 +3,6 @@
 open_row(frame, answer, view, view.rows[3])
 """
 
-from functools import partial
 from uuid import UUID
 
 import streamlit as st
@@ -27,18 +26,15 @@ COLORS: dict[Grade, str] = {"A": "green", "B": "blue", "C": "orange", "D": "red"
 
 
 def open_row(frame: Frame, answer: Answer, view: View, row: Row) -> None:
-    """Opens the panel from the right; on a phone it fills the screen."""
+    """Opens the panel from the right; on a phone it fills the screen. Once it is closed the chart starts anew, so that
+    one click opens the same row again."""
+    key = f"{view.name}-opened"
 
-    @st.dialog("One row", width="medium", position="right", on_dismiss=partial(forget_selection, view.name))
-    def panel() -> None:
-        _draw_row(frame, answer, view, row)
+    def forget_selection() -> None:
+        st.session_state[key] = st.session_state.get(key, 0) + 1
 
-    panel()
-
-
-def forget_selection(view_name: str) -> None:
-    """Has the chart start anew once the panel is closed, so that one click opens the same row again."""
-    st.session_state[f"{view_name}-opened"] = st.session_state.get(f"{view_name}-opened", 0) + 1
+    panel = st.dialog("One row", width="medium", position="right", on_dismiss=forget_selection)
+    panel(_draw_row)(frame, answer, view, row)
 
 
 def _draw_row(frame: Frame, answer: Answer, view: View, row: Row) -> None:
@@ -57,10 +53,10 @@ def _draw_row(frame: Frame, answer: Answer, view: View, row: Row) -> None:
         st.metric(label, scale.add_unit(number), border=True)
         level = view.field(view.of_role("low")).doc.replace("Lower end of the", "The") if shown else ""
         st.caption(restrict(literal(f"interval {shown} {scale.unit}. {level}" if shown else "no interval")))
-        notes = [item for item in view.fields if item.role == "note" and view.get(row, item.name) is not None]
         lines = [
-            f"{literal(item.label)}: **{literal(scale_of(view, item.name).with_unit(view.get(row, item.name)))}**"
-            for item in notes
+            f"{literal(item.label)}: **{literal(scale_of(view, item.name).with_unit(known))}**"
+            for item in view.fields
+            if item.role == "note" and (known := view.get(row, item.name)) is not None
         ]
         st.markdown(restrict("  \n".join(lines)))
     for cell_id in row.cells[:MAX_CELLS]:

@@ -37,11 +37,6 @@ def explain(error: StoreError, path: Path) -> None:
         suggest(words, _RESTART)
 
 
-def explain_damage(error: DatabaseDamaged) -> None:
-    """Draws an error in place of the rest of a page."""
-    st.error(restrict(f"**{NEEDS_MORE}** {literal(str(error))}"), icon=":material/broken_image:")
-
-
 def report(found: Survey, path: Path) -> None:
     """Warns above a page of tables that cannot be read and of rows that are left out."""
     for name, reason in found.damaged.items():
