@@ -34,9 +34,8 @@ from runner.errors import BadModel
 from runner.job import FitJob
 from runner.measure.step import reason_of
 from runner.models.given import Loaded, load
-from runner.models.transformer import WEIGHTS_DTYPES
-from runner.models.workload import Built, Wanted, checkpoint_each, wrong_batch
-from runner.schema.own import WAYS, CountedStep, Held, OwnSpec, parse_spec
+from runner.models.workload import Built, checkpoint_each, wrong_batch
+from runner.schema.own import WAYS, CountedStep, Held, parse_spec
 
 #: The batch of the fake step: a prime of which a model's own numbers are hardly ever a multiple.
 BATCH = 61
@@ -56,7 +55,7 @@ def count_step(job: FitJob) -> CountedStep:
         for is_checkpointed in (False, True):
             try:
                 with FakeTensorMode(allow_non_fake_inputs=True):
-                    built, held = _count(loaded, spec, job, way, is_checkpointed=is_checkpointed)
+                    built, held = _count(loaded, job, way, is_checkpointed=is_checkpointed)
             except BadModel:
                 raise
             except Exception as error:
@@ -81,30 +80,21 @@ def _longest(built: Built) -> int | None:
     return longest if isinstance(longest, int) else None
 
 
-def _count(
-    loaded: Loaded, spec: OwnSpec, job: FitJob, way: str, *, is_checkpointed: bool
-) -> tuple[Built, Sequence[Held]]:
+def _count(loaded: Loaded, job: FitJob, way: str, *, is_checkpointed: bool) -> tuple[Built, Sequence[Held]]:
     """Returns what is held after each operation that allocates."""
     context = next(
         number
         for number in range(job.context, 1, -1)
         if number != BATCH and all(number % factor for factor in range(2, isqrt(number) + 1))
     )
-    want = Wanted(
-        device=torch.device("cpu"),
-        batch=BATCH,
-        _context=context,
-        dtype=WEIGHTS_DTYPES[WAYS[way][1]],
-        _attention=job.attention,
-        _options=spec.options,
-    )
+    device, weights = torch.device("cpu"), WAYS[way][1]
     with patch.object(nn.Module, "_apply", _apply), _ReadZeros():  # type: ignore[no-untyped-call]
-        built = loaded.build(want)
+        built = loaded.build(device, batch=BATCH, context=context, weights=weights, attention=job.attention)
+    name, workload = loaded.spec.text, built.workload
     if (longest := _longest(built)) and job.context > longest:
-        raise BadModel(f"{spec.text} takes at most {longest:,} tokens, and {job.context:,} were asked for.")
-    workload = built.workload
+        raise BadModel(f"{name} takes at most {longest:,} tokens, and {job.context:,} were asked for.")
     if not any(size and size % BATCH == 0 for tensor in workload.inputs for size in tensor.shape):
-        raise wrong_batch(spec.text, workload.inputs, BATCH)
+        raise wrong_batch(name, workload.inputs, BATCH)
     workload.model.train()
     if is_checkpointed:
         checkpoint_each(workload.model, workload.blocks)

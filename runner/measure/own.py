@@ -17,9 +17,9 @@ from runner.measure.precision import dtype_name
 from runner.measure.step import count_passes, reason_of
 from runner.models.given import Loaded, load
 from runner.models.source import find_line
-from runner.models.workload import Built, Wanted, first_tensor, list_tensors, wrong_batch
+from runner.models.workload import Built, first_tensor, list_tensors, wrong_batch
 from runner.schema.axes import SHAPE
-from runner.schema.own import OwnModel, OwnSpec, parse_spec
+from runner.schema.own import OwnModel, parse_spec
 
 #: What a loss is.
 LOSS = "a loss: a function of what the module returned alone, that gives one floating number to differentiate"
@@ -32,13 +32,13 @@ def describe_own(job: OwnModelJob) -> OwnModel:
     loaded = load(spec)
     described: OwnModel | None = None
     for batch, context in job.points:
-        found = _describe_at(loaded, spec, batch=batch, context=context, device="meta" if described else job.device)
+        found = _describe_at(loaded, batch=batch, context=context, device="meta" if described else job.device)
         described = replace(described or found, flops={**(described.flops if described else {}), **found.flops})
         if described.missing:  # without data it says nothing of the other points either
             break
     assert described is not None, "no point to build at"
     try:
-        return _run_twice(described, loaded, spec, job) if job.runs else described
+        return _run_twice(described, loaded, job) if job.runs else described
     except (BadModel, torch.OutOfMemoryError, MemoryError):
         raise
     except Exception as error:
@@ -49,10 +49,10 @@ def describe_own(job: OwnModelJob) -> OwnModel:
         ) from error
 
 
-def _describe_at(loaded: Loaded, spec: OwnSpec, *, batch: int, context: int, device: str) -> OwnModel:
+def _describe_at(loaded: Loaded, *, batch: int, context: int, device: str) -> OwnModel:
     missing, counted, output = "", None, ""
     try:
-        built = _build(loaded, spec, batch, context, torch.device("meta"))
+        built = loaded.build(torch.device("meta"), batch=batch, context=context)
         workload = built.workload
         with torch.no_grad():
             logits = first_tensor(workload.run())
@@ -62,14 +62,14 @@ def _describe_at(loaded: Loaded, spec: OwnSpec, *, batch: int, context: int, dev
         # A model that cannot be built or run without data may be all right with it, which the real device tells.
         missing = reason_of(error)
         if device == "meta":
-            raise BadModel(f"{spec.text}: {missing}") from error
-        built = _build(loaded, spec, batch, context, Device(device).torch)
+            raise BadModel(f"{loaded.spec.text}: {missing}") from error
+        built = loaded.build(Device(device).torch, batch=batch, context=context)
         workload = built.workload
-    _require_batch(built, loaded, spec, batch=batch, context=context)
+    _require_batch(built, loaded, batch=batch, context=context)
     context = context if "context" in built.reads else 0
     kinds = [type(workload.model.get_submodule(path)).__name__ for path in workload.blocks[:1]]
     return OwnModel(
-        spec=spec.text,
+        spec=loaded.spec.text,
         key=loaded.key,
         reads=built.reads,
         numbers={**dict.fromkeys(SHAPE), **built.numbers, "layers": len(workload.blocks) or None},
@@ -83,25 +83,17 @@ def _describe_at(loaded: Loaded, spec: OwnSpec, *, batch: int, context: int, dev
     )
 
 
-def _build(loaded: Loaded, spec: OwnSpec, batch: int, context: int, device: torch.device) -> Built:
-    return loaded.build(
-        Wanted(
-            device=device, batch=batch, _context=context, dtype=torch.float32, _attention="sdpa", _options=spec.options
-        )
-    )
-
-
-def _require_batch(built: Built, loaded: Loaded, spec: OwnSpec, *, batch: int, context: int) -> None:
+def _require_batch(built: Built, loaded: Loaded, *, batch: int, context: int) -> None:
     """Raises BadModel where no dimension is the batch, and none changes with one more, as packed rows would."""
     shapes = [tensor.shape for tensor in built.workload.inputs]
     if any(batch in shape for shape in shapes):
         return
     try:
-        more = _build(loaded, spec, batch + 1, context, torch.device("meta")).workload.inputs
+        more = loaded.build(torch.device("meta"), batch=batch + 1, context=context).workload.inputs
     except Exception:  # noqa: BLE001  # a builder that takes no other batch says nothing of how it follows this one
         return
     if [tensor.shape for tensor in more] == shapes:
-        raise wrong_batch(spec.text, built.workload.inputs, batch)
+        raise wrong_batch(loaded.spec.text, built.workload.inputs, batch)
 
 
 def describe_tensor(tensor: Tensor) -> str:
@@ -109,35 +101,33 @@ def describe_tensor(tensor: Tensor) -> str:
     return f"{dtype_name(tensor)} {'×'.join(map(str, tensor.shape)) or 'number'}"
 
 
-def _run_twice(described: OwnModel, loaded: Loaded, spec: OwnSpec, job: OwnModelJob) -> OwnModel:
+def _run_twice(described: OwnModel, loaded: Loaded, job: OwnModelJob) -> OwnModel:
     """Runs two steps on the device, as a cell would, and adds the loss and how many parameters got a gradient. Raises
     BadModel for a model that no cell could measure."""
-    batch, context = job.points[0]
-    workload = _build(loaded, spec, batch, context, Device(job.device).torch).workload
-    shapes: list[Any] = []
-    losses: list[float] = []
-    trained: set[str] = set()
+    (batch, context), name = job.points[0], loaded.spec.text
+    workload = loaded.build(Device(job.device).torch, batch=batch, context=context).workload
+    shapes, losses, trained = list[Any](), list[float](), set[str]()
     for _ in range(2):
         output = workload.run()
         loss: Any = workload.loss(output)
         if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.is_floating_point():
             got = describe_tensor(loss) if isinstance(loss, Tensor) else f"{type(loss).__name__} {loss!r:.40}"
-            raise BadModel(f"{spec.text}: the loss is {got}.", expected=LOSS, do="Return the mean of floats.")
+            raise BadModel(f"{name}: the loss is {got}.", expected=LOSS, do="Return the mean of floats.")
         if not loss.requires_grad:
-            raise BadModel(f"{spec.text}: the loss depends on no parameter that is trained.", expected=LOSS,
-                           do="Leave requires_grad of some parameters on, and detach nothing on the way.")  # fmt: skip
+            do = "Leave requires_grad of some parameters on, and detach nothing on the way."
+            raise BadModel(f"{name}: the loss depends on no parameter that is trained.", expected=LOSS, do=do)
         loss.backward()  # type: ignore[no-untyped-call]
         losses.append(loss.item())
         shapes.append([tuple(tensor.shape) for tensor in list_tensors(output)])
-        trained |= {name for name, parameter in workload.model.named_parameters() if parameter.grad is not None}
+        trained |= {path for path, parameter in workload.model.named_parameters() if parameter.grad is not None}
         if not trained:
-            raise BadModel(f"{spec.text}: no parameter gets a gradient.", expected="a loss that depends on the weights")
+            raise BadModel(f"{name}: no parameter gets a gradient.", expected="a loss that depends on the weights")
         workload.model.zero_grad()
     if shapes[0] != shapes[1]:
-        raise BadModel(f"{spec.text} returned {shapes[0]} and then {shapes[1]}.", expected="the same shapes every step")
+        raise BadModel(f"{name} returned {shapes[0]} and then {shapes[1]}.", expected="the same shapes every step")
     unusable = "" if math.isfinite(losses[0]) else ": no training starts from it"
     return replace(
         described,
-        trained=sum(parameter.numel() for name, parameter in workload.model.named_parameters() if name in trained),
+        trained=sum(parameter.numel() for path, parameter in workload.model.named_parameters() if path in trained),
         loss=f"{losses[0]:.4g} before the first step{unusable}",
     )

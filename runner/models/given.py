@@ -54,16 +54,9 @@ def own_workload(cell: ModelCell, *, device: torch.device, keep_weights: bool = 
             f"{spec.text} has changed: its key is {loaded.key}, and this cell is of {cell.model_key}.",
             do="Start the sweep again to measure the new version.",
         )
-    dtype = WEIGHTS_DTYPES[cell.weights_dtype]
-    want = Wanted(
-        device=device,
-        batch=cell.batch,
-        _context=cell.context,
-        dtype=dtype,
-        _attention=cell.attention,
-        _options=spec.options,
-    )
-    workload = loaded.build(want).workload
+    weights, attention = cell.weights_dtype, cell.attention
+    built = loaded.build(device, batch=cell.batch, context=cell.context, weights=weights, attention=attention)
+    workload = built.workload
     if cell.checkpoint_blocks:
         checkpoint_each(workload.model, workload.blocks)
     if keep_weights:
@@ -75,15 +68,24 @@ def own_workload(cell: ModelCell, *, device: torch.device, keep_weights: bool = 
 class Loaded:
     """An own model's code or configuration: its key, and the function that builds a workload of it."""
 
+    spec: OwnSpec
     key: str
-    build: Callable[[Wanted], Built]
+    make: Callable[[Wanted], Built]
+
+    def build(
+        self, device: torch.device, *, batch: int, context: int, weights: str = "fp32", attention: str = "sdpa"
+    ) -> Built:
+        """Builds it with the options of its spec."""
+        dtype, options = WEIGHTS_DTYPES[weights], self.spec.options
+        want = Wanted(device=device, batch=batch, _context=context, dtype=dtype, _attention=attention, _options=options)
+        return self.make(want)
 
 
 def load(spec: OwnSpec) -> Loaded:
     """Imports or reads what the spec names. Raises BadModel."""
     if spec.kind == "hf":
-        key, builder = load_configuration(spec)
-        return Loaded(key=key, build=builder)
+        key, make = load_configuration(spec)
+        return Loaded(spec=spec, key=key, make=make)
     with as_a_program(spec):
         module, root = import_file(spec) if spec.kind == "file" else import_package(spec)
     function = getattr(module, spec.function, None)
@@ -101,7 +103,7 @@ def load(spec: OwnSpec) -> Loaded:
         is_own = path.is_relative_to(root) and not any(part in packages for part in path.relative_to(root).parts)
         if is_own and path.suffix == ".py" and not path.is_relative_to(Path(__file__).parents[1]):  # not ours
             digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return Loaded(key=digest.hexdigest()[:16], build=lambda want: _call(function, spec, want))
+    return Loaded(spec=spec, key=digest.hexdigest()[:16], make=lambda want: _call(function, spec, want))
 
 
 def _call(function: Callable[[Wanted], Any], spec: OwnSpec, want: Wanted) -> Built:

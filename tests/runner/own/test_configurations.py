@@ -13,7 +13,7 @@ from runner.errors import BadModel, Skipped
 from runner.job import OwnModelJob
 from runner.measure.own import describe_own
 from runner.models.given import load
-from runner.models.workload import Built, Wanted
+from runner.models.workload import Built
 from runner.schema.own import parse_spec
 from tests.some import some
 
@@ -52,13 +52,7 @@ def configure(folder: Path, model_type: str, fields: dict[str, Any]) -> str:
 
 def build(spec: str, attention: Any = "sdpa") -> Built:
     """Builds the model with two samples of 20 tokens."""
-    parsed = parse_spec(spec)
-    return load(parsed).build(
-        Wanted(
-            device=torch.device("cpu"), batch=2, _context=20, dtype=torch.float32, _attention=attention,
-            _options=parsed.options,
-        )
-    )  # fmt: skip
+    return load(parse_spec(spec)).build(torch.device("cpu"), batch=2, context=20, attention=attention)
 
 
 #: These go the way of another one.
