@@ -30,7 +30,7 @@ from runner.measure.device import Device
 from runner.measure.device_time import measure_unwaited
 from runner.measure.limits import LiveTensors, is_out_of_memory, parse_refusal, storage_bytes
 from runner.measure.model_step import require_compiler
-from runner.measure.observer import Observer, Saved, address
+from runner.measure.observer import Observer, Saved, address, saved_rows
 from runner.measure.timeline import CpuRecorder
 from runner.measure.timing import Clocks, StepEnd, StepLimits, Steps, measure
 from runner.models.attention import implementation, require_available
@@ -263,45 +263,25 @@ def _rates(cell: AttentionCell, steps: Steps) -> Mapping[str, object]:
 
 def saved_tensors(run: Callable[..., Tensor], inputs: Inputs, *, job: Job) -> list[SavedTensorRow]:
     """Returns one row for each tensor that `run(*inputs)` saves, in order; 0 bytes where an earlier row has the same
-    storage. `inputs` are queries, keys and values."""
+    storage. `inputs` are queries, keys and values. The output is held meanwhile, and with it what is saved."""
     assert isinstance(job.cell, AttentionCell)
-    output, saved = (_run_compiled if is_compiled(job.cell) else _run_observed)(run, inputs)
-    assert output.requires_grad
-    given = zip(("queries", "keys", "values"), inputs, strict=True)
-    names = {address(output): "output", **{address(tensor): name for name, tensor in given}}
-    rows, known = list[SavedTensorRow](), set[int]()
-    for position, (operation, item) in enumerate(saved):
-        rows.append(
-            SavedTensorRow(
-                run_id=job.run_id,
-                cell_id=job.cell_id,
-                position=position,
-                operation=operation,
-                tensor=names.get(item.address),
-                shape=item.shape,
-                dtype=item.dtype,
-                storage_bytes=0 if item.address in known else item.bytes,
-            )
-        )
-        known.add(item.address)
-    return rows
-
-
-def _run_observed(run: Callable[..., Tensor], inputs: Inputs) -> tuple[Tensor, list[tuple[str, Saved]]]:
-    """Returns the output, which keeps the saved tensors alive, and these with the operations that need them."""
-    with Observer(nn.Module()) as observer:
-        output = run(*inputs)
-    return output, [(observer.operation_of(item), item) for item in observer.saved]
-
-
-def _run_compiled(run: Callable[..., Tensor], inputs: Inputs) -> tuple[Tensor, list[tuple[str, Saved]]]:
-    """Does the same for compiled code, which does not run under an observer of operators."""
     saved: list[tuple[str, Saved]] = []
 
     def pack(tensor: Tensor) -> Tensor:
         saved.append(("compiled", Saved.of(tensor, module=None)))
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        output = run(*inputs)
-    return output, saved
+    # Compiled code does not run under an observer of operators.
+    if is_compiled(job.cell):
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            output = run(*inputs)
+    else:
+        with Observer(nn.Module()) as observer:
+            output = run(*inputs)
+        saved = [(observer.operation_of(item), item) for item in observer.saved]
+    assert output.requires_grad
+    given = zip(("queries", "keys", "values"), inputs, strict=True)
+    names = {address(output): "output", **{address(tensor): name for name, tensor in given}}
+    first = {item.address: place for place, (_, item) in reversed([*enumerate(saved)])}
+    sizes = [item.bytes if first[item.address] == place else 0 for place, (_, item) in enumerate(saved)]
+    return saved_rows(job, [(*one, size) for one, size in zip(saved, sizes, strict=True)], names)

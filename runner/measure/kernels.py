@@ -33,7 +33,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property
 from statistics import median
 from typing import Any, Literal
 
@@ -50,7 +49,7 @@ from runner.measure.compilation import CompilerLog
 from runner.measure.device import Device
 from runner.measure.device_time import DeviceWork, is_on_host, kineto_events, union_ns
 from runner.measure.model_step import ModelStep, is_compiled, require_attention
-from runner.measure.timing import StepLimits, Steps, measure, time_step
+from runner.measure.timing import StepLimits, measure, time_step
 from runner.models.ranges import MODEL_RANGES, MODULE_RANGE, PHASE_RANGES, is_under_nsys, listen_to_ranges, named_range
 from runner.models.workload import Workload
 from runner.schema import PHASES, KernelRow, ProfileCell, TraceRow, step_of
@@ -162,6 +161,15 @@ class Trace:
             calls.append(position)
         self.parents, self.own_ns = parents, own
         self.place = functools.cache(self._find_place)
+        self._operators = {event.correlation: at for at, event in enumerate(self.host) if not event.is_launch}
+        self._launches = {event.correlation: at for at, event in enumerate(self.host) if event.is_launch}
+        # The forward operator of each thread and sequence number. Operators without a backward report the next number
+        # too, so that the last one that starts with it counts.
+        self._forward = {
+            (event.torch_thread, event.sequence): at
+            for at, event in enumerate(self.host)
+            if event.kind == "call" and event.sequence >= 0 and event.forward_thread == 0 and not event.is_launch
+        }
 
     def work(self) -> Iterator[DeviceWork]:
         """Yields what took the device's time: its kernels, or on a CPU the operators themselves."""
@@ -199,24 +207,6 @@ class Trace:
             forward = self._forward.get((event.forward_thread, event.sequence)) if event.sequence >= 0 else None
             return WorkPlace("backward", "" if forward is None else self.place(forward).scope)
         return outer
-
-    @cached_property
-    def _forward(self) -> dict[tuple[int, int], int]:
-        """The forward operator of each thread and sequence number. Operators without a backward report the next number
-        too, so that the last one that starts with it counts."""
-        return {
-            (event.torch_thread, event.sequence): position
-            for position, event in enumerate(self.host)
-            if event.kind == "call" and event.sequence >= 0 and event.forward_thread == 0 and not event.is_launch
-        }
-
-    @cached_property
-    def _operators(self) -> dict[int, int]:
-        return {event.correlation: position for position, event in enumerate(self.host) if not event.is_launch}
-
-    @cached_property
-    def _launches(self) -> dict[int, int]:
-        return {event.correlation: position for position, event in enumerate(self.host) if event.is_launch}
 
 
 #: The phase, range and kernel of a row.
@@ -278,9 +268,8 @@ def kernel_sums(trace: Trace, work: Sequence[DeviceWork], *, list_bytes: int) ->
     sums: dict[Key, Sum] = defaultdict(Sum)
     counted = _counted(trace, work, list_bytes=list_bytes)
     for position, item in enumerate(work):
-        place = trace.place(item.caller) if item.caller is not None else None
-        key = (place.phase or UNKNOWN, place.scope, item.kernel) if place else (UNKNOWN, "", item.kernel)
-        kernel = sums[key]
+        place = WorkPlace() if item.caller is None else trace.place(item.caller)
+        kernel = sums[place.phase or UNKNOWN, place.scope, item.kernel]
         kernel.calls += 1
         kernel.ns += item.device_ns
         if position in counted:
@@ -294,7 +283,16 @@ def kernel_sums(trace: Trace, work: Sequence[DeviceWork], *, list_bytes: int) ->
 def _counted(trace: Trace, work: Sequence[DeviceWork], *, list_bytes: int) -> dict[int, Numbers]:
     """Returns the numbers of each piece of work by its position. Work without an entry is part of an operator whose
     numbers count for another piece."""
-    known = functools.cache(functools.partial(_find_numbers, trace, list_bytes=list_bytes))
+
+    @functools.cache
+    def known(position: int) -> Numbers:
+        event = trace.host[position]
+        if event.kind != "call" or not event.shapes:
+            return NOTHING
+        given = {"shapes": event.shapes, "dtypes": event.dtypes, "values": event.values}
+        call = Arguments(operator=event.name, **given, list_bytes=list_bytes)
+        return flops(call), moved_bytes(call)
+
     if not trace.kernels:
         operators = _counted_operators(trace, known)
         return {place: operators[item.caller] for place, item in enumerate(work) if item.caller in operators}
@@ -325,17 +323,6 @@ def _counted_operators(trace: Trace, known: Callable[[int], Numbers]) -> dict[in
     return counted
 
 
-def _find_numbers(trace: Trace, position: int, *, list_bytes: int) -> Numbers:
-    """Returns the FLOPs and bytes of an operator, where its arguments give them."""
-    event = trace.host[position]
-    if event.kind != "call" or not event.shapes:
-        return NOTHING
-    call = Arguments(
-        operator=event.name, shapes=event.shapes, dtypes=event.dtypes, values=event.values, list_bytes=list_bytes
-    )
-    return flops(call), moved_bytes(call)
-
-
 #: The profiled steps after a first one that does not count, of a step that is short and of one that is longer than
 #: LONG_MS, whose times differ less; odd, so that one of them is the median.
 STEPS, LONG_STEPS, LONG_MS = 5, 3, 200.0
@@ -348,7 +335,12 @@ def measure_kernels(job: Job, report: Callable[[str], None]) -> Measurement:
     Raises Skipped where this machine cannot profile the cell; errors of torch go through."""
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, ProfileCell)
-    _check(cell, device)
+    if device.type == "mps":
+        raise Skipped("PyTorch's profiler sees no kernels on MPS.")
+    if device.type == "cuda" and is_under_nsys():
+        seen = "nsys itself records those of the other experiments"
+        raise Skipped(f"Under nsys PyTorch's profiler sees no kernels; {seen}.")
+    require_attention(cell, device)
     precision.apply(cell.precision, device)
     limits.reset_peaks(device)
     with _visible_kernels(cell, device):
@@ -380,8 +372,15 @@ def _run_passes(cell: ProfileCell, device: Device, *, report: Callable[[str], No
     step = ModelStep(step_of(cell), device)
     device.synchronize()
     built, compiler = time.perf_counter(), CompilerLog()
+
+    def between(number: int) -> None:
+        step.between()
+        if number in (0, LIMITS.warmup):
+            compiler.warmed_up()
+
     try:
-        steps = _time(step, device, compiler=compiler, report=report)
+        phases = PHASES[step.cell.mode]
+        steps = measure(step, device, phases=phases, limits=LIMITS, between=between, report=report)
         report("profile")
         profiled = LONG_STEPS if steps.summary.median > LONG_MS else STEPS
         profiled_ms, trace = _profile(step, device, steps=profiled)
@@ -402,15 +401,6 @@ def _run_passes(cell: ProfileCell, device: Device, *, report: Callable[[str], No
     }, trace
 
 
-def _check(cell: ProfileCell, device: Device) -> None:
-    if device.type == "mps":
-        raise Skipped("PyTorch's profiler sees no kernels on MPS.")
-    if device.type == "cuda" and is_under_nsys():
-        seen = "nsys itself records those of the other experiments"
-        raise Skipped(f"Under nsys PyTorch's profiler sees no kernels; {seen}.")
-    require_attention(cell, device)
-
-
 def _visible_kernels(cell: ProfileCell, device: Device) -> AbstractContextManager[object]:
     """Lets torch.compile make kernels for a CPU that the profiler sees, as it does on CUDA anyway."""
     if device.type != "cpu" or not is_compiled(cell.backend):
@@ -418,15 +408,6 @@ def _visible_kernels(cell: ProfileCell, device: Device) -> AbstractContextManage
     import torch._inductor.config as inductor  # takes a second, which no other cell needs
 
     return inductor.patch({"cpp.enable_kernel_profile": True})  # type: ignore[no-any-return]
-
-
-def _time(step: ModelStep, device: Device, *, compiler: CompilerLog, report: Callable[[str], None]) -> Steps:
-    def between(number: int) -> None:
-        step.between()
-        if number in (0, LIMITS.warmup):
-            compiler.warmed_up()
-
-    return measure(step, device, phases=PHASES[step.cell.mode], limits=LIMITS, between=between, report=report)
 
 
 def _profile(step: ModelStep, device: Device, *, steps: int) -> tuple[float, Trace]:

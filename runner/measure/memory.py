@@ -47,7 +47,7 @@ from runner.measure.attention import AttentionStep, require_runnable
 from runner.measure.device import Device
 from runner.measure.limits import storage_bytes
 from runner.measure.model_step import ModelStep, require_attention
-from runner.measure.observer import Observer, Saved
+from runner.measure.observer import Observer, Saved, saved_rows
 from runner.measure.timeline import MARK, CpuRecorder, PhaseMark, Recorded, StepTimeline, recorder_for, step_timeline
 from runner.models.attention import causal_blocks, flex_of_blocks
 from runner.models.workload import first_tensor, list_tensors
@@ -143,19 +143,7 @@ def _reserved_at_peak(step: RecordedStep) -> int:
 
 def saved_tensors(step: RecordedStep, job: Job) -> list[SavedTensorRow]:
     """Returns what the first block saves, in order."""
-    return [
-        SavedTensorRow(
-            run_id=job.run_id,
-            cell_id=job.cell_id,
-            position=position,
-            operation=step.observer.operation_of(item),
-            module=item.module,
-            shape=item.shape,
-            dtype=item.dtype,
-            storage_bytes=size,
-        )
-        for position, (item, size) in enumerate(_block_saved(step))
-    ]
+    return saved_rows(job, [(step.observer.operation_of(item), item, size) for item, size in _block_saved(step)], {})
 
 
 def _block_saved(step: RecordedStep) -> list[tuple[Saved, int]]:

@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 from unittest.mock import patch
 
@@ -31,7 +31,7 @@ from runner.models.given import own_workload
 from runner.models.ranges import named_range
 from runner.models.source import load_part
 from runner.models.workload import Workload, first_tensor, list_tensors, transformer_workload
-from runner.schema import PHASES, Backend, CompileCache, Mode, PassCell, Phase, Precision, StepCell
+from runner.schema import PHASES, Backend, CompileCache, PassCell, Phase, Precision, StepCell
 from runner.schema.own import is_own_part
 
 Step = Callable[[Callable[[], None]], None]
@@ -64,24 +64,19 @@ class ModelStep:
         self.logits_dtype = ""
         self.captured: CapturedStep | None = None
         if cell.backend == "cuda-graphs":
-            self.captured = CapturedStep(self, device, mode=cell.mode, between=self.between, restart=self.restart)
+            self.captured = CapturedStep(self)
 
     def __call__(self, mark: Callable[[], None]) -> None:
         if self.captured is not None:
             self.captured.replay(mark)
             return
         self.phase = "forward"
-        if self.cell.mode == "inference":
-            with named_range("forward"), torch.no_grad():
-                output = self.forward()
-            mark()
-        else:
-            with named_range("forward"):
-                output = self.forward()
-            mark()
-            if self.cell.mode != "forward":
-                self.backward(output, mark)
-                self.update(mark)
+        with named_range("forward"), torch.no_grad() if self.cell.mode == "inference" else nullcontext():
+            output = self.forward()
+        mark()
+        if self.cell.mode in ("backward", "train"):
+            self.backward(output, mark)
+            self.update(mark)
         self._note_output(output)
 
     def _note_output(self, output: Any) -> None:
@@ -257,26 +252,23 @@ def require_capture(cell: StepCell, device: Device) -> None:
 
 
 class CapturedStep:
-    """The phases of `step`, which marks the end of each, as graphs that share one pool of memory.
+    """The phases of `step` as graphs that share one pool of memory. The steps that run here are undone. Raises Skipped
+    with CUDA's message for a step that it cannot capture."""
 
-    `between` prepares a step; `restart` undoes the steps that run here. Raises Skipped with CUDA's message for a step
-    that it cannot capture."""
-
-    def __init__(
-        self, step: Step, device: Device, *, mode: Mode, between: Callable[[], None], restart: Callable[[], None]
-    ) -> None:
-        self.phases: tuple[Phase, ...] = PHASES[mode]
+    def __init__(self, step: ModelStep) -> None:
+        device = step.device.torch
+        self.phases: tuple[Phase, ...] = PHASES[step.cell.mode]
         self.graphs: list[torch.cuda.CUDAGraph] = []
-        stream = torch.cuda.Stream(device.torch)  # type: ignore[no-untyped-call]
-        current = torch.cuda.current_stream(device.torch)
+        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        current = torch.cuda.current_stream(device)
         stream.wait_stream(current)
         with torch.cuda.stream(stream):
             for _ in range(WARMUP):
-                between()
+                step.between()
                 step(lambda: None)
-            between()
-            restart()
-            torch.cuda.synchronize(device.torch)
+            step.between()
+            step.restart()
+            torch.cuda.synchronize(device)
             gc.collect()
             torch.cuda.empty_cache()
             try:

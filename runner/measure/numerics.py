@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -82,6 +82,13 @@ class Pass:
     logits: Tensor | None
     gradients: Mapping[str, Tensor]
     loss_scale: float | None = None
+
+    @classmethod
+    def of(cls, output: Any, loss: Tensor, gradients: Mapping[str, Tensor], *, loss_scale: float | None = None) -> Self:
+        """Returns the results without their graph."""
+        logits = first_tensor(output)
+        logits = None if logits is None else logits.detach()
+        return cls(loss=loss.detach(), logits=logits, gradients=gradients, loss_scale=loss_scale)
 
 
 def measure_numerics(job: Job, report: Callable[[str], None]) -> Measurement:
@@ -158,14 +165,12 @@ def run_scaled_pass(step: ModelStep) -> Pass:
         output = step.forward()
         step.backward(output, lambda: None)
         assert step.loss is not None
-        logits = first_tensor(output)
-        gradients = take_gradients(step.model)
-        if not step.scaler.is_enabled():
-            return Pass(loss=step.loss.detach(), logits=detach(logits), gradients=gradients)
-        scale = step.scaler.get_scale()
+        gradients, scale = take_gradients(step.model), step.scaler.get_scale() if step.scaler.is_enabled() else None
+        if scale is None:
+            return Pass.of(output, step.loss, gradients)
         if scale <= 1 or all(bool(gradient.isfinite().all()) for gradient in gradients.values()):
             unscaled = {name: gradient / scale for name, gradient in gradients.items()}
-            return Pass(loss=step.loss.detach(), logits=detach(logits), gradients=unscaled, loss_scale=scale)
+            return Pass.of(output, step.loss, unscaled, loss_scale=scale)
         step.scaler.update(scale / 2)
 
 
@@ -187,14 +192,8 @@ def run_reference_pass(step: ModelStep, dtype: torch.dtype, *, device: Device) -
         output = step.workload.run()
         loss = step.workload.loss(output)
         loss.backward()  # type: ignore[no-untyped-call]
-    logits = first_tensor(output)
     assert loss.dtype == dtype
-    return Pass(loss=loss.detach(), logits=detach(logits), gradients=take_gradients(step.model))
-
-
-def detach(tensor: Tensor | None) -> Tensor | None:
-    """Returns the tensor without its graph."""
-    return None if tensor is None else tensor.detach()
+    return Pass.of(output, loss, take_gradients(step.model))
 
 
 class WideNorm(RMSNorm):
@@ -287,31 +286,18 @@ COMPARED: tuple[FloatName, ...] = ("fp32", "bf16", "fp16")
 MAX_BLOCKS = 4
 
 
-def mean(x: Tensor) -> Tensor:
+def _mean(x: Tensor) -> Tensor:
     """Returns the mean over the width: (…, width) -> (…, 1)."""
     return x.mean(dim=-1, keepdim=True)
 
 
-def variance(x: Tensor) -> Tensor:
-    """Returns the variance over the width in two passes, as layer normalization computes it."""
-    return mean_of_squares(x - mean(x))
-
-
-def mean_of_squares(x: Tensor) -> Tensor:
-    """Returns the mean of squares over the width, as RMS normalization computes it."""
-    return mean(x.square())
-
-
-def output(x: Tensor) -> Tensor:
-    """Returns the RMS normalization of x with a gain of 1 (Zhang and Sennrich 2019)."""
-    return x * torch.rsqrt(mean_of_squares(x) + NORM_EPSILON)
-
-
+#: The variance is in two passes, as layer normalization computes it; mean of squares and output are RMS normalization's
+#: with a gain of 1 (Zhang and Sennrich 2019).
 STATISTICS: Mapping[NormStatistic, Callable[[Tensor], Tensor]] = {
-    "mean": mean,
-    "variance": variance,
-    "mean of squares": mean_of_squares,
-    "output": output,
+    "mean": _mean,
+    "variance": lambda x: _mean((x - _mean(x)).square()),
+    "mean of squares": lambda x: _mean(x.square()),
+    "output": lambda x: x * torch.rsqrt(_mean(x.square()) + NORM_EPSILON),
 }
 
 
@@ -381,29 +367,21 @@ def measure_accumulation(job: Job, report: Callable[[str], None]) -> Measurement
     if device.type == "mps" and "fp64" in (cell.accumulator, cell.addend):
         raise Skipped("MPS has no float64.")
     report("measure")
-    sums = list(_sums(cell, device))
-    values = _values(cell, sums, rounded=torch.tensor(cell.value, dtype=DTYPES[cell.addend]).item())
-    partial_sums = []
-    slips_at = values["slips_at"]
-    spread = set(range(1, cell.addends + 1, max(cell.addends // POINTS, 1))) | {cell.addends}
-    for addend in sorted(spread | ({int(slips_at)} if slips_at else set())):
-        total = sums[addend - 1]
-        if math.isfinite(total):
-            gap = spacing(total, cell.accumulator)
-            partial_sums.append(
-                PartialSumRow(run_id=job.run_id, cell_id=job.cell_id, addend=addend, total=total, spacing=gap)
-            )
-    return Measurement(values=values, details={"partial_sums": partial_sums})
-
-
-def _sums(cell: AccumulationCell, device: Device) -> Iterator[float]:
-    """Yields the sum after each addition, converted to float64 without rounding."""
-    accumulator = DTYPES[cell.accumulator]
+    accumulator, sums = DTYPES[cell.accumulator], list[float]()  # the sum after each addition, unrounded
     total = torch.tensor(0, dtype=accumulator, device=device.torch)
     addend = torch.tensor(cell.value, dtype=DTYPES[cell.addend], device=device.torch)
     for _ in range(cell.addends):
         total += addend.type(accumulator) if cell.upcast else addend
-        yield total.item()
+        sums.append(total.item())
+    values = _values(cell, sums, rounded=addend.item())
+    shown = {*range(1, cell.addends + 1, max(cell.addends // POINTS, 1)), cell.addends, values["slips_at"] or 1}
+    ids: dict[str, Any] = {"run_id": job.run_id, "cell_id": job.cell_id}
+    partial_sums = [
+        PartialSumRow(**ids, addend=number, total=one, spacing=spacing(one, cell.accumulator))
+        for number, one in enumerate(sums, 1)
+        if number in shown and math.isfinite(one)
+    ]
+    return Measurement(values=values, details={"partial_sums": partial_sums})
 
 
 def _values(cell: AccumulationCell, sums: Sequence[float], *, rounded: float) -> Mapping[str, float | int | None]:

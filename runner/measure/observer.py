@@ -14,7 +14,7 @@ own.
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import CodeType, FrameType
@@ -26,8 +26,9 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from runner.analysis.timeline.snapshot import MAX_FRAMES, Stacks
+from runner.job import Job
 from runner.measure.precision import dtype_name, format_shape
-from runner.schema import Category
+from runner.schema import Category, SavedTensorRow
 
 #: The outermost frame of a stack, which is the step itself; and files whose frames are left out.
 _OUTERMOST = "ModelStep.__call__"
@@ -119,7 +120,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for name, module in self._model.named_modules():
             if name:
                 self._watch(name, module)
-        self._open.enter_context(saved_tensors_hooks(_Packing(_identity, self), _identity))
+        self._open.enter_context(saved_tensors_hooks(_Packing(lambda one: one, self), lambda one: one))
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -212,6 +213,25 @@ class _Packing:
         return packed
 
 
+def saved_rows(job: Job, found: Iterable[tuple[str, Saved, int]], names: Mapping[int, str]) -> list[SavedTensorRow]:
+    """Returns a row for each saved tensor, given with the operation that needs it and the bytes that it counts.
+    `names` are those of known tensors, by address."""
+    return [
+        SavedTensorRow(
+            run_id=job.run_id,
+            cell_id=job.cell_id,
+            position=position,
+            operation=operation,
+            tensor=names.get(item.address),
+            module=item.module,
+            shape=item.shape,
+            dtype=item.dtype,
+            storage_bytes=size,
+        )
+        for position, (operation, item, size) in enumerate(found)
+    ]
+
+
 def address(tensor: Tensor) -> int:
     """Returns the address of the tensor's storage."""
     return tensor.untyped_storage().data_ptr()
@@ -220,10 +240,6 @@ def address(tensor: Tensor) -> int:
 def _sequence() -> tuple[int, int]:
     """Returns this thread, and the number of its newest operation that autograd will differentiate."""
     return threading.get_ident(), torch._C._autograd._get_sequence_nr() - 1
-
-
-def _identity(packed: Any) -> Any:
-    return packed
 
 
 def _frames(frame: FrameType | None) -> Iterable[tuple[CodeType, int]]:

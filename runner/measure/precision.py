@@ -13,6 +13,7 @@ The toy model is linear, ReLU, layer normalization, linear. Limits: operations b
 of attention, are not seen; of equal blocks only the first is read.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
@@ -81,21 +82,6 @@ PassDtypes = list[tuple[str, str, str]]
 TOY_INPUTS, TOY_WIDTH, TOY_CLASSES, TOY_BATCH = 20, 10, 5, 8
 
 
-class Toy(nn.Module):
-    """Logits of shape (batch, TOY_CLASSES) from (batch, TOY_INPUTS)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Linear(TOY_INPUTS, TOY_WIDTH, bias=False)
-        self.relu = nn.ReLU()
-        self.layer_norm = nn.LayerNorm(TOY_WIDTH)
-        self.last = nn.Linear(TOY_WIDTH, TOY_CLASSES, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.last(self.layer_norm(self.relu(self.first(x))))
-        return logits
-
-
 @contextmanager
 def record_outputs(model: nn.Module, *, blocks: Sequence[str] = ()) -> Iterator[dict[str, str]]:
     """Records the dtype of each module's output by name, in running order; of `blocks`, the first stands for all."""
@@ -143,7 +129,9 @@ def _is_read(name: str, blocks: Sequence[str]) -> bool:
 
 def run_toy_pass(context: AbstractContextManager[object], *, device: torch.device, weights: torch.dtype) -> PassDtypes:
     """Runs one forward and backward pass of the toy in the autocast `context` and returns its dtypes."""
-    model = Toy().to(device, weights)
+    first, last = (nn.Linear(*size, bias=False) for size in ((TOY_INPUTS, TOY_WIDTH), (TOY_WIDTH, TOY_CLASSES)))
+    layers = OrderedDict(first=first, relu=nn.ReLU(), layer_norm=nn.LayerNorm(TOY_WIDTH), last=last)
+    model = nn.Sequential(layers).to(device, weights)
     x = torch.randn(TOY_BATCH, TOY_INPUTS, device=device, dtype=weights)
     targets = torch.arange(TOY_BATCH, device=device) % TOY_CLASSES
     with record_outputs(model) as outputs, context:

@@ -36,7 +36,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 from uuid import UUID
 
 import torch
@@ -190,18 +190,11 @@ class Steps:
         return rows
 
     def rows(self, run_id: UUID, cell_id: UUID) -> list[SampleRow]:
+        ids: dict[str, Any] = {"run_id": run_id, "cell_id": cell_id}
         return [
-            SampleRow(
-                run_id=run_id,
-                cell_id=cell_id,
-                phase=phase,
-                step=number,
-                is_warmup=number < self.warmup,
-                duration_ms=duration,
-                host_ms=host,
-            )
+            SampleRow(**ids, phase=phase, step=at, is_warmup=at < self.warmup, duration_ms=duration, host_ms=host)
             for phase in self.reported()
-            for number, (duration, host) in enumerate(self.series(phase))
+            for at, (duration, host) in enumerate(self.series(phase))
         ]
 
 
@@ -353,11 +346,11 @@ def time_loop(
     width = len(steps.phases) + 1
     assert len(marks) == count * width + 1, f"{len(marks)} marks for {count} steps of {width - 1} phases"
     last = width - 1 if ends == "last phase" else width  # the mark that ends a step
-    samples = (
+    samples = tuple(
         _make_sample(marks[at : at + width], device, step_ms=device.milliseconds(marks[at], marks[at + last]))
         for at in range(0, count * width, width)
     )
-    return replace(steps, samples=tuple(samples), warmup=SETTLING, usage=usage)
+    return replace(steps, samples=samples, warmup=SETTLING, usage=usage)
 
 
 def loop_length(step_ms: float) -> int:

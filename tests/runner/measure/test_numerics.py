@@ -161,11 +161,10 @@ def test_tf32_is_skipped_on_devices_without_it() -> None:
 def test_dtypes_equal_those_of_a_pass_done_by_hand(name: str) -> None:
     kind = getattr(torch, name)
     found = precision.run_toy_pass(torch.autocast("cpu", dtype=kind), device=torch.device("cpu"), weights=torch.float32)
-    toy, x = precision.Toy(), torch.randn(8, precision.TOY_INPUTS)
     with torch.autocast("cpu", dtype=kind):
-        first = toy.first(x)
-        normed = toy.layer_norm(torch.relu(first))
-        logits = toy.last(normed)
+        first = torch.nn.Linear(20, 10, bias=False)(torch.randn(8, 20))
+        normed = torch.nn.LayerNorm(10)(torch.relu(first))
+        logits = torch.nn.Linear(10, 5, bias=False)(normed)
         loss = torch.nn.functional.cross_entropy(logits, torch.zeros(8, dtype=torch.int64))
     by_hand = {key: str(value.dtype)[6:] for key, value in (("first", first), ("layer_norm", normed), ("last", logits))}
     seen = {(part, module): dtype for part, module, dtype in found}
