@@ -51,7 +51,7 @@ def _make_fused(grid: Grid) -> tuple[Grid, ...]:
 def _check(cell: AttentionCell) -> None:
     if min(cell.batch, cell.seq_len, cell.d_head) < 1:
         raise UsageError("Batch, sequence length and head width must be at least 1.")
-    check_limits(min_steps=cell.min_steps, warmup_steps=cell.warmup_steps, max_seconds=cell.max_seconds)
+    check_limits(cell)
 
 
 def _predict(cell: AttentionCell, on: On) -> Prediction:

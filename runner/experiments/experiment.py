@@ -20,8 +20,7 @@ from typing import Any, Self
 
 from runner.analysis.costs.steps import Device
 from runner.errors import UsageError
-from runner.formats import format_bytes, format_quantity
-from runner.schema import Cell, Column, Model, Row, Table, TimingRow, table_of
+from runner.schema import Cell, Column, Model, Table, TimingRow, table_of
 from runner.schema.columns import columns_of
 from runner.schema.own import OwnModel, is_own_part
 from runner.schema.sizes import parse_shape, size_named
@@ -72,11 +71,13 @@ class Grid:
 
     def cells(self) -> Iterator[Cell]:
         """Yields every cell of the product, in the order of the axes."""
-        axes = {name: column for name, column in self.columns.items() if column.sets != "limit"}
+        axes = {name: column.name for name, column in self.columns.items() if column.sets != "limit"}
+        limits = {column.name: self.value(name) for name, column in self.columns.items() if column.sets == "limit"}
+        if {"min_steps", "max_steps"} <= limits.keys():  # the most steps are never fewer than the least
+            limits["max_steps"] = max(limits["min_steps"], limits["max_steps"])
         for start in self._list_starts():
-            for values in itertools.product(*(self.value(name) for name in axes)):
-                asked = dict(zip((column.name for column in axes.values()), values, strict=True))
-                yield self.cell(**{**asked, **start}, **self._read_limits()).normalized()
+            for values in itertools.product(*map(self.value, axes)):
+                yield self.cell(**{**dict(zip(axes.values(), values, strict=True)), **start}, **limits).normalized()
 
     def over(self, axes: Mapping[str, Any]) -> Self:
         """Returns the same grid with a user's axes. Axes that the grid lacks and values that its cells do not know are
@@ -115,13 +116,6 @@ class Grid:
         own: tuple[OwnModel, ...] = self.values.get("model", ())
         names = self.cell.names()
         return [*shapes, *({k: v for k, v in model.fixed.items() if k in names} for model in own)]
-
-    def _read_limits(self) -> dict[str, Any]:
-        """Returns the limits by column. The most steps are never fewer than the least."""
-        limits = {column.name: self.value(name) for name, column in self.columns.items() if column.sets == "limit"}
-        if {"min_steps", "max_steps"} <= limits.keys():
-            limits["max_steps"] = max(limits["min_steps"], limits["max_steps"])
-        return limits
 
 
 @dataclass(frozen=True)
@@ -175,25 +169,11 @@ class Prediction:
     seconds: float
 
 
-def _format_value(row: Row, name: str) -> str:
-    """Returns a value of a row with its unit, an empty text for an unknown value."""
-    value, unit = getattr(row, name), table_of(row).column(name).unit
-    if not isinstance(value, int | float):
-        return str(value or "")
-    return format_bytes(value) if unit == "bytes" else format_quantity(value, unit).rstrip()
-
-
-def summarize_numbers(row: Row, timings: Mapping[str, TimingRow]) -> str:
-    """Returns the known numbers of a row with their labels."""
-    table = table_of(row)
-    values = {table.column(name).label.lower(): _format_value(row, name) for name in table.told}
-    return ", ".join(f"{label} {value}" for label, value in values.items() if value)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Kind:
     """A kind of cell. `measure` names the module and the function that measures one. The function takes a job and a
-    function that reports progress, and returns a Measurement or raises.
+    function that it tells each phase, and returns a Measurement. It raises Skipped where this machine cannot measure a
+    cell; errors of torch go through.
 
     `check` raises UsageError for a cell that makes no sense on any machine. `summarize` describes a row that is ok in a
     few words, from its timings by phase; `explain` describes what a failed row still knows. `fits` says whether the
@@ -203,8 +183,8 @@ class Kind:
     cell: type[Cell]
     measure: str
     predict: Callable[[Any, On], Prediction]
+    summarize: Callable[[Any, Mapping[str, TimingRow]], str]
     check: Callable[[Any], None] = lambda cell: None
-    summarize: Callable[[Any, Mapping[str, TimingRow]], str] = summarize_numbers
     explain: Callable[[Any], str] = lambda row: ""
     fits: Callable[[Any, int], bool] = lambda cell, memory_bytes: True
     repeat_group: Callable[[Any], str] = lambda cell: ""

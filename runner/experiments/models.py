@@ -12,7 +12,7 @@ from runner.analysis.costs import steps
 from runner.analysis.costs.steps import Device
 from runner.errors import UsageError
 from runner.experiments.experiment import START_SECONDS, On, Prediction
-from runner.schema import ModelCell
+from runner.schema import AttentionCell, ModelCell, StepCell
 from runner.schema.own import is_own_part
 from runner.schema.sizes import check_shape, model_name
 
@@ -79,9 +79,9 @@ def has_formula(cell: ModelCell) -> bool:
     return cell.model_key is None and not any(map(is_own_part, (cell.attention, cell.loss_function, cell.optimizer)))
 
 
-def check_limits(*, min_steps: int, warmup_steps: int, max_seconds: float) -> None:
+def check_limits(cell: StepCell | AttentionCell) -> None:
     """Raises UsageError for limits that no measurement can keep."""
-    if min_steps < 1 or warmup_steps < 0 or not 0 <= max_seconds < float("inf"):
+    if cell.min_steps < 1 or cell.warmup_steps < 0 or not 0 <= cell.max_seconds < math.inf:
         raise UsageError("Steps must be at least 1, warm-up and seconds at least 0.")
 
 
@@ -92,27 +92,23 @@ def fits_trained(cell: ModelCell, memory_bytes: int) -> bool:
 
 
 def predict_model(cell: ModelCell, on: On, *, steps_run: float, more_seconds: float) -> Prediction:
-    """Predicts the cost of a cell that runs `steps_run` steps and something else for `more_seconds`."""
-    flops = predict_flops(cell, on)
-    own = cell.model_key is not None
-    start = START_SECONDS[on.device] + (OWN_SECONDS if own else 0.0)
+    """Predicts the cost of a cell that runs `steps_run` steps and something else for `more_seconds`. Operations are
+    those of our formula, or of an own model as counted; 0 where they are not known."""
+    start, flops = START_SECONDS[on.device], 0
+    if cell.model_key is None:
+        flops = steps.step_flops(cell)
+    else:
+        start += OWN_SECONDS
+        if own := on.own.get(cell.model_key):
+            counted = own.flops.get((cell.batch, cell.context))
+            passes = 2 if cell.mode in ("inference", "forward") else 6
+            rough = passes * own.parameters * cell.batch * max(cell.context, 1)
+            flops = counted.of_mode(cell.mode) if counted else rough
     return Prediction(
         step_flops=flops,
         peak_bytes=steps.predicted_peak_bytes(cell, device=on.device, gpu=on.gpu) if has_formula(cell) else None,
         seconds=start + more_seconds + steps_run * flops / on.flops_per_s,
     )
-
-
-def predict_flops(cell: ModelCell, on: On) -> int:
-    """Returns the operations of a step: by formula, or of an own model as counted; 0 where they are not known."""
-    if cell.model_key is None:
-        return steps.step_flops(cell)
-    own = on.own.get(cell.model_key)
-    if own is None:
-        return 0
-    counted = own.flops.get((cell.batch, cell.context))
-    passes = 2 if cell.mode in ("inference", "forward") else 6
-    return counted.of_mode(cell.mode) if counted else passes * own.parameters * cell.batch * max(cell.context, 1)
 
 
 def compile_seconds(backend: str, layers: int | None, *, device: Device) -> float:

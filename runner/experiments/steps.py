@@ -31,7 +31,7 @@ EDITION_STEP = {
 
 def _check(cell: StepCell) -> None:
     check_model(cell)
-    check_limits(min_steps=cell.min_steps, warmup_steps=cell.warmup_steps, max_seconds=cell.max_seconds)
+    check_limits(cell)
 
 
 def _predict(cell: StepCell, on: On) -> Prediction:

@@ -1,7 +1,5 @@
 """Measures single-head attention, forward and backward.
 
-    measurement = measure_attention(job, report=print)
-
 Timing comes first, and the traced step is the last of it; memory, saved bytes and errors are passes of their own. An
 iteration is the implementation's forward pass, then the backward pass from a fixed random gradient. Gradients are
 dropped between iterations, outside the clock.
@@ -11,10 +9,9 @@ compiled code is one operation, called `compiled`.
 """
 
 import functools
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -47,7 +44,12 @@ class AttentionStep:
     def __init__(self, cell: AttentionCell, device: Device) -> None:
         torch.manual_seed(SEED)
         self.cell, self.phase = cell, "build"
-        self.run = functools.partial(_compile(cell), causal=cell.causal)
+        attend: Callable[..., Tensor] = implementation(cell.implementation)
+        if is_compiled(cell):
+            require_compiler()
+        if cell.backend == "compiled" and cell.implementation != "flex":  # compilation happens in the first iteration
+            attend = torch.compile(attend)
+        self.run = functools.partial(attend, causal=cell.causal)
         shape, dtype = (cell.batch, 1, cell.seq_len, cell.d_head), precision.product_dtype(cell.precision)
         q, k, v = (torch.randn(shape, dtype=dtype, device=device.torch, requires_grad=True) for _ in range(3))
         self.inputs = (q, k, v)
@@ -85,17 +87,6 @@ def require_runnable(cell: AttentionCell, device: Device) -> None:
         raise Skipped(f"Only on CUDA is the cache emptied between iterations; on {device.type} cells are measured hot.")
 
 
-def _compile(cell: AttentionCell) -> Callable[..., Tensor]:
-    """Returns the implementation as the backend runs it; compilation itself happens in the first iteration."""
-    attend = implementation(cell.implementation)
-    if is_compiled(cell):
-        require_compiler()
-    if cell.backend == "eager" or cell.implementation == "flex":
-        return attend
-    compiled: Callable[..., Tensor] = torch.compile(attend)
-    return compiled
-
-
 #: The longest sequence that is compared with float64 on a CPU, where comparing would take longer than measuring.
 MAX_COMPARED_ON_CPU = 2048
 #: The size of the buffer that empties the L2 cache, in multiples of the cache.
@@ -105,10 +96,7 @@ MIN_SLOW_STEPS = 3
 
 
 def measure_attention(job: Job, report: Callable[[str], None]) -> Measurement:
-    """Builds, warms up and measures one cell. `report` is called with each phase.
-
-    Raises Skipped where this machine cannot run the cell, RanOut with the row's bytes where memory runs out; other
-    errors of torch go through."""
+    """Builds, warms up and measures one cell. Raises RanOut with the row's bytes where memory runs out."""
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, AttentionCell)
     require_runnable(cell, device)
@@ -122,7 +110,10 @@ def measure_attention(job: Job, report: Callable[[str], None]) -> Measurement:
         report("check")
         size = (cell.batch, 1, min(cell.seq_len, MAX_CHECKED), cell.d_head)
         checked = check_attention(cell.implementation, size, cell.precision, device=device, causal=cell.causal)
-    build_seconds = time.perf_counter() - began
+    build_seconds, kind = time.perf_counter() - began, cast(Any, device.type)
+    predicted = {"forward_flops": accounting.forward_flops(cell), "tensor_bytes": accounting.square_bytes(cell)}
+    if not is_own_part(cell.implementation):  # what that saves does not follow from the cell
+        predicted["predicted_saved_bytes"] = accounting.saved_bytes(cell, device=kind)
     try:
         steps, clocks = _time(step, device, report)
     except Exception as error:
@@ -135,14 +126,15 @@ def measure_attention(job: Job, report: Callable[[str], None]) -> Measurement:
         memory_values = _measure_memory(step, device)
         saved = saved_tensors(step.run, step.inputs, job=job)
         report("errors")
+        forward, backward = (steps.medians()[phase] / 1e3 for phase in steps.phases)
         values = {
-            **_predict(cell, device),
+            **steps.values(clocks),
+            "forward_flops_per_s": accounting.forward_flops(cell) / forward,
+            "backward_flops_per_s": accounting.backward_flops(cell) / backward,
+            "forward_bytes_per_s": accounting.forward_bytes(cell) / forward,
+            **(compile_values(steps) if is_compiled(cell) else {}),
+            **predicted,
             "build_seconds": build_seconds,
-            **_rates(cell, steps),
-            "unwaited_seconds": clocks.seconds,
-            "bound": clocks.bound,
-            "device_share": clocks.device_share,
-            **steps.usage,
             **memory_values,
             "saved_bytes": sum(row.storage_bytes for row in saved),
             **checked,
@@ -155,10 +147,10 @@ def measure_attention(job: Job, report: Callable[[str], None]) -> Measurement:
         }
         return Measurement(values=values, details=details)
     # Here the error is gone, and with it the tensors that its traceback kept alive.
-    raise RanOut(message, values={**_predict(cell, device), **_out_of_memory_values(step, message, job=job)})
+    raise RanOut(message, values=predicted | _out_of_memory_values(step, message, job=job))
 
 
-def _out_of_memory_values(step: AttentionStep, message: str, *, job: Job) -> Mapping[str, int]:
+def _out_of_memory_values(step: AttentionStep, message: str, *, job: Job) -> dict[str, int]:
     """Returns the bytes requested, in use and on the device when an iteration ran out of memory. A CPU's allocator
     names only the first, so the iteration runs once more there, to count what is alive when it fails again."""
     values = parse_refusal(message)
@@ -233,32 +225,6 @@ def _errors(step: AttentionStep, device: Device) -> dict[str, float]:
     if is_own_part(cell.implementation):
         require_right(cell.implementation, errors, TOLERANCE[cell.precision])
     return {**errors, "tolerance": TOLERANCE[cell.precision]}
-
-
-def _predict(cell: AttentionCell, device: Device) -> dict[str, int]:
-    """Returns the columns that follow from the cell alone; what an own implementation saves does not."""
-    kind: Any = device.type
-    known = {"forward_flops": accounting.forward_flops(cell), "tensor_bytes": accounting.square_bytes(cell)}
-    if is_own_part(cell.implementation):
-        return known
-    return {**known, "predicted_saved_bytes": accounting.saved_bytes(cell, device=kind)}
-
-
-def _rates(cell: AttentionCell, steps: Steps) -> Mapping[str, object]:
-    forward, backward = (
-        statistics.median(duration for duration, _ in steps.series(phase)[steps.warmup :]) / 1e3
-        for phase in steps.phases
-    )
-    return {
-        "steps": len(steps.measured),
-        "stopped_by": steps.stopped_by,
-        "forward_flops_per_s": accounting.forward_flops(cell) / forward,
-        "backward_flops_per_s": accounting.backward_flops(cell) / backward,
-        "forward_bytes_per_s": accounting.forward_bytes(cell) / forward,
-        "warmup_seconds": steps.warmup_seconds,
-        "measure_seconds": steps.measure_seconds,
-        **(compile_values(steps) if is_compiled(cell) else {}),
-    }
 
 
 def saved_tensors(run: Callable[..., Tensor], inputs: Inputs, *, job: Job) -> list[SavedTensorRow]:

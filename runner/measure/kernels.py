@@ -1,7 +1,5 @@
 """The kernels of one steady step, from a profiled pass apart from the timed one.
 
-    measurement = measure_kernels(job, report=print)
-
 The step is timed without the profiler first, then profiled a few times in the same process. The profiled step with the
 median duration is broken down into its kernels (on a CPU its operators) by phase and named range. Times and calls are
 those of that one step, so that they add up. FLOPs and bytes are an operator's and follow from shapes
@@ -330,9 +328,7 @@ LIMITS = StepLimits(warmup=3, min_steps=10, max_steps=30, seconds=2.0, min_slow_
 
 
 def measure_kernels(job: Job, report: Callable[[str], None]) -> Measurement:
-    """Times and profiles one cell. `report` is called with each phase.
-
-    Raises Skipped where this machine cannot profile the cell; errors of torch go through."""
+    """Times and profiles one cell."""
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, ProfileCell)
     if device.type == "mps":

@@ -20,7 +20,6 @@ meanwhile.
 
 import contextlib
 import ctypes
-import os
 import re
 import resource
 import sys
@@ -136,16 +135,6 @@ class OtherProcesses:
         available = (time.perf_counter() - self.began) * (psutil.cpu_count() or 1)
         others = (_busy_seconds() - self.busy) - (_own_seconds() - self.own)
         return min(max(others / available, 0.0), 1.0)
-
-
-def cpu_values(others: OtherProcesses) -> dict[str, object]:
-    """Returns the columns that explain differences between CPU rows of the same cell."""
-    return {
-        "threads": torch.get_num_threads(),
-        "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "other_cpu_share": others.share(),
-    }
 
 
 def _busy_seconds() -> float:

@@ -1,7 +1,5 @@
 """The memory of one steady step: its peaks by phase, the parts of the largest, and the tensors saved for backward.
 
-    measurement = measure_memory(job, report=print)
-
 The recording begins before the model is built. A first real step makes the optimizer's state, and the second step is
 the one that counts. Limits: recording takes a few times as long as the step, so nothing here is timed.
 
@@ -88,10 +86,9 @@ def phase_peaks(step: RecordedStep, job: Job) -> list[PhasePeakRow]:
     for phase, (begin, end) in zip(PHASES[job.cell.mode], pairwise(step.marks), strict=True):
         peak, left = end.peak_allocated, end.allocated
         if peak is None:
-            last = sum(event.at_ns < begin.at_ns for event in step.recorded.events) - 1
-            before = [step.recorded.totals[last]] if last >= 0 else [0]
-            events = zip(step.recorded.events, step.recorded.totals, strict=True)
-            totals = before + [total for event, total in events if begin.at_ns <= event.at_ns <= end.at_ns]
+            events = list(zip(step.recorded.events, step.recorded.totals, strict=True))
+            before = [0, *(total for event, total in events if event.at_ns < begin.at_ns)][-1]
+            totals = [before, *(total for event, total in events if begin.at_ns <= event.at_ns <= end.at_ns)]
             peak, left = max(totals), totals[-1]
         rows.append(
             PhasePeakRow(
@@ -114,11 +111,8 @@ def peak_values(step: RecordedStep, peaks: Sequence[PhasePeakRow]) -> dict[str, 
     assert peak is not None
     # What the allocator adds to the requested sizes, by the peaks of its two counters in the same phase.
     rounding = None if requested is None else peak - requested
-    parts = dict.fromkeys(_PARTS, 0)
-    column_of = {category: column for column, category in _PARTS.items()}
-    for allocation in step.timeline.history.at_peak():
-        if allocation.category in column_of:
-            parts[column_of[allocation.category]] += allocation.bytes
+    alive = list(step.timeline.history.at_peak())
+    parts = {name: sum(one.bytes for one in alive if one.category == category) for name, category in _PARTS.items()}
     reserved = [row.peak_reserved_bytes for row in peaks if row.peak_reserved_bytes is not None]
     driver = [row.peak_driver_bytes for row in peaks if row.peak_driver_bytes is not None]
     return {
@@ -187,9 +181,7 @@ MAX_FIRST_STEPS = 20
 
 
 def measure_memory(job: Job, report: Callable[[str], None]) -> Measurement:
-    """Records one cell. `report` is called with each phase.
-
-    Raises Skipped where this machine cannot run the cell; errors of torch go through."""
+    """Records one cell."""
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, MemoryCell)
     require_attention(cell, device)
@@ -226,8 +218,7 @@ def _record(cell: StepCell, device: Device, *, report: Callable[[str], None]) ->
         widths, block = list[int](), next(iter(step.workload.blocks), None)
 
         def record_width(module: nn.Module, args: Any, output: Any) -> None:
-            stream = first_tensor(output)
-            if stream is not None:
+            if (stream := first_tensor(output)) is not None:
                 widths.append(stream.untyped_storage().nbytes())
 
         def end_phase() -> None:
@@ -322,25 +313,20 @@ def _measure_peak(
         with CpuRecorder() as recorder:
             step(lambda: None)
         return held + max([0, *recorder.recorded().totals])
-    run: Callable[[], None] = functools.partial(step, lambda: None)
+    is_recorded = False
     if device.type == "cuda" and isinstance(step, AttentionStep):
+        is_recorded = step.cell.implementation not in ("flex", *UNFUSED)
         if step.cell.implementation == "flex":
             mask_everything(step, device)
-            run()  # compiling takes memory of its own
+            step(lambda: None)  # compiling takes memory of its own
             step.drop_gradients()
-        elif step.cell.implementation not in UNFUSED:
-            run = functools.partial(record, step)
     limits.reset_peaks(device)
     report("step")
-    run()
+    # Libraries may load their kernels while a graph is recorded, which only `relaxed` allows.
+    with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="relaxed") if is_recorded else nullcontext():
+        step(lambda: None)
     device.synchronize()
     return limits.peaks(device)["peak_allocated_bytes"]
-
-
-def record(step: AttentionStep) -> None:
-    """Records an iteration as a CUDA graph. Libraries may load their kernels meanwhile, which only `relaxed` allows."""
-    with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="relaxed"):
-        step(lambda: None)
 
 
 def mask_everything(step: AttentionStep, device: Device) -> None:

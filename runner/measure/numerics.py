@@ -1,7 +1,5 @@
 """The errors of one pass in a lower precision against the same pass in float64: of loss, logits and every gradient.
 
-    measurement = measure_numerics(job, report=print)
-
 One model does both passes: first in the cell's precision, as a training loop would; then, widened in place, in the
 reference precision. Weights, rotary tables and tokens are the same numbers, so that only the arithmetic differs. fp16's
 gradients are those that the gradient scaler passes to the optimizer. Limits: a fresh model, random tokens, and one
@@ -17,8 +15,6 @@ autocast. Limits: within one operation torch adds in float32 and rounds once, on
 in the dtype itself would be less exact.
 
 The sum of many equal numbers in a dtype, bit for bit, and where it stops growing as it should.
-
-    measurement = measure_accumulation(job, report=print)
 
 A tensor of one element is added as often as the cell says: `total += addend` in the cell's dtypes, where torch promotes
 the narrower one, or with the addend converted first. Limits: one addition at a time, as in a loop; torch's own `sum`
@@ -92,9 +88,7 @@ class Pass:
 
 
 def measure_numerics(job: Job, report: Callable[[str], None]) -> Measurement:
-    """Measures one precision of a model. `report` is called with each phase.
-
-    Raises Skipped where this machine cannot run the cell; errors of torch go through."""
+    """Measures one precision of a model."""
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, NumericsCell)
     require_attention(cell, device)

@@ -1,7 +1,5 @@
 """Measures one real step of a Transformer, phase by phase.
 
-    measurement = measure_step(job, report=print)
-
 The step is that of a training loop (`runner.measure.model_step`). Warm-up steps are the same as timed ones.
 
 From its times and its operations follow throughput, operations a second, and the share of the device's peak. Operations
@@ -12,6 +10,7 @@ as a mixture of experts does, cannot run there. The counter knows matrix product
 """
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -28,20 +27,18 @@ from runner.measure import limits, precision
 from runner.measure.compilation import CompilerLog, cold_and_warm, gradient_error
 from runner.measure.device import Device
 from runner.measure.device_time import measure_unwaited
-from runner.measure.limits import GROWTH_STEPS, OtherProcesses, cpu_values, growth_per_step, read_memory
+from runner.measure.limits import GROWTH_STEPS, OtherProcesses, growth_per_step, read_memory
 from runner.measure.model_step import ModelStep, compiler_cache, is_compiled, require_attention
 from runner.measure.timing import Clocks, StepLimits, Steps, interval_share, measure
 from runner.models.given import own_workload
-from runner.models.ranges import listen_to_ranges, nsys_listener
+from runner.models.ranges import is_under_nsys, listen_to_ranges
 from runner.models.workload import Workload
 from runner.schema import PHASES, FlopsSource, StepCell
 from runner.schema.own import PassFlops
 
 
 def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
-    """Builds, warms up and measures one cell. `report` is called with each phase.
-
-    Raises Skipped where this machine cannot run the cell; errors of torch go through."""
+    """Builds, warms up and measures one cell."""
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, StepCell)
     require_attention(cell, device)
@@ -69,22 +66,26 @@ def _measure(job: Job, cell: StepCell, device: Device, *, report: Callable[[str]
             held[measured] = read_memory(device.torch)
 
     try:
-        with listen_to_ranges(nsys_listener(device.type)):
+        # Where `nsys profile` watches this process, it is told the ranges.
+        is_watched = device.type == "cuda" and is_under_nsys()
+        with listen_to_ranges(torch.cuda.nvtx.range if is_watched else None):
             phases, bounds = PHASES[cell.mode], StepLimits.of(cell)
             steps = measure(step, device, phases=phases, limits=bounds, between=between, report=report)
         step.between()
         held[len(steps.measured)] = read_memory(device.torch)
-        values = {  # of the measured steps, before others follow
+        values: dict[str, object] = {  # of the measured steps, before others follow
             "parameters": sum(parameter.numel() for parameter in step.model.parameters()),
             "build_seconds": build_seconds,
             "loss": None if step.loss is None else step.loss.item(),
             "logits_dtype": step.logits_dtype,
             "matmul_precision": precision.read_back(device),
             "memory_growth_bytes": growth_per_step(held),
-            **(cpu_values(others) if device.type == "cpu" else {}),
             **limits.peaks(device),
             **(compiler.values(steps) if is_compiled(cell.backend) else {}),
         }
+        if device.type == "cpu":  # what explains differences between rows of the same cell
+            values |= {"threads": torch.get_num_threads(), "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY")}
+            values |= {"cpu_capability": torch.backends.cpu.get_cpu_capability(), "other_cpu_share": others.share()}
         clocks = measure_unwaited(step, device, steps=steps, between=between)
     except BaseException:
         report(step.phase)
@@ -135,8 +136,7 @@ def rate_values(steps: Steps, job: Job, cell: StepCell, workload: Workload, *, c
     seconds = clocks.loop_ms.get("step", steps.summary.median) / 1e3
     peak = hardware.peak_flops(job.device_name, cell.precision)
     return {
-        "steps": len(steps.measured),
-        "stopped_by": steps.stopped_by,
+        **steps.values(clocks),
         "interval_share": interval_share(steps.summary),
         "tokens_per_s": cell.batch * cell.context / seconds if cell.context else None,
         "samples_per_s": cell.batch / seconds,
@@ -145,13 +145,7 @@ def rate_values(steps: Steps, job: Job, cell: StepCell, workload: Workload, *, c
         "flops_per_s": None if flops is None else flops / seconds,
         "mfu": None if of_model is None or not peak else of_model / seconds / peak,
         "phase_sum_share": steps.phase_sum_share,
-        "bound": clocks.bound,
-        "device_share": clocks.device_share,
         "step_joules": clocks.joules,
-        **steps.usage,
-        "warmup_seconds": steps.warmup_seconds,
-        "measure_seconds": steps.measure_seconds,
-        "unwaited_seconds": clocks.seconds,
     }
 
 

@@ -10,7 +10,7 @@ itself is in neither; MPS has no such history.
 """
 
 import time
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -19,7 +19,7 @@ import torch
 from torch._C._profiler import _EventType, _ProfilerEvent
 from torch.profiler import ProfilerActivity, profile
 
-from runner.analysis.timeline.allocations import Allocation, AllocationFinder, History, MemoryEvent, follow
+from runner.analysis.timeline.allocations import AllocationFinder, History, MemoryEvent, follow
 from runner.analysis.timeline.snapshot import recordings
 from runner.errors import Skipped
 from runner.measure.device import Device
@@ -162,19 +162,12 @@ def _name(history: History, events: list[MemoryEvent], observer: Observer) -> No
         allocation = finder.find(note.address, note.at_ns)
         if allocation is not None and allocation.category is None:
             allocation.category = note.category
-    times = [call.at_ns for call in observer.calls]
+    ends = [call.end_ns for call in observer.calls]
     for allocation in history.allocations:
         if allocation.category is None:
             allocation.category = "workspace" if allocation.born is None else "temporary"
-        if allocation.born is not None:
-            _place(allocation, events[allocation.born].at_ns, observer, times)
-
-
-def _place(allocation: Allocation, at_ns: int, observer: Observer, times: list[int]) -> None:
-    """Sets the call in which an allocation was made; one between two calls belongs to the later."""
-    position = bisect_right(times, at_ns) - 1
-    if position < 0 or observer.calls[position].end_ns < at_ns:
-        position += 1
-    if position < len(observer.calls):
-        place = observer.calls[position].place
-        allocation.operation, allocation.module, allocation.stack = place.operation, place.module, place.stack
+        # The call in which it was made is the first that ends later; one between two calls belongs to the later.
+        position = len(ends) if allocation.born is None else bisect_left(ends, events[allocation.born].at_ns)
+        if position < len(ends):
+            place = observer.calls[position].place
+            allocation.operation, allocation.module, allocation.stack = place.operation, place.module, place.stack

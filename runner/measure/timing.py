@@ -138,6 +138,19 @@ class Steps:
         """Median over steps of (sum of the phases) / (host clock around the synchronized step)."""
         return statistics.summarize([sum(sample.device_ms) / sample.step_ms for sample in self.measured]).median
 
+    def values(self, clocks: Clocks) -> dict[str, object]:
+        """Returns how the steps were measured and what set their pace, by column of the row."""
+        return {
+            "steps": len(self.measured),
+            "stopped_by": self.stopped_by,
+            "warmup_seconds": self.warmup_seconds,
+            "measure_seconds": self.measure_seconds,
+            "unwaited_seconds": clocks.seconds,
+            "bound": clocks.bound,
+            "device_share": clocks.device_share,
+            **self.usage,
+        }
+
     def series(self, phase: Phase) -> list[tuple[float, float]]:
         """Returns the time and the host time (ms) of a phase, or of a sum of phases, in every step. Those of `step` are
         the host's around the synchronized step, as a training loop would see it."""

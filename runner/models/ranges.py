@@ -46,11 +46,6 @@ def listen_to_ranges(listener: Callable[[str], AbstractContextManager[object]] |
         _listener = before
 
 
-def nsys_listener(device_type: str) -> Callable[[str], AbstractContextManager[object]] | None:
-    """Returns the listener that opens NVTX ranges, where `nsys profile` watches this process; else None."""
-    return torch.cuda.nvtx.range if device_type == "cuda" and is_under_nsys() else None
-
-
 def is_under_nsys() -> bool:
     """Returns whether `nsys profile` started this process or an ancestor of it."""
     return "NSYS_PROFILING_SESSION_ID" in os.environ

@@ -193,12 +193,9 @@ def find_blocks(model: nn.Module) -> tuple[str, ...]:
                 if not isinstance(child, _CONTAINERS) and any(True for _ in child.children()):
                     groups[type(child)][f"{path}.{name}" if path else name] = child
     repeated = [group for group in groups.values() if len(group) > 1]
-    largest = max(repeated, key=_count_parameters, default={})
+    sizes = [sum(one.numel() for module in group.values() for one in module.parameters()) for group in repeated]
+    largest = repeated[sizes.index(max(sizes))] if repeated else {}
     return tuple(path for path in largest if not any(path.startswith(f"{other}.") for other in largest))
-
-
-def _count_parameters(group: dict[str, nn.Module]) -> int:
-    return sum(parameter.numel() for module in group.values() for parameter in module.parameters())
 
 
 def checkpoint_each(model: nn.Module, paths: tuple[str, ...]) -> None:
