@@ -55,9 +55,7 @@ def print_left_out(console: Terminal, db: Path) -> None:
     found = look_through(db)
     for name, reason in found.broken.items():
         console.say(f"Left out, as it cannot be read: {name}. {reason}", style="yellow")
-    left_out = found.left_out
-    if left_out:
-        counts = ", ".join(f"{count:,} of {name}" for name, count in left_out.items())
+    if counts := ", ".join(f"{count:,} of {name}" for name, count in found.left_out.items()):
         console.say(f"Left out, as their values break the contract: {counts} in {db}.", style="yellow")
 
 
@@ -70,8 +68,7 @@ def print_title(console: Terminal, run: RunSummary) -> None:
     failed = run.failed + run.skipped
     cells = f"{format_count(run.cells, 'cell')}{f', {failed} not ok' if failed else ''}"
     console.print(f"run {run.run_id}", style="bold")
-    words = (started, named, preset or "", run.device_name or "", torch, cells)
-    console.print(" · ".join(word for word in words if word), "")
+    console.print(" · ".join(filter(None, (started, named, preset, run.device_name, torch, cells))), "")
 
 
 def print_findings(console: Terminal, run: str, *, db: Path, as_json: bool) -> int:

@@ -151,14 +151,15 @@ def _check_places(given: Mapping[str, Any], config: Path | None) -> None:
         _check_configuration(spec)
 
 
-def _check_file(db: Path | None) -> Path:
-    """Returns the one results file that is named. Raises UsageError for a list and a folder of several, and what
-    `check_results` raises."""
+def _find_results(db: Path | None, *, one: bool = False) -> Path:
+    """Returns the results that are named. Raises what `check_results` raises and, where it is to be `one` file,
+    UsageError for a list and a folder of several."""
     named = check_results(db)
     from runner.store.fleet import is_fleet
     from runner.store.packing import find_file
 
-    if is_fleet(path := find_file(named)):
+    path = find_file(named)
+    if one and is_fleet(path):
         do = f"Join several first: python -m runner import {' '.join(map(str, split(named)))} --db all.duckdb"
         raise UsageError(f"{named} is a {'folder' if named.is_dir() else 'list'}.", expected="one results file", do=do)
     return path
@@ -207,11 +208,8 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, as_json: bool | 
         timeout_s = parse_duration("timeout", given["timeout"] or "10m")
         from runner.cli.again import measure_again
 
-        db, device = check_results(given["db"]), given["device"]
-        code = measure_again(
-            console, again, db=db, device=device, timeout_s=timeout_s, is_sure=is_sure, as_json=bool(as_json)
-        )
-        raise typer.Exit(code)
+        known: dict[str, Any] = {"db": check_results(given["db"]), "device": given["device"], "timeout_s": timeout_s}
+        raise typer.Exit(measure_again(console, again, **known, is_sure=is_sure, as_json=bool(as_json)))
     if asked := parse_frontier(given, config=config):
         if dry_run:
             got = "--dry-run came with --experiment frontier, which has no plan: each trial follows from the last."
@@ -268,25 +266,24 @@ def show_command(
     An answer lists its choices: give them as options, such as --precision bf16. Grades of rows: A, nothing against it;
     B, a note; C, in doubt; D, it does not mean what it says.
     """
-    path = Path() if what in NAMES else check_results(db)
+    path = Path() if what in NAMES else _find_results(db)
     from runner.answers import QUESTIONS
     from runner.cli import findings, show
-    from runner.store.packing import find_file
 
     if with_findings or strict:
         if what in QUESTIONS or what in NAMES or context.args:
             raise UsageError("--findings and --strict are about a run.", expected="a run, or no name for the latest")
-        code = findings.print_findings(console, what, db=find_file(path), as_json=as_json)
+        code = findings.print_findings(console, what, db=path, as_json=as_json)
         raise typer.Exit(code if strict else 0)
     if what in QUESTIONS:
-        show.print_question(console, what, context.args, db=find_file(path), as_json=as_json)
+        show.print_question(console, what, context.args, db=path, as_json=as_json)
         return
     if context.args:
         raise UsageError(f"There is no question {what!r}.", expected=", ".join(QUESTIONS))
     if what in NAMES:
         show.print_names(console, what, as_json=as_json)
     else:
-        show.print_run(console, what, db=find_file(path), as_json=as_json)
+        show.print_run(console, what, db=path, as_json=as_json)
 
 
 @app.command(
@@ -315,7 +312,7 @@ def fit_command(
     seconds, with torch. The error bars come from measured peaks: those of the file, or those that Stepscope ships.
     """
     try:
-        path = check_results(db)
+        path = _find_results(db)
     except DatabaseMissing:
         if db is not None:
             raise
@@ -325,14 +322,12 @@ def fit_command(
             raise UsageError(f"{own} came with --sizes or --shape.", expected="one of them")
         _check_configuration(own)
     from runner.cli.fit import fit
-    from runner.store.packing import find_file
     from runner.sweep.request import parse_duration
 
     numbers = {"batch": batch, "context": context, "checkpoint": checkpoint}
     asked = {"precision": precision, "weights": weights, "attention": attention, "optimizer": optimizer, **numbers}
-    file = path and find_file(path)
     timeout_s = parse_duration("timeout", timeout)
-    fit(console, own or sizes, shape or (), gpu, asked, is_own=bool(own), db=file, timeout_s=timeout_s, as_json=as_json)
+    fit(console, own or sizes, shape or (), gpu, asked, is_own=bool(own), db=path, timeout_s=timeout_s, as_json=as_json)
 
 
 @app.command(name="tune", epilog="Example: stepscope tune --sizes small --context 512 --budget 10m")
@@ -406,20 +401,19 @@ def report_command(
     the course's handout come first; at the end stands what the rows cannot answer yet, with the command
     that would. Pages with charts that open offline are written by `python -m pages.export`.
     """
-    path, form = check_results(db), "json" if as_json else form
+    path, form = _find_results(db), "json" if as_json else form
     if out is not None:
         check_room(out / "report" if os.path.isdir(out) else out)
     from runner.cli import report
-    from runner.store.packing import find_file
 
     is_brief = sys.stdout.isatty() and out is None and question is None if brief is None else brief
     options = report.ReportOptions(
         out=out, form=form, edition=edition, machine=machine, run=run, question=question, brief=is_brief
     )
     if is_brief and sys.stdout.isatty() and not form and out is None:
-        report.print_brief(console, options, db=find_file(path))
+        report.print_brief(console, options, db=path)
     else:
-        sys.stdout.write(report.write_report(options, db=find_file(path)))
+        sys.stdout.write(report.write_report(options, db=path))
 
 
 @app.command(name="compare", epilog="Example: stepscope compare before after --fail-on-regression --threshold 5%")
@@ -443,9 +437,8 @@ def compare_command(
     as much more memory at its peak; or it worked in A and not in B. Exit codes: 0 none, 1 some, 2 nothing could be
     compared.
     """
-    path = check_results(db)
+    path = _find_results(db)
     from runner.cli import compare
-    from runner.store.packing import find_file
 
     limit = compare.percent(threshold)
     options = compare.CompareOptions(
@@ -458,7 +451,7 @@ def compare_command(
         threshold=limit if fail_on_regression else None,
         as_json=as_json,
     )
-    raise typer.Exit(compare.compare(console, options, db=find_file(path)))
+    raise typer.Exit(compare.compare(console, options, db=path))
 
 
 @app.command(name="ab", cls=AbCommand, epilog="Example: stepscope ab main HEAD --model train.py:build --budget 10m")
@@ -560,7 +553,7 @@ def export_command(
         do = f"Name it {out.stem}.duckdb, or write Parquet files, which other programs read."
         raise UsageError(f"OUT is {str(out)!r}.", expected="a name ending in .duckdb, or --parquet and a folder", do=do)
     check_room(out / "runs.parquet" if parquet else out)
-    path = _check_file(db)
+    path = _find_results(db, one=True)
     from runner.store.packing import copy_file, pack
 
     if parquet:
@@ -662,7 +655,7 @@ def doctor_command(
     duplicates, rows that belong to nothing, and what is left over in its spool. Exit codes: 0 nothing is wrong, or all
     was repaired; 1 something is wrong; 2 it is no results file.
     """
-    path = _check_file(db) if db is not None or repair or check else None
+    path = _find_results(db, one=True) if db is not None or repair or check else None
     from runner.cli import doctor
     from runner.engines.local import LocalEngine
 

@@ -55,7 +55,7 @@ class ReportOptions:
 
 def write_report(options: ReportOptions, *, db: Path) -> str:
     """Writes the report, and returns what is to be printed: the report itself, or the file's name."""
-    if options.form and options.form not in (*FORMATS, "json"):
+    if options.form not in ("", *FORMATS, "json"):
         raise UsageError(f"There is no format {options.form!r}.", expected=", ".join((*FORMATS, "json")))
     form, ending = FORMATS.get(options.form or "markdown", (MARKDOWN, "json"))
     file = options.out / f"report.{ending}" if options.out and options.out.is_dir() else options.out
@@ -180,9 +180,8 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
     if not runs:
         return (("Rows", f"This file has no measured run. Measure what this machine can: {MEASURE}"),)
 
-    def each(column: str, write: Callable[[Any], str] = str) -> str:
-        values = dict.fromkeys(write(value) for row in runs if (value := getattr(row, column)) is not None)
-        return " or ".join(values)
+    def each(column: str, write: Callable[[Any], str] = str, *, between: str = " or ") -> str:
+        return between.join(dict.fromkeys(write(one) for row in runs if (one := getattr(row, column)) is not None))
 
     cores = each("cpu_cores")
     devices = {row.device_uuid for row in runs if row.device_uuid}
@@ -195,29 +194,28 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
         each("os"),
     ]
     names = {"torch": "torch", "python": "Python", "cuda": "CUDA", "driver": "driver", "git_commit": "commit"}
-    versions = []
-    for column, words in names.items():
-        values = dict.fromkeys(str(value)[:12] for row in runs if (value := getattr(row, column)) is not None)
-        versions += [f"{words} {', '.join(values)}"] if values else []
-    errors = measure_errors(read(db, of, ("peaks", "steps"), load=load))
+    found = {words: each(column, lambda one: str(one)[:12], between=", ") for column, words in names.items()}
+    versions = [f"{words} {values}" for words, values in found.items() if values]
     commands = _describe_runs(runs)
     earlier = [f"and {format_count(len(commands) - _MAX_RUNS, 'earlier command')}"] if commands[_MAX_RUNS:] else []
     dirty = sum(bool(row.git_dirty) for row in runs)
     versions += [f"{format_count(dirty, 'run')} with uncommitted changes"] if dirty else []
-    shipped = f"{describe_reference([run.device_name for run in runs])} Measure your own: {MEASURE}"
-    return (
-        *((("Reference", shipped),) if is_reference(db) else ()),
-        ("Machine", ", ".join(part for part in machine if part)),
-        ("Versions", ", ".join(versions)),
-        ("Runs", "; ".join([*commands[:_MAX_RUNS], *earlier])),
-        ("Trust", _describe_trust(db, of, load)),
-        *([("Peaks", f"{say_errors(errors)} {say_errors(COUNTED)}")] if errors.cells and is_reference(db) else []),
-        (
-            "Reading",
-            "in brackets the 95% interval of the mean over processes, the 99% interval of a ratio, for the GPUs that "
-            "measured. Of several efforts the most careful counts, of several runs the latest.",
-        ),
+    facts = {
+        "Machine": ", ".join(part for part in machine if part),
+        "Versions": ", ".join(versions),
+        "Runs": "; ".join([*commands[:_MAX_RUNS], *earlier]),
+        "Trust": _describe_trust(db, of, load),
+    }
+    if is_reference(db):
+        shipped = f"{describe_reference([run.device_name for run in runs])} Measure your own: {MEASURE}"
+        errors = measure_errors(read(db, of, ("peaks", "steps"), load=load))
+        peaks = {"Peaks": f"{say_errors(errors)} {say_errors(COUNTED)}"} if errors.cells else {}
+        facts = {"Reference": shipped, **facts, **peaks}
+    facts["Reading"] = (
+        "in brackets the 95% interval of the mean over processes, the 99% interval of a ratio, for the GPUs that "
+        "measured. Of several efforts the most careful counts, of several runs the latest."
     )
+    return tuple(facts.items())
 
 
 def _describe_runs(runs: Sequence[RunSummary]) -> list[str]:
@@ -231,10 +229,9 @@ def _describe_runs(runs: Sequence[RunSummary]) -> list[str]:
         times = [f"{run.started_at:%Y-%m-%d %H:%M} UTC" if run.started_at else "at an unknown time" for run in found]
         when = times[0] if len({*times}) == 1 else f"{times[-1]} to {times[0]}"
         several = f", {len(found)} runs" if len(found) > 1 else ""
-        names = {"failed": "without a result", "skipped": "skipped"}
-        counts = {words: sum(getattr(run, name) for run in found) for name, words in names.items()}
-        ok = f"{format_count(sum(run.ok for run in found), 'measurement')} ok"
-        cells = ", ".join([ok, *(f"{count} {words}" for words, count in counts.items() if count)])
+        failed, skipped = sum(run.failed for run in found), sum(run.skipped for run in found)
+        cells = f"{format_count(sum(run.ok for run in found), 'measurement')} ok"
+        cells += (f", {failed} without a result" if failed else "") + (f", {skipped} skipped" if skipped else "")
         lines.append(f"{when}{f' ({called})' if called else ''}, {command}{several}: {cells}")
     return lines
 

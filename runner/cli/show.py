@@ -29,7 +29,6 @@ from runner.plan.planning import QUESTIONS as EXPERIMENTS
 from runner.render.json import as_json as answer_json
 from runner.render.text import print_answer
 from runner.results.findings import Finding, grade
-from runner.results.published import PublishedTable
 from runner.schema import TABLES, CeilingRow, FrontierRow, Row, StepCell, Table, TimingRow
 from runner.schema.sizes import SIZES, title
 from runner.store.packing import is_reference
@@ -99,26 +98,20 @@ def print_run(console: Terminal, run: str, *, db: Path, as_json: bool) -> None:
     print_title(console, found)
     print_left_out(console, db)
     for one in published:
-        _print_published(console, one)
+        console.say(f"{one.title}, {one.file}")
+        headings = [*dict.fromkeys(figure.heading for row in one.rows for figure in row.figures)]
+        grid = new_grid("line", "cell", "status", *headings)
+        for line in one.rows:
+            texts = {figure.heading: figure.text for figure in line.figures}
+            setting = ", ".join(f"{name} {value}" for name, value in vars(line.setting).items() if value is not None)
+            grid.add_row(str(line.line), setting, _status(line.status), *(texts.get(name, "") for name in headings))
+        console.print(grid, "")
     for table, rows in listed.items():
         if rows:
             _print_rows(console, table.name, rows, said)
     _print_ceilings(console, ceilings)
     for row in largest:
         console.say(f"{frontier.title(row)}: {frontier.answer(row)}")
-
-
-def _print_published(console: Terminal, table: PublishedTable) -> None:
-    console.say(f"{table.title}, {table.file}")
-    headings = [*dict.fromkeys(figure.heading for row in table.rows for figure in row.figures)]
-    grid = new_grid("line", "cell", "status", *headings)
-    for line in table.rows:
-        texts = {figure.heading: figure.text for figure in line.figures}
-        setting = (f"{name} {value}" for name, value in vars(line.setting).items() if value is not None)
-        grid.add_row(
-            str(line.line), ", ".join(setting), _status(line.status), *(texts.get(name, "") for name in headings)
-        )
-    console.print(grid, "")
 
 
 def _print_rows(
@@ -147,21 +140,17 @@ def _print_ceilings(console: Terminal, rows: Sequence[CeilingRow]) -> None:
     """Prints one line a ceiling of what the machine can do at most; nothing for a run that measured none."""
     if not rows:
         return
+
+    def rate(flops: float | None, size: float | None) -> str:
+        return f"{flops / 1e12:,.3g} TFLOP/s" if flops else f"{size / 1e9:,.4g} GB/s" if size else ""
+
     grid = new_grid("ceiling", "at the start", "at the end", "datasheet")
     for name in dict.fromkeys(row.name for row in rows):
         at = {row.moment: row for row in rows if row.name == name}
-        measured = [_format_rate(at[moment]) if moment in at else "" for moment in ("start", "end")]
-        grid.add_row(name, *measured, _format_rate(next(iter(at.values())), datasheet=True))
+        measured = {moment: rate(row.flops_per_s, row.bytes_per_s) for moment, row in at.items()}
+        sheet = rate(*next((row.datasheet_flops_per_s, row.datasheet_bytes_per_s) for row in at.values()))
+        grid.add_row(name, measured.get("start", ""), measured.get("end", ""), sheet)
     console.print(grid, "")
-
-
-def _format_rate(row: CeilingRow, *, datasheet: bool = False) -> str:
-    """Returns the measured rate or the datasheet's, in TFLOP/s or GB/s; nothing where it is unknown."""
-    flops = row.datasheet_flops_per_s if datasheet else row.flops_per_s
-    size = row.datasheet_bytes_per_s if datasheet else row.bytes_per_s
-    if flops:
-        return f"{flops / 1e12:,.3g} TFLOP/s"
-    return f"{size / 1e9:,.4g} GB/s" if size else ""
 
 
 def _status(status: str) -> Text:
