@@ -29,12 +29,11 @@ import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal
 
-from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from runner.analysis.costs.operations import Arguments, flops, moved_bytes
@@ -47,9 +46,9 @@ from runner.measure.compilation import CompilerLog
 from runner.measure.device import Device
 from runner.measure.device_time import DeviceWork, is_on_host, kineto_events, union_ns
 from runner.measure.model_step import ModelStep, is_compiled, require_attention
+from runner.measure.observer import around_modules
 from runner.measure.timing import StepLimits, measure, time_step
 from runner.models.ranges import MODEL_RANGES, MODULE_RANGE, PHASE_RANGES, is_under_nsys, listen_to_ranges, named_range
-from runner.models.workload import Workload
 from runner.schema import PHASES, KernelRow, ProfileCell, TraceRow, step_of
 from runner.schema.sizes import title
 
@@ -416,8 +415,9 @@ def _profile(step: ModelStep, device: Device, *, steps: int) -> tuple[float, Tra
     gc.collect()
     gc.disable()
     try:
+        modules = around_modules(step.model, lambda path: named_range(MODULE_RANGE + star_numbers(path)))
         with (
-            named_modules(step.workload) if is_watched else nullcontext(),
+            modules if is_watched else nullcontext(),
             listen_to_ranges(record_function),
             profile(activities=activities, record_shapes=True) as profiler,
         ):
@@ -430,30 +430,6 @@ def _profile(step: ModelStep, device: Device, *, steps: int) -> tuple[float, Tra
     return middle, Trace(events_of(profiler, step=times.index(middle, 1)))
 
 
-@contextmanager
-def named_modules(workload: Workload) -> Iterator[None]:
-    """Makes every call of a module a range in here."""
-    with ExitStack() as hooks:
-        for path, module in workload.model.named_modules():
-            if path:
-                _watch(hooks, module, f"{MODULE_RANGE}{star_numbers(path)}")
-        yield
-
-
 def star_numbers(path: str) -> str:
     """Returns a path with a star for each number: `layers.*.mlp` for `layers.3.mlp`."""
     return re.sub(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)", "*", path)
-
-
-def _watch(hooks: ExitStack, module: nn.Module, name: str) -> None:
-    running: list[AbstractContextManager[object]] = []
-
-    def enter(module: nn.Module, arguments: Any) -> None:
-        running.append(named_range(name))
-        running[-1].__enter__()
-
-    def leave(module: nn.Module, arguments: Any, output: Any) -> None:
-        running.pop().__exit__(None, None, None)
-
-    hooks.callback(module.register_forward_pre_hook(enter).remove)
-    hooks.callback(module.register_forward_hook(leave, always_call=True).remove)

@@ -14,8 +14,8 @@ own.
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, Self
@@ -117,9 +117,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return place.operation if place else "unknown"
 
     def __enter__(self) -> Self:
-        for name, module in self._model.named_modules():
-            if name:
-                self._watch(name, module)
+        self._open.enter_context(around_modules(self._model, self._run_module))
         self._open.enter_context(saved_tensors_hooks(_Packing(lambda one: one, self), lambda one: one))
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
@@ -163,24 +161,16 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             tuple(frames), lambda: tuple((code.co_filename, line, code.co_name) for code, line in frames)
         )
 
-    def _watch(self, name: str, module: nn.Module) -> None:
-        """Records when a module runs."""
-        nested = list[ExitStack]()
-
-        def enter(module: nn.Module, args: Any) -> None:
-            self._modules.append(name)
-            nested.append(ExitStack())
-            # Checkpointing has hooks of its own, which hide ours and which ours must not replace.
-            outer = torch._C._autograd._top_saved_tensors_default_hooks(False)
-            if outer and not isinstance(outer[0], _Packing):
-                nested[-1].enter_context(saved_tensors_hooks(_Packing(outer[0], self), outer[1]))
-
-        def leave(module: nn.Module, args: Any, output: Any) -> None:
-            nested.pop().close()
-            self._modules.pop()
-
-        self._open.callback(module.register_forward_pre_hook(enter).remove)
-        self._open.callback(module.register_forward_hook(leave, always_call=True).remove)
+    @contextmanager
+    def _run_module(self, name: str) -> Iterator[None]:
+        """Records that a module runs."""
+        self._modules.append(name)
+        # Checkpointing has hooks of its own, which hide ours and which ours must not replace.
+        outer = torch._C._autograd._top_saved_tensors_default_hooks(False)
+        is_hidden = outer and not isinstance(outer[0], _Packing)
+        with saved_tensors_hooks(_Packing(outer[0], self), outer[1]) if is_hidden else nullcontext():
+            yield
+        self._modules.pop()
 
     def defer(self, tensor: Tensor) -> None:
         """Records which operation needs a tensor that will be computed again."""
@@ -191,6 +181,26 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         saved = Saved.of(tensor, module=self._module)
         self.notes.append(CategoryNote(saved.at_ns, saved.address, "activation"))
         self.saved.append(saved)
+
+
+@contextmanager
+def around_modules(model: nn.Module, enter: Callable[[str], AbstractContextManager[object]]) -> Iterator[None]:
+    """Runs every module below the model within `enter(path)`, in here."""
+    with ExitStack() as hooks:
+        for path, module in model.named_modules():
+            if path:
+                running = list[AbstractContextManager[object]]()
+
+                def begin(module: nn.Module, args: Any, path: str = path, running: Any = running) -> None:
+                    running.append(enter(path))
+                    running[-1].__enter__()
+
+                def end(module: nn.Module, args: Any, output: Any, running: Any = running) -> None:
+                    running.pop().__exit__(None, None, None)
+
+                hooks.callback(module.register_forward_pre_hook(begin).remove)
+                hooks.callback(module.register_forward_hook(end, always_call=True).remove)
+        yield
 
 
 class _Packing:
