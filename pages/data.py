@@ -15,7 +15,7 @@ from pages.markdown import restrict
 from pages.plot import BASE, Spec
 from pages.plot.parts import BASE_MARGIN, axis, color_of, legend
 from runner.answers.answer import Choice, choose
-from runner.schema import TABLES, Column, Status, Table
+from runner.schema import TABLES, Status, Table
 from runner.store.database import look_through
 from runner.store.packing import is_reference
 from runner.store.read.tables import MAX_ROWS, Window, count_rows, load_page
@@ -92,34 +92,29 @@ def _draw_chart(frame: Frame, table: Table, window: Window) -> None:
         at, up, of = place[x.chosen], place[y.chosen], place.get(color.chosen)
         found = frame.load(load_page, table.name, frame.selection, window).rows
         rows = [row for row in found if row[at] is not None and row[up] is not None]
-        by_color: dict[str, list[Any]] = {}
-        for row in rows:
-            by_color.setdefault("" if of is None else str(row[of]), []).append(row)
-        title = {one.chosen: table.column(one.chosen).title for one in (x, y)}
-        above, top = legend([(name, color_of(name, [*by_color])) for name in by_color if name], narrow=is_narrow())
-        spec = {
-            "data": [
-                {
-                    "type": "scattergl" if len(rows) > MAX_VECTORS else "scatter",
-                    "mode": "markers",
-                    "name": name,
-                    "x": [row[at] for row in mine],
-                    "y": [row[up] for row in mine],
-                    "marker": {"color": color_of(name, [*by_color]), "size": 7},
-                }
-                for name, mine in by_color.items()
-            ],
-            "layout": {
-                **BASE,
-                "height": 380 + top,
-                "margin": {**BASE_MARGIN, "t": top + 8},
-                "xaxis": axis(title[x.chosen], automargin=True),
-                "yaxis": axis(title[y.chosen], automargin=True),
-                "annotations": above,
-            },
+        named = ["" if of is None else str(row[of]) for row in rows]
+        colors = {name: color_of(name, list(dict.fromkeys(named))) for name in dict.fromkeys(named)}
+        across, along = table.column(x.chosen).title, table.column(y.chosen).title
+        above, top = legend([one for one in colors.items() if one[0]], narrow=is_narrow())
+        marks = {
+            "type": "scattergl" if len(rows) > MAX_VECTORS else "scatter",
+            "mode": "markers",
+            "x": [row[at] for row in rows],
+            "y": [row[up] for row in rows],
+            "marker": {"color": [colors[name] for name in named], "size": 7},
+            "text": named,
+            "hovertemplate": "(%{x}, %{y})<extra>%{text}</extra>",
         }
-        alt = f"{title[y.chosen]} against {title[x.chosen]}, {len(rows):,} rows of {table.name}."
-        st.plotly_chart(Spec(spec), key="free-chart", config=CONFIG, alt=alt)
+        layout = {
+            **BASE,
+            "height": 380 + top,
+            "margin": {**BASE_MARGIN, "t": top + 8},
+            "xaxis": axis(across, automargin=True),
+            "yaxis": axis(along, automargin=True),
+            "annotations": above,
+        }
+        alt = f"{along} against {across}, {len(rows):,} rows of {table.name}."
+        st.plotly_chart(Spec({"data": [marks], "layout": layout}), key="free-chart", config=CONFIG, alt=alt)
         st.caption(restrict(f"{len(rows):,} rows that have both numbers; the table above has them."))
 
 
@@ -149,7 +144,13 @@ def _draw_table(frame: Frame, table: Table, window: Window) -> None:
     st.dataframe(
         found,
         hide_index=True,
-        column_config={c.name: _make_heading(c) for c in table.columns},
+        column_config={
+            # Whole numbers have separators.
+            c.name: st.column_config.NumberColumn(c.title, help=f"`{c.name}`: {c.doc}", format="localized")
+            if c.type is int
+            else st.column_config.Column(c.title, help=f"`{c.name}`: {c.doc}")
+            for c in table.columns
+        },
         column_order=sorted(
             _order_columns(table),
             key=lambda name: (blank[name] == 1, values[name] == 1 < len(found), blank[name] > 0.5),
@@ -177,11 +178,3 @@ def _order_columns(table: Table) -> list[str]:
     told = table.told if table.key else ()
     first = [name for name in (*asked, "status", *told, *table.question) if name in names and name not in ids]
     return list(dict.fromkeys([*first, *(name for name in names if name not in ids), *ids]))
-
-
-def _make_heading(column: Column) -> Any:
-    """Returns a column with its meaning; whole numbers have separators."""
-    words = f"`{column.name}`: {column.doc}"
-    if column.type is int:
-        return st.column_config.NumberColumn(column.title, help=words, format="localized")
-    return st.column_config.Column(column.title, help=words)

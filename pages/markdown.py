@@ -51,18 +51,6 @@ def restrict(text: str) -> str:
     return "".join(parts) + _escape(text[end:], begins=end == 0)
 
 
-def plain(text: str) -> str:
-    """Returns the words alone, without the marks and escapes that `restrict` and `literal` leave."""
-    return _OURS.sub(_strip, text)
-
-
-def _strip(match: re.Match[str]) -> str:
-    if match["color"]:
-        return plain(match["inside"])
-    kept = match["kept"] or ""
-    return match["escaped"] or (kept.strip("`") if kept.startswith("`") else kept if kept == "- " else "")
-
-
 def _keep(match: re.Match[str]) -> str:
     if match["color"]:
         return f"{match['color']}{restrict(match['inside'])}]"
@@ -76,10 +64,6 @@ def _keep(match: re.Match[str]) -> str:
 def _escape(text: str, *, begins: bool = True) -> str:
     broken = _JOINED.sub(_BREAK, text.replace(_BREAK, ""))
     escaped = _PUNCTUATION.sub(r"\\\g<0>", broken)
-    opened = _OPENING.sub(_escape_opening, escaped) if begins or "\n" in escaped else escaped
-    return opened.replace(_BREAK, APART)
-
-
-def _escape_opening(match: re.Match[str]) -> str:
-    mark = match[2]
-    return f"{match[1]}{mark}{APART}" if mark.isdigit() else f"{match[1]}\\{mark}"
+    if begins or "\n" in escaped:
+        escaped = _OPENING.sub(lambda one: one[0] + _BREAK if one[2].isdigit() else f"{one[1]}\\{one[2]}", escaped)
+    return escaped.replace(_BREAK, APART)

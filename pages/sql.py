@@ -157,13 +157,11 @@ def draw_sql(frame: Frame, before: Sequence[Choice] = ()) -> None:
         alt="The rows of the query.",
     )
     name = f"stepscope-sql-{time.strftime('%Y%m%d-%H%M%S')}.csv"
-    st.download_button("CSV", lambda: _write_csv(rows), file_name=name, mime="text/csv", on_click="ignore")
 
+    def write_csv() -> str:
+        return rows.map(harmless).rename(columns=harmless).to_csv(index=False)
 
-def _write_csv(rows: pd.DataFrame) -> str:
-    safe = rows.map(harmless)
-    safe.columns = [harmless(name) for name in safe.columns]
-    return safe.to_csv(index=False)
+    st.download_button("CSV", write_csv, file_name=name, mime="text/csv", on_click="ignore")
 
 
 def _draw_editor(frame: Frame) -> str:
@@ -174,7 +172,7 @@ def _draw_editor(frame: Frame) -> str:
     with st.container(horizontal=True, gap="xsmall", key="sql-examples"):
         for place, (title, query) in enumerate(EXAMPLES.items()):
             key = f"_sql-example-{place}"
-            st.button(restrict(title), on_click=_load_example, args=(query,), key=key, type="secondary")
+            st.button(restrict(title), on_click=_run_again, args=(query,), key=key, type="secondary")
     left, right = st.columns([3, 2], gap="medium")
     with left, st.form("_sql-form", border=False):
         query = st.text_area("Query (DuckDB's SQL)", key="_sql-text", height=_HEIGHT, max_chars=20_000)
@@ -198,12 +196,9 @@ def _draw_editor(frame: Frame) -> str:
     return query
 
 
-def _run_again() -> None:
-    """Has this run of the page run the query, and keeps it for links."""
+def _run_again(example: str = "") -> None:
+    """Has this run of the page run the query, or an example in its place, and keeps it for links."""
+    if example:
+        st.session_state["_sql-text"] = example
     st.session_state.pop(_DONE, None)
     keep(_QUERY, st.session_state["_sql-text"])
-
-
-def _load_example(query: str) -> None:
-    st.session_state["_sql-text"] = query
-    _run_again()

@@ -128,9 +128,20 @@ def _draw_pane(frame: Frame, about: Timeline, *, side: str, fold_bytes: int, sca
     with st.container(border=True, key=f"card-timeline-{side}"):
         st.subheader(restrict(literal(about.label)), anchor=f"timeline-{side}")
         st.markdown(restrict(sentence))
-        slowing = describe_slowing(about, frame.load(load_steps, frame.selection.broad()))
-        st.caption(restrict(f"{describe_recording(about)} · {slowing}".removesuffix(" · ")))
-        _draw_findings(frame, about)
+        known = [
+            literal(about.machine),
+            format_count(about.allocations, "allocation"),
+            f"{format_bytes(about.baseline_bytes)} held before",
+            f"device memory {format_bytes(about.device_bytes)}" if about.device_bytes else "",
+            f"{about.duration_us / 1e3:,.0f} ms recorded",
+            describe_slowing(about, frame.load(load_steps, frame.selection.broad())),
+        ]
+        st.caption(restrict(" · ".join(filter(None, known))))
+        # Of recordings of somebody else's; those measured here are judged as memory cells.
+        for finding in frame.load(load_timeline_findings, about.cell_id) if about.origin == "imported" else ():
+            badge = f":{COLORS[SEVERITIES[finding.severity]]}-badge[{finding.severity}]"
+            words = f"{badge} **{finding.code.replace('_', ' ')}**: {literal(finding.sentence)}"
+            st.markdown(restrict(f"{words} {literal(TIMELINE_REMEDIES[finding.code])}"))
         alt = f"Memory timeline of {about.label}: {about.allocations:,} allocations, each a block from birth to "
         alt += f"death at its address, below the total. {sentence.replace('**', '')}"
         # Blocks below `fold` are drawn as one, and so are those of before with `foldHeld`; `scale` is the total's axis.
@@ -175,29 +186,9 @@ def describe_peak(about: Timeline, columns: Columns, parts: Sequence[MemoryPart]
     return f"{start}: {', '.join(shares)}." if shares else f"{start}."
 
 
-def describe_recording(about: Timeline) -> str:
-    """Says the machine, the number of allocations, and what was held before."""
-    held = f"{format_bytes(about.baseline_bytes)} held before"
-    parts = [literal(about.machine), format_count(about.allocations, "allocation"), held]
-    if about.device_bytes:
-        parts.append(f"device memory {format_bytes(about.device_bytes)}")
-    parts.append(f"{about.duration_us / 1e3:,.0f} ms recorded")
-    return " · ".join(parts)
-
-
 def phase_at(columns: Columns, at_us: int) -> str | None:
     """Returns the phase of the step at a moment; None before the first mark."""
     return next((name for begins, name in reversed(columns.marks) if begins <= at_us), None)
-
-
-def _draw_findings(frame: Frame, about: Timeline) -> None:
-    """Says what the audit finds in a recording of somebody else's; those measured here are judged as memory cells."""
-    if about.origin != "imported":
-        return
-    for finding in frame.load(load_timeline_findings, about.cell_id):
-        badge = f":{COLORS[SEVERITIES[finding.severity]]}-badge[{finding.severity}]"
-        words = f"{badge} **{finding.code.replace('_', ' ')}**: {literal(finding.sentence)}"
-        st.markdown(restrict(f"{words} {literal(TIMELINE_REMEDIES[finding.code])}"))
 
 
 def _list_alive(frame: Frame, about: Timeline, columns: Columns, *, side: str, at_us: int, only_recorded: bool) -> None:
@@ -252,13 +243,9 @@ def _draw_difference(frame: Frame, left: Timeline, right: Timeline) -> None:
     high, low = sorted((left, right), key=lambda item: -item.peak_bytes)
     gap = format_bytes(high.peak_bytes - low.peak_bytes)
     st.markdown(restrict(f"The peak of {literal(high.label)} is **{gap}** higher than that of {literal(low.label)}."))
-    rows = [
-        {
-            "Category": name,
-            f"{left.label} (MiB)": round(sides[0].get(name, 0) / 2**20, 1),
-            f"{right.label} (MiB)": round(sides[1].get(name, 0) / 2**20, 1),
-            "Difference (MiB)": round((sides[0].get(name, 0) - sides[1].get(name, 0)) / 2**20, 1),
-        }
-        for name in names
-    ]
+    headings = ("Category", f"{left.label} (MiB)", f"{right.label} (MiB)", "Difference (MiB)")
+    rows = []
+    for name in names:
+        a, b = (side.get(name, 0) / 2**20 for side in sides)
+        rows.append(dict(zip(headings, (name, round(a, 1), round(b, 1), round(a - b, 1)), strict=True)))
     st.dataframe(rows, hide_index=True, key="difference", alt="What the two peaks are made of.")
