@@ -215,7 +215,6 @@ REPORTS: dict[str, tuple[Form, str, str]] = {
 
 
 def draw_report(frame: Frame) -> None:
-    """Draws the files of the report, each of which is made when it is asked for."""
     box = st.popover("Report", icon=":material/description:", key="_report", on_change="rerun", width="stretch")
     for name, (form, ending, mime) in REPORTS.items() if box.open else ():
         box.download_button(

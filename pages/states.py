@@ -72,6 +72,5 @@ def _suggest_measuring() -> None:
 
 
 def suggest(words: str, command: str) -> None:
-    """Says what a command would do, and shows the command."""
     st.markdown(restrict(words))
     st.code(command, language="bash", wrap_lines=True)

@@ -230,7 +230,6 @@ def _load_contents(path: Path, state: str) -> Contents:
 
 
 def _describe() -> dict[str, Any]:
-    """Returns the document of /api/v1."""
     return {
         "reference": is_reference(choose_file()),
         "rows": [f"{BASE}/api/v1/rows.{kind}" for kind in FORMATS],

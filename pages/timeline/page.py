@@ -93,7 +93,6 @@ MAX_SHOWN = 25
 
 
 def draw_timeline(frame: Frame, before: Sequence[Choice] = ()) -> None:
-    """Draws one or two timelines, or what records one."""
     by_label = {item.label: item for item in frame.load(load_timelines, frame.selection.run, frame.selection.machine)}
     if not by_label:
         st.info("No timeline is recorded here. This records steps, every allocation with its stack:")

@@ -118,7 +118,7 @@ def _compare(
         raise UsageError(f"A and B are both {sides.a}.", expected="two versions")
     request = replace(request, axes={**request.axes, sides.flag: (sides.a, sides.b)}, rounds=FIRST_ROUNDS)
     ends_at = time.monotonic() + settings.budget_s if settings.budget_s else None
-    rounds, answer, rows = 0, None, None
+    rounds, answer, rows = 0, None, Rows()
     failed: list[str] = []
     opened = open_engine("local", on=(), compiles=request.may_compile)
     lines = SweepLines(progress, db=settings.db, fresh=True)
@@ -139,13 +139,16 @@ def _compare(
                 sweep.run()
                 rounds += int(request.rounds)
                 request, settings = replace(request, rounds=MORE_ROUNDS), replace(settings, joins=sweep.run_id)
-                answer, rows = _ask(settings, sides, given)
+                rows = read(settings.db, Selection(run=sweep.run_id), NEEDS)
+                rows = replace(rows, by_run=tuple(one for one in rows.by_run if one.run.run_id == sweep.run_id))
+                asked = {"by": sides.by, "a": sides.a, "b": sides.b, "clock": CLOCK_WORDS[given.clock]}
+                answer = ask("compare", rows, asked)
                 if failed := _list_failed(rows.by_run, sides):
                     break
         except KeyboardInterrupt:
             progress.say("Interrupted. Finished cells are kept.")
             return INTERRUPTED_CODE
-    if answer is None or rows is None or not answer.views:
+    if answer is None or not answer.views:
         raise UsageError("No cell was measured from both versions.", expected="a longer --budget", do=_join(failed))
     code = print_comparison(console, answer, rows, given)
     if failed:
@@ -154,14 +157,6 @@ def _compare(
         when = "when the budget ended" if ends_at and time.monotonic() >= ends_at else f"after {rounds} rounds"
         progress.say(f"Undecided {when}: {_join(undecided)}.")
     return code
-
-
-def _ask(settings: Settings, sides: Sides, given: CompareOptions) -> tuple[Answer, Rows]:
-    """Returns the comparison of both sides in the run that was measured, and its rows."""
-    rows = read(settings.db, Selection(run=settings.joins), NEEDS)
-    asked = {"by": sides.by, "a": sides.a, "b": sides.b, "clock": CLOCK_WORDS[given.clock]}
-    rows = replace(rows, by_run=tuple(one for one in rows.by_run if one.run.run_id == settings.joins))
-    return ask("compare", rows, asked), rows
 
 
 def _list_undecided(answer: Answer, threshold: float) -> list[str]:

@@ -38,8 +38,6 @@ _IN_JSON = {"throughput": "throughput", "latency": "latency", "GPU time": "devic
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions:
-    """What the command line said."""
-
     a: str
     b: str
     within: Sequence[str] = ()

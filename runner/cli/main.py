@@ -29,7 +29,6 @@ from runner.cli.options import (
     NAMES,
     SHAPE,
     SPECS,
-    AbCommand,
     Db,
     HelpAll,
     LongCommand,
@@ -454,7 +453,7 @@ def compare_command(
     raise typer.Exit(compare.compare(console, options, db=path))
 
 
-@app.command(name="ab", cls=AbCommand, epilog="Example: stepscope ab main HEAD --model train.py:build --budget 10m")
+@app.command(name="ab", cls=LongCommand, epilog="Example: stepscope ab main HEAD --model train.py:build --budget 10m")
 @with_options({})
 def ab_command(
     *,

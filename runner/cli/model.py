@@ -37,7 +37,6 @@ def check_model(
 
 
 def _describe(found: OwnModel, *, batch: int) -> list[tuple[str, str]]:
-    """Returns a line for each thing, with its name."""
     trained = "all trained" if found.trained == found.parameters else f"{found.trained:,} of them trained"
     flops = next(iter(found.flops.values()), None)
     counted = (

@@ -117,7 +117,6 @@ def _describe_all(said: Sequence[tuple[NoteKind, str]]) -> str:
 
 
 def _print_notes(console: Terminal, notes: Sequence[Note], *, as_json: bool) -> None:
-    """Prints one line a note, the oldest first."""
     if as_json:
         console.dump(list(map(asdict, notes)))
         return

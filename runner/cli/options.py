@@ -6,7 +6,7 @@ Those of `sweep` and `ab` are made when one of them runs: the schema, the preset
 """
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -48,7 +48,6 @@ def _flag(name: str, text: str) -> Any:
 
 
 def _print_all(context: typer.Context, value: bool) -> None:
-    """Prints the whole help and ends."""
     if value:
         TyperCommand.format_help(cast(TyperCommand, context.command), context, context.make_formatter())
         raise typer.Exit
@@ -63,15 +62,14 @@ class LongCommand(TyperCommand):
     """A command with many options. Its help explains the most used ones and names the others by group; `--help-all`
     explains all."""
 
-    first: Collection[str] = FIRST
-
     def format_help(self, ctx: Any, formatter: Any) -> None:
         shown, example = self.params, self.epilog
+        first = FIRST_OF_AB if self.name == "ab" else FIRST
         groups: dict[str, list[str]] = {}
         params = []
-        for one in map(copy, sorted(shown, key=lambda one: _place(self.first, one.name))):
+        for one in map(copy, sorted(shown, key=lambda one: first.index(one.name) if one.name in first else len(first))):
             if isinstance(one, TyperOption):
-                one.hidden = one.name not in (*self.first, "help_all")
+                one.hidden = one.name not in (*first, "help_all")
                 if one.hidden:
                     groups.setdefault(one.rich_help_panel or "How it runs", []).append(one.opts[0])
                 one.rich_help_panel = None
@@ -95,14 +93,6 @@ class ShowCommand(TyperCommand):
         super().format_help(ctx, formatter)
 
 
-class AbCommand(LongCommand):
-    first = FIRST_OF_AB
-
-
-def _place(names: Collection[str], name: str | None) -> int:
-    return next((place for place, one in enumerate(names) if one == name), len(names))
-
-
 _SKIP = "Do not try cells that are predicted not to fit."
 _DRY_RUN = "Only print the plan, with predicted memory and time."
 _CEILINGS = "Measure at its start and end what this machine can do at most. [default: --ceilings]"
@@ -113,7 +103,6 @@ _ON = "GPUs to measure on at once: cuda:0,cuda:1 of this machine; with --engine 
 
 
 def _annotate(column: Any, choices: Sequence[str]) -> Any:
-    """Returns the annotation of the option that sets a column of cells."""
     flag, name = column.flag, column.flag.name.replace("_", "-")
     text = flag.help.format(choices=", ".join(choices))
     if flag.kind == "axis":
@@ -203,7 +192,6 @@ _NOT_OF_AB = (
 
 
 def ab_options() -> dict[str, Any]:
-    """Returns the annotations of `ab`'s options by name."""
     return {
         "a": Annotated[str | None, typer.Argument(help="The baseline: a commit, branch or tag.", show_default=False)],
         "b": Annotated[str | None, typer.Argument(help="What is compared with it.", show_default=False)],

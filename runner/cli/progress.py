@@ -57,7 +57,6 @@ class SweepLines:
             self._expect(total)
 
     def _expect(self, count: int) -> None:
-        """Shows the bar, with so many cells more."""
         self.total += count
         self.bar.update(self.task, total=self.total)
         self.bar.start()

@@ -42,8 +42,6 @@ _MAX_RUNS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
-    """What the command line said."""
-
     out: Path | None = None
     form: str = ""
     edition: str | None = None

@@ -36,7 +36,6 @@ class Terminal(Console):
         self.print(line, style=style, soft_wrap=True)
 
     def dump(self, document: Any) -> None:
-        """Prints a document as JSON."""
         from runner.render.json import to_text
 
         print(to_text(document, indent=1), file=self.file)
@@ -74,7 +73,6 @@ _WORDS = {
 
 
 def new_grid(*names: str, rows: Iterable[Sequence[str]] = ()) -> Table:
-    """Returns a table with these columns and rows."""
     grid = Table(box=None, header_style="bold", pad_edge=False)
     for name in names:
         grid.add_column(name, justify="left" if name in _WORDS else "right", overflow="fold")

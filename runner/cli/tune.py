@@ -96,7 +96,11 @@ def tune(
         )
         _check(race, prepared)
         with closing(RaceLines(progress, db=settings.db, objective=objective)) as watcher:
-            watcher.waiting(_describe(prepared, race))
+            cell = prepared.cells[0].cell
+            within = f" · {format_bytes(race.room_bytes)} of room" if race.room_bytes else ""
+            raced = f"{title(cell).split(' · ')[0]}{at_tokens(getattr(cell, 'context', 0))}"
+            where = f"{machine['device_name']} · torch {machine['torch']}{within}"
+            watcher.waiting(f"{where} · {raced} · {format_duration(race.budget_s)}")
             tuner = Tuner(prepared, settings, engine=engine, watcher=watcher, race=race, began=began)
             is_done = tuner.run()
     if not is_done:
@@ -137,13 +141,6 @@ def _check(race: Race, prepared: Prepared) -> None:
         do = f"A trial takes {format_duration(least)} or longer." if least > race.budget_s / 5 else ""
         listed = "; ".join(f"{count:,} ways: {why}" for why, count in reasons.most_common())
         raise UsageError(f"Nothing can be tried. {listed}.", expected="more memory, or a longer --budget", do=do)
-
-
-def _describe(prepared: Prepared, race: Race) -> str:
-    machine, cell = prepared.machine, prepared.cells[0].cell
-    room = f" · {format_bytes(race.room_bytes)} of room" if race.room_bytes else ""
-    model = f"{title(cell).split(' · ')[0]}{at_tokens(getattr(cell, 'context', 0))}"
-    return f"{machine['device_name']} · torch {machine['torch']}{room} · {model} · {format_duration(race.budget_s)}"
 
 
 def _make_json(answer: Answer, left_out: Mapping[Way, str]) -> dict[str, Any]:

@@ -18,7 +18,6 @@ TRIAL = "runner.measure.memory:measure_trial"
 
 
 def _load_experiments() -> list[Experiment]:
-    """Returns what the files of this folder call `EXPERIMENT`."""
     modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     found: list[Experiment] = [module.EXPERIMENT for module in modules if hasattr(module, "EXPERIMENT")]
     known = _ORDER.split()

@@ -36,11 +36,9 @@ class Grid:
 
     @classmethod
     def of(cls, cell: type[Cell], **values: Any) -> Self:
-        """Returns a grid of such cells with these axes and limits."""
         return cls(cell, {}).change(**values)
 
     def change(self, **values: Any) -> Self:
-        """Returns the same grid with these axes and limits changed."""
         assert values.keys() <= self.settable, values.keys() - self.settable
         return replace(self, values={**self.values, **values})
 
@@ -132,15 +130,12 @@ class Variants:
 
     @property
     def settable(self) -> frozenset[str]:
-        """The names by which a user sets axes and limits of the grids."""
         return self.grids[0].settable
 
     def cells(self) -> Iterator[Cell]:
-        """Yields the cells of each grid in turn."""
         return (cell for grid in self.grids for cell in grid.cells() if self.holds(cell))
 
     def over(self, axes: Mapping[str, Any]) -> Self:
-        """Returns the same grids with a user's axes."""
         return replace(self, grids=tuple(grid.over(axes) for grid in self.grids))
 
 

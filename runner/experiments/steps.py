@@ -53,7 +53,6 @@ def _repeat_group(cell: StepCell) -> str:
 
 
 def _summarize(row: StepRow, timings: Mapping[str, TimingRow]) -> str:
-    """Returns the median and its certainty."""
     step, share = timings.get("step"), row.interval_share
     if step is None:
         return "no times"

@@ -228,38 +228,6 @@ class Sum:
         return sum(number or 0 for number in known) if known and None not in known else None
 
 
-def break_down(trace: Trace, *, job: Job) -> tuple[list[KernelRow], dict[str, Any]]:
-    """Returns the rows of a profiled step, and their sums as columns of `profiles`."""
-    assert isinstance(job.cell, ProfileCell)
-    work = list(trace.work())
-    sums = kernel_sums(trace, work, list_bytes=weight_bytes(job.cell))
-    kernel_ns = sum(kernel.ns for kernel in sums.values())
-    attributed_ns = sum(kernel.ns for (phase, _, _), kernel in sums.items() if phase != UNKNOWN)
-    values = {
-        "kernel_ms": kernel_ns / 1e6,
-        "busy_ms": union_ns(work) / 1e6,
-        "attributed_share": attributed_ns / kernel_ns if kernel_ns else None,
-        "kernel_calls": len(work),
-    }
-    rows = [
-        KernelRow(
-            run_id=job.run_id,
-            cell_id=job.cell_id,
-            phase=phase,
-            scope=scope,
-            kernel=kernel,
-            kernel_class=kernel_class(kernel, phase=phase),
-            calls=found.calls,
-            device_ms=found.ns / 1e6,
-            operator=found.operators.most_common(1)[0][0] if found.operators else None,
-            flops=found.total(0),
-            moved_bytes=found.total(1),
-        )
-        for (phase, scope, kernel), found in sums.items()
-    ]
-    return rows, values
-
-
 def kernel_sums(trace: Trace, work: Sequence[DeviceWork], *, list_bytes: int) -> Mapping[Key, Sum]:
     """Returns the sums of all work by row. `list_bytes` is the size of a number in the optimizer's lists of tensors."""
     sums: dict[Key, Sum] = defaultdict(Sum)
@@ -327,7 +295,6 @@ LIMITS = StepLimits(warmup=3, min_steps=10, max_steps=30, seconds=2.0, min_slow_
 
 
 def measure_kernels(job: Job, report: Callable[[str], None]) -> Measurement:
-    """Times and profiles one cell."""
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, ProfileCell)
     if device.type == "mps":
@@ -342,9 +309,34 @@ def measure_kernels(job: Job, report: Callable[[str], None]) -> Measurement:
         values, trace = _run_passes(cell, device, report=report)
     if device.type == "cuda" and not trace.kernels:
         raise Skipped("PyTorch's profiler saw no kernel: CUPTI is missing, or the driver does not allow it.")
-    rows, sums = break_down(trace, job=job)
+    work = list(trace.work())
+    sums = kernel_sums(trace, work, list_bytes=weight_bytes(cell))
+    kernel_ns = sum(kernel.ns for kernel in sums.values())
+    attributed_ns = sum(kernel.ns for (phase, _, _), kernel in sums.items() if phase != UNKNOWN)
+    values |= {
+        "kernel_ms": kernel_ns / 1e6,
+        "busy_ms": union_ns(work) / 1e6,
+        "attributed_share": attributed_ns / kernel_ns if kernel_ns else None,
+        "kernel_calls": len(work),
+    }
+    rows = [
+        KernelRow(
+            run_id=job.run_id,
+            cell_id=job.cell_id,
+            phase=phase,
+            scope=scope,
+            kernel=kernel,
+            kernel_class=kernel_class(kernel, phase=phase),
+            calls=found.calls,
+            device_ms=found.ns / 1e6,
+            operator=found.operators.most_common(1)[0][0] if found.operators else None,
+            flops=found.total(0),
+            moved_bytes=found.total(1),
+        )
+        for (phase, scope, kernel), found in sums.items()
+    ]
     # On CUDA only the host is slower under the profiler; on a CPU the operators are slower too.
-    busy_share = sums["busy_ms"] / values["profiled_step_ms" if device.type == "cpu" else "unprofiled_step_ms"]
+    busy_share = values["busy_ms"] / values["profiled_step_ms" if device.type == "cpu" else "unprofiled_step_ms"]
     host_bound_share = None if device.type == "cpu" else max(1 - busy_share, 0.0)
     row = TraceRow(
         run_id=job.run_id,
@@ -352,10 +344,10 @@ def measure_kernels(job: Job, report: Callable[[str], None]) -> Measurement:
         origin="torch-profiler",
         title=title(cell),
         kernels=len(rows),
-        kernel_ms=sums["kernel_ms"],
+        kernel_ms=values["kernel_ms"],
         steps=1,
     )
-    values |= {**sums, "busy_share": busy_share, "host_bound_share": host_bound_share}
+    values |= {"busy_share": busy_share, "host_bound_share": host_bound_share}
     return Measurement(values=values, details={"traces": [row], "kernels": rows})
 
 

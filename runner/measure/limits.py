@@ -121,7 +121,6 @@ def growth_per_step(held: Mapping[int, int]) -> int | None:
 
 
 def usage_per_step(before: Mapping[str, int], after: Mapping[str, int], *, steps: int) -> dict[str, float]:
-    """Returns how much each count grew, per step."""
     return {name: (count - before[name]) / steps for name, count in after.items()}
 
 

@@ -105,7 +105,6 @@ def phase_peaks(step: RecordedStep, job: Job) -> list[PhasePeakRow]:
 
 
 def peak_values(step: RecordedStep, peaks: Sequence[PhasePeakRow]) -> dict[str, object]:
-    """Returns the columns of the peak and its parts."""
     highest = max(peaks, key=lambda row: row.peak_allocated_bytes or 0)
     peak, requested = highest.peak_allocated_bytes, step.marks[1 + peaks.index(highest)].peak_requested
     assert peak is not None
@@ -136,7 +135,6 @@ def _reserved_at_peak(step: RecordedStep) -> int:
 
 
 def saved_tensors(step: RecordedStep, job: Job) -> list[SavedTensorRow]:
-    """Returns what the first block saves, in order."""
     return saved_rows(job, [(step.observer.operation_of(item), item, size) for item, size in _block_saved(step)], {})
 
 
@@ -181,7 +179,6 @@ MAX_FIRST_STEPS = 20
 
 
 def measure_memory(job: Job, report: Callable[[str], None]) -> Measurement:
-    """Records one cell."""
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, MemoryCell)
     require_attention(cell, device)
@@ -270,7 +267,6 @@ def _run_first_step(step: ModelStep) -> None:
 
 
 def _list_state(step: ModelStep) -> list[Tensor]:
-    """Returns the tensors that the optimizer keeps."""
     states = step.optimizer.state.values() if step.optimizer else ()
     return [tensor for state in states for tensor in list_tensors(state)]
 

@@ -100,7 +100,6 @@ class ModelStep:
             return self.workload.run(self.run)
 
     def backward(self, output: Any, mark: Callable[[], None]) -> None:
-        """Computes the loss and its gradients."""
         self.phase = "loss"
         with named_range("loss"), self.autocast:
             self.loss = self.workload.loss(output)
@@ -206,12 +205,10 @@ def compile_model(workload: Workload, backend: Backend, device: Device, *, preci
 
 
 def is_compiled(backend: Backend) -> bool:
-    """Returns whether the backend uses torch.compile."""
     return backend.startswith("compiled")
 
 
 def require_compiler() -> None:
-    """Raises Skipped where nothing can be compiled."""
     if cpp_compiler() is None:
         raise Skipped("torch.compile needs a C++ compiler and Python's headers, and this machine has not got both.")
 

@@ -88,7 +88,6 @@ class Pass:
 
 
 def measure_numerics(job: Job, report: Callable[[str], None]) -> Measurement:
-    """Measures one precision of a model."""
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, NumericsCell)
     require_attention(cell, device)
@@ -318,7 +317,6 @@ def choose_layers(layers: int) -> list[int]:
 
 
 def measure_sensitivity(job: Job, streams: Mapping[int, Tensor]) -> list[NormalisationRow]:
-    """Returns one row for each block, statistic, dtype and scale."""
     exact = {layer: to_float64(stream) for layer, stream in streams.items()}
     return [
         NormalisationRow(

@@ -37,8 +37,6 @@ _LEFT_OUT = ("/torch/nn/modules/module.py", "/torch/_dynamo/eval_frame.py", "/to
 
 @dataclass(frozen=True, slots=True)
 class AllocationPlace:
-    """The operation, module and stack that an allocation belongs to."""
-
     operation: str
     module: str | None
     stack: int | None
@@ -104,7 +102,6 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._parameters = {address(parameter) for parameter in model.parameters()}
 
     def note(self, tensors: Iterable[Tensor], category: Category) -> None:
-        """Notes the category of these tensors now."""
         now = time.time_ns()
         self.notes += [CategoryNote(now, address(tensor), category) for tensor in tensors]
 
@@ -163,7 +160,6 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @contextmanager
     def _run_module(self, name: str) -> Iterator[None]:
-        """Records that a module runs."""
         self._modules.append(name)
         # Checkpointing has hooks of its own, which hide ours and which ours must not replace.
         outer = torch._C._autograd._top_saved_tensors_default_hooks(False)
@@ -177,7 +173,6 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._deferred[self._module, format_shape(tensor.shape), dtype_name(tensor)] = _sequence()
 
     def record_saved(self, tensor: Tensor) -> None:
-        """Records a tensor that autograd saves."""
         saved = Saved.of(tensor, module=self._module)
         self.notes.append(CategoryNote(saved.at_ns, saved.address, "activation"))
         self.saved.append(saved)

@@ -143,7 +143,6 @@ def run_toy_pass(context: AbstractContextManager[object], *, device: torch.devic
 
 
 def dtype_rows(job: Job, passes: Mapping[str, PassDtypes]) -> list[DtypeRow]:
-    """Returns the rows of each model's pass, in the order of the pass."""
     items = [(model, *one) for model, found in passes.items() for one in found]
     ids: dict[str, Any] = {"run_id": job.run_id, "cell_id": job.cell_id}
     return [

@@ -38,7 +38,6 @@ from runner.schema.own import PassFlops
 
 
 def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
-    """Builds, warms up and measures one cell."""
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, StepCell)
     require_attention(cell, device)

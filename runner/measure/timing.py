@@ -96,7 +96,6 @@ class StepLimits:
 
     @classmethod
     def of(cls, cell: StepCell | AttentionCell, *, min_slow_steps: int | None = None) -> Self:
-        """Returns the limits of a cell."""
         limits = {"warmup": cell.warmup_steps, "min_steps": cell.min_steps, "max_steps": cell.max_steps}
         return cls(**limits, seconds=cell.max_seconds, min_slow_steps=min_slow_steps)
 

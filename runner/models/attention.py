@@ -48,8 +48,6 @@ def sdpa(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Ten
 
 
 def sdpa_by(kernel: SDPBackend) -> Callable[..., Tensor]:
-    """Returns PyTorch's attention by one of its kernels."""
-
     def run(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Tensor:
         with sdpa_kernel(kernel):
             return sdpa(q_bhqd, k_bhkd, v_bhkd, causal=causal)

@@ -88,7 +88,8 @@ def _build(spec: OwnSpec, fields: Mapping[str, Any], want: Wanted, *, folder: Pa
         raise BadModel("hf: needs the package transformers.", do="Install it: pip install 'stepscope[hf]'.") from None
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     config = _make_config(spec, fields, folder=folder)
-    config.use_cache = config.get_text_config().use_cache = False
+    of_text = config.get_text_config()
+    config.use_cache = of_text.use_cache = False
     head, model_class = _choose_head(spec, config, folder=folder)
     attention = want.attention if getattr(model_class, "_supports_sdpa", True) else "naive"
     if attention == "flex" and not getattr(model_class, "_supports_flex_attn", True):
@@ -115,9 +116,8 @@ def _build(spec: OwnSpec, fields: Mapping[str, Any], want: Wanted, *, folder: Pa
         inputs=list(batch.values()),
         blocks=find_blocks(model),
     )
-    text_config = config.get_text_config() if hasattr(config, "get_text_config") else config
     numbers = {
-        column: next((n for name in names if isinstance(n := getattr(text_config, name, None), int)), None)
+        column: next((n for name in names if isinstance(n := getattr(of_text, name, None), int)), None)
         for column, names in _NUMBERS.items()
     }
     return Built(workload=workload, reads=frozenset(want.read), numbers=numbers)

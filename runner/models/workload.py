@@ -46,7 +46,6 @@ class Workload:
     restart: Callable[[], None] | None = None
 
     def cast_inputs(self, dtype: torch.dtype) -> None:
-        """Casts the floating tensors among the model's arguments."""
         self.arguments = tuple(_cast(value, dtype) for value in self.arguments)
         self.keywords = {name: _cast(value, dtype) for name, value in self.keywords.items()}
 
@@ -185,7 +184,6 @@ _CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
 
 
 def find_blocks(model: nn.Module) -> tuple[str, ...]:
-    """Returns the paths of the repeated blocks, in order."""
     groups: dict[type[nn.Module], dict[str, nn.Module]] = defaultdict(dict)
     for path, module in model.named_modules():
         if isinstance(module, _CONTAINERS):
