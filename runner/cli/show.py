@@ -85,7 +85,7 @@ def print_run(console: Terminal, run: str, *, db: Path, as_json: bool) -> None:
     if as_json:
         known = {
             table.name: [
-                {**make_json(row, timings), "findings": list(map(vars, said.get(row.cell_id, ())))}
+                {**make_json(row, timings), "findings": list(map(asdict, said.get(row.cell_id, ())))}
                 for row, timings in rows
             ]
             for table, rows in listed.items()

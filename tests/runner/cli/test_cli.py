@@ -138,6 +138,7 @@ def test_what_prints_rows_prints_them_as_json(filled: Path, tmp_path: Path) -> N
     assert shown["run"]["label"] == "odd [/name]"
     assert sorted(row["status"] for row in shown["steps"]) == ["ok", "ok", "oom"]
     assert {"title", "cell_id", "medians_ms", "findings"} <= {*shown["steps"][0]}
+    assert any(row["findings"] for row in printed("show", db=Path("data/reference/h200"))["steps"])
     findings = printed("show", "--findings", db=filled)
     assert sum(findings["grades"]["steps"].values()) == 3
     assert all({"code", "severity", "remedy", "found"} == {*one} for one in findings["findings"])
