@@ -6,26 +6,9 @@ from functools import partial
 from itertools import cycle, pairwise
 from typing import Any
 
+from pages.plot import parts
 from pages.plot.colors import PALETTE, PURPLE, QUIET, RED
-from pages.plot.parts import (
-    Figure,
-    axis,
-    color_of,
-    count_letters,
-    error_bars,
-    escape,
-    join_keys,
-    legend,
-    note,
-    on_axis,
-    raise_powers,
-    rule,
-    scatter,
-    short_number,
-    ticks,
-    title_of,
-    write_key,
-)
+from pages.plot.parts import Figure
 from runner.answers.answer import Row, Value, View
 from runner.formats import format_number
 from runner.render.grid import Scale, scale_of
@@ -43,7 +26,7 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     rows = [row for row in view.rows if view.get(row, draw.across)]
     known, lost = [row for row in rows if not view.ended(row)], [row for row in rows if view.ended(row)]
     is_log = "y" in draw.log
-    spot, height = partial(on_axis, log="x" in draw.log), partial(on_axis, log=is_log)
+    spot, height = partial(parts.on_axis, log="x" in draw.log), partial(parts.on_axis, log=is_log)
 
     def value(row: Row) -> float:
         return float(view.get(row, draw.value) / scale.factor)
@@ -64,14 +47,14 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             "y": [power.at(x) / scale.factor for x in (power.start, power.end)],
             "hoverinfo": "skip",
             "showlegend": False,
-            "line": {"color": color_of(guide.series, among) if guide.series else QUIET, "width": 7},
+            "line": {"color": parts.color_of(guide.series, among) if guide.series else QUIET, "width": 7},
             "opacity": 0.22,
         }
         for guide in draw.guides
         if (power := guide.power)
     ]
     notes: list[Figure] = []
-    fits: dict[Any, str] = {guide.series: raise_powers(f" {guide.words}") for guide in draw.guides if guide.power}
+    fits: dict[Any, str] = {guide.series: parts.raise_powers(f" {guide.words}") for guide in draw.guides if guide.power}
     low, high = height(min(ys)), height(max(ys))
     reach = max(high - low, 0.3 if is_log else 0.3 * abs(high))
     pad = 0.09 * reach
@@ -97,9 +80,9 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         mine = [row for row in known if not draw.series or view.get(row, draw.series) == one]
         if not mine:
             continue
-        color = PURPLE if one is None else color_of(one, among)
-        name = "" if one is None else write_key(view, draw.series, one)
-        trace = scatter(view, mine, y=[*map(value, mine)], color=color)
+        color = PURPLE if one is None else parts.color_of(one, among)
+        name = "" if one is None else parts.write_key(view, draw.series, one)
+        trace = parts.scatter(view, mine, y=[*map(value, mine)], color=color)
         said = [labels.get(id(row), ("", "top center")) for row in mine]
         last = max(mine, key=lambda row: view.get(row, draw.across))
         data.append(
@@ -111,7 +94,7 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
                 "text": [text for text, _ in said],
                 "textposition": [where for _, where in said],
                 "textfont": {"size": 12, "color": color},
-                "error_y": error_bars(view, mine, color),
+                "error_y": parts.error_bars(view, mine, color),
             }
         )
         number = "" if id(last) in labels else format_number(value(last))
@@ -119,12 +102,12 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         if narrow or one is not None or number:
             ends.append((height(value(last)), f"<b>{words}</b>", color))
     if lost:
-        crosses = scatter(view, lost, y=[limit] * len(lost), color=RED)
+        crosses = parts.scatter(view, lost, y=[limit] * len(lost), color=RED)
         data.append(crosses | {"marker": {"size": 9, "color": RED, "symbol": "x"}, "showlegend": False})
     ends.sort()
     heights = _push_apart([y for y, _, _ in ends], least=(0.1 if narrow else 0.062) * reach, most=high + 0.8 * pad)
     notes += [
-        note(text, x=1, xref="paper", y=y, xanchor="left", shift=8, color=color)
+        parts.note(text, x=1, xref="paper", y=y, xanchor="left", shift=8, color=color)
         for y, (_, text, color) in zip(heights, ends, strict=True)
     ]
     for guide in draw.guides:
@@ -136,7 +119,7 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             free = [min((abs(one - y) for one in there), default=reach) for there in at_ends]
             is_left = free[0] >= min(free[1], 0.1 * reach)
             notes.append(
-                note(
+                parts.note(
                     guide.words,
                     x=0 if is_left else 1,
                     xref="paper",
@@ -151,29 +134,29 @@ def draw_lines(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
         elif guide.power and not guide.series:
             rises = guide.power.at(guide.power.end) > guide.power.at(guide.power.start)
             at: dict[str, Any] = {"x": 0, "xanchor": "left"} if rises else {"x": 1, "xanchor": "right"}
-            notes.append(note(guide.words, **at, y=1, xref="paper", yref="paper", yanchor="top", color=QUIET))
+            notes.append(parts.note(guide.words, **at, y=1, xref="paper", yref="paper", yanchor="top", color=QUIET))
     notes += _name_lost(view, lost, spot, height(limit), first_only=narrow)
-    width = max((count_letters(text) for _, text, _ in ends), default=0)
+    width = max((parts.count_letters(text) for _, text, _ in ends), default=0)
     shown = _thin([*map(spot, xs)]) if narrow else range(len(xs))
-    across = {"tickvals": [xs[one] for one in shown], "ticktext": [short_number(xs[one]) for one in shown]}
-    across = across if len(xs) < 10 else ticks(xs[0], xs[-1], log="x" in draw.log)
+    across = {"tickvals": [xs[one] for one in shown], "ticktext": [parts.short_number(xs[one]) for one in shown]}
+    across = across if len(xs) < 10 else parts.ticks(xs[0], xs[-1], log="x" in draw.log)
     named = [(one["name"], one["line"]["color"]) for one in data if one.get("name")]
-    above, top = legend(named if narrow and draw.series else [], narrow=narrow)
+    above, top = parts.legend(named if narrow and draw.series else [], narrow=narrow)
     layout = {
         "height": 300 + top if narrow else 400,
         "margin": {"r": 14 + 7 * width, "t": 14 + top},
-        "xaxis": axis(
+        "xaxis": parts.axis(
             view.field(draw.across).title,
             range=[left - side, right + side * (1.6 if lost else 1)],
             **{"type": "log" if "x" in draw.log else "linear", **across},
         ),
-        "yaxis": axis(
-            "" if narrow else title_of(view, draw.value),
+        "yaxis": parts.axis(
+            "" if narrow else parts.title_of(view, draw.value),
             range=[low - pad, high + pad * (2.2 if lost else 1)],
-            **(ticks(min(ys), max(ys), log=True) if is_log else ticks(low - pad, high + pad, log=False)),
+            **(parts.ticks(min(ys), max(ys), log=True) if is_log else parts.ticks(low - pad, high + pad, log=False)),
         ),
         "annotations": [*notes, *above],
-        "shapes": [rule("y", guide, scale) for guide in draw.guides if guide.at],
+        "shapes": [parts.rule("y", guide, scale) for guide in draw.guides if guide.at],
     }
     return data, layout
 
@@ -185,13 +168,13 @@ def _name_lost(
     found = []
     for x in [*dict.fromkeys(view.get(row, view.draw.across) for row in lost)][: 1 if first_only else None]:
         rows = [row for row in lost if view.get(row, view.draw.across) == x]
-        who = ", ".join(join_keys(view, row, [view.draw.series]) for row in rows) if view.draw.series else ""
+        who = ", ".join(parts.join_keys(view, row, [view.draw.series]) for row in rows) if view.draw.series else ""
         needs = [
-            why.partition(": needs ")[2].partition(",")[0] or ("OOM" if "out of memory" in why else escape(why))
+            why.partition(": needs ")[2].partition(",")[0] or ("OOM" if "out of memory" in why else parts.escape(why))
             for why in map(view.ended, rows)
         ]
         text = (f"<b>{who}</b><br>" if who else "") + " / ".join(dict.fromkeys(needs))  # in the order of the names
-        found.append(note(text, x=spot(x), y=y, yanchor="bottom", yshift=7, color=RED, align="center"))
+        found.append(parts.note(text, x=spot(x), y=y, yanchor="bottom", yshift=7, color=RED, align="center"))
     return found
 
 
@@ -278,22 +261,22 @@ def draw_strip(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     data = []
     for one, color in colors.items():
         rows = [row for row in view.rows if view.get(row, draw.series) == one]
-        trace = scatter(view, rows, y=[view.get(row, draw.value) for row in rows], color=color)
+        trace = parts.scatter(view, rows, y=[view.get(row, draw.value) for row in rows], color=color)
         symbols = ["circle-open" if view.get(row, draw.hollow) else "circle" for row in rows]
         data.append(trace | {"marker": trace["marker"] | {"size": 5, "symbol": symbols}})
     measured = [view.get(row, draw.value) for row in view.rows if not view.get(row, draw.hollow)]
     low, high = min(measured), max(measured)
     named = [(f"{view.field(draw.series).label} {one}", color) for one, color in colors.items()]
-    head, top = legend(named if len(colors) > 1 else [], narrow=narrow)
+    head, top = parts.legend(named if len(colors) > 1 else [], narrow=narrow)
     layout = {
         "height": 240 + top,
         "margin": {"t": 14 + top},
         "annotations": head,
-        "xaxis": axis(view.field(draw.across).title),
-        "yaxis": axis(
-            title_of(view, draw.value),
+        "xaxis": parts.axis(view.field(draw.across).title),
+        "yaxis": parts.axis(
+            parts.title_of(view, draw.value),
             range=[low - 0.15 * (high - low), high + 0.3 * (high - low)],
-            **ticks(low, high, log=False),
+            **parts.ticks(low, high, log=False),
         ),
     }
     return data, layout
