@@ -90,6 +90,4 @@ def _encode_parquet(table: Table, page: TablePage, is_reference: bool) -> bytes:
 
 
 def _to_plain(value: Any) -> Any:
-    if isinstance(value, UUID):
-        return str(value)
-    return value.isoformat() if isinstance(value, datetime) else value
+    return str(value) if isinstance(value, UUID) else value.isoformat() if isinstance(value, datetime) else value

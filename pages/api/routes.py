@@ -88,13 +88,8 @@ async def _serve_state(request: Request) -> Response:
 
 
 async def _serve_nothing(request: Request) -> Response:
-    there = [
-        f"{BASE}/api/v1",
-        f"{BASE}/api/v1/answers",
-        ADDRESS,
-        *(f"{BASE}/api/v1/rows.{kind}" for kind in FORMATS),
-        f"{BASE}/healthz",
-    ]
+    rows = (f"{BASE}/api/v1/rows.{kind}" for kind in FORMATS)
+    there = [f"{BASE}/api/v1", f"{BASE}/api/v1/answers", ADDRESS, *rows, f"{BASE}/healthz"]
     return _error(UsageError(f"Nothing is at {request.url.path[:200]}.", expected=list_names(there)), status=404)
 
 
@@ -107,12 +102,10 @@ async def _serve(work: Callable[[Request], Response], request: Request) -> Respo
         return _error(busy, status=503, headers=_AGAIN)
     try:
         return await run_in_threadpool(work, request)
-    except DatabaseBusy as error:
-        return _error(error, status=503, headers=_AGAIN)
     except UsageError as error:
         return _error(error, status=400)
     except StoreError as error:
-        return _error(error, status=503)
+        return _error(error, status=503, headers=_AGAIN if isinstance(error, DatabaseBusy) else None)
     finally:
         _turns.release()
 
@@ -274,9 +267,10 @@ def _check_health(*, everything: bool) -> Response:
         answer |= {"ok": False, "error": _describe_error(error)}
         return JSONResponse(answer, status_code=503, headers=_AGAIN if isinstance(error, DatabaseBusy) else None)
     if everything:
-        known = look_through(path) if answer["present"] else None
-        answer |= {"rows_left_out": dict(known.left_out)} if known else {}
-        answer |= {"files_left_out": sorted(known.broken)} if known and known.broken else {}
+        if answer["present"]:
+            known = look_through(path)
+            answer |= {"rows_left_out": dict(known.left_out)}
+            answer |= {"files_left_out": sorted(known.broken)} if known.broken else {}
         answer |= {"rows": rows, "newest_row_at": newest_at.isoformat() + "Z" if newest_at else None}
     return JSONResponse(answer, headers={"Cache-Control": "no-store"})
 

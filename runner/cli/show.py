@@ -71,14 +71,12 @@ def parse_choices(words: Sequence[str]) -> dict[str, str]:
 def print_run(console: Terminal, run: str, *, db: Path, as_json: bool) -> None:
     """Prints the rows of one run, found as `find_run` does: of each what its sweep printed, its grade and findings."""
     found = find_run(db, run)
-    tables = dict.fromkeys(kind.table for kind in KINDS)
-    listed: dict[Table, list[tuple[Row, list[TimingRow]]]] = {
-        table: load_run_rows(db, found.run_id, table.row) for table in tables
-    }
+    listed: dict[Table, list[tuple[Row, list[TimingRow]]]] = {}
     said: dict[UUID, list[Finding]] = {}
-    for table, rows in listed.items():
+    for table in dict.fromkeys(kind.table for kind in KINDS):
+        listed[table] = load_run_rows(db, found.run_id, table.row)
         if table.name in AUDITED:
-            said |= load_findings(db, tuple(row.cell_id for row, _ in rows), table.name)
+            said |= load_findings(db, tuple(row.cell_id for row, _ in listed[table]), table.name)
     ceilings = load_ceilings(db, Selection(run=found.run_id))
     largest = [row for row, _ in load_run_rows(db, found.run_id, FrontierRow)]
     published = load_published(db, run=found.run_id) if found.source == "published" else []
@@ -123,16 +121,13 @@ def _print_rows(
     titles = [title(row).split(" · ") for row, _ in rows]
     shared = [word for word in titles[0] if all(word in words for words in titles)] if len(rows) > 1 else []
     console.print(" · ".join([format_count(len(rows), f"{name} row"), *shared]), style="bold")
-    has_failed = any(row.status != "ok" for row, _ in rows)
-    is_judged = name in AUDITED
-    states, verdicts = (["status"] if has_failed else []), (["grade", "findings"] if is_judged else [])
-    grid = new_grid("cell", *states, "result", *verdicts)
+    has_failed, is_judged = any(row.status != "ok" for row, _ in rows), name in AUDITED
+    grid = new_grid("cell", *["status"] * has_failed, "result", *["grade", "findings"] * is_judged)
     for (row, timings), words in zip(rows, titles, strict=True):
         cell = " · ".join(word for word in words if word not in shared) or " · ".join(words)
         findings = said.get(row.cell_id, ())
         verdict = [grade(findings) if row.status == "ok" else "", ", ".join(one.code for one in findings)]
-        state = [_status(row.status)] if has_failed else []
-        grid.add_row(cell, *state, format_result(row, timings), *(verdict if is_judged else []))
+        grid.add_row(cell, *[_status(row.status)] * has_failed, format_result(row, timings), *verdict * is_judged)
     console.print(grid, "")
 
 

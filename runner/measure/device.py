@@ -5,11 +5,8 @@
 CUDA and MPS mark moments with events, because their work goes on after the call that issued it has returned. A CPU's
 work is done when the call returns, so the host's clock marks the moment. MPS is untested on real hardware.
 
-The description of this machine, for the row of a run and for `python -m runner doctor`.
-
-    describe("auto")  ->  the columns of `runs` that name the machine
-
-Runs in a worker process, because reading CUDA's properties starts CUDA.
+The description of this machine, for the row of a run and for `python -m runner doctor`, runs in a worker process,
+because reading CUDA's properties starts CUDA.
 """
 
 import os

@@ -1,28 +1,18 @@
 """The two times of a step without waiting for it: in a loop, and on the device alone.
 
-    clocks = measure_unwaited(step, device, steps=steps, between=between)
-
 Comes after the measured steps and runs 5 to 50 more, for about half a second, and then one that is traced. What is read
 of the measured steps alone (the loss, the peaks, the compiler's counters) must be read before. CUDA only: a CPU's call
 returns when its work is done, so that waiting costs it nothing, and MPS cannot be traced. Limits: five steps of more
 than a tenth of a second take longer than that.
 
-What the device needs for a step if it never waits for the host: from one traced step, its phases told by markers.
-
-    trace_phases(step, device, phases=2, between=lambda: None)        ->  (0.41, 0.95)    # ms, or None
-
-Only the device is traced (by CUPTI through PyTorch's profiler, without the host's operators), and only for one step. A
+What the device needs for a step if it never waits for the host: from one traced step, its phases told by markers. Only
+the device is traced (by CUPTI through PyTorch's profiler, without the host's operators), and only for one step. A
 kernel that does nothing is launched at the step's beginning and at the end of each phase; those kernels, found by their
 name, divide the others into phases. The device time of a phase is the time in which any of its kernels, copies and
 memsets ran, and a gap for each kernel. Limits: later launches are slower, so that this comes after whatever is timed in
 milliseconds; work on another stream counts for the phase in which it starts; kernels that run beside each other have
 their gaps counted all the same. Nothing is known under nsys, which owns CUPTI, nor where CUPTI is missing or not
 allowed.
-
-What ran on the device, as PyTorch's profiler reports it.
-
-work = device_work(profiler)
-union_ns(work)      # the time in which something ran
 """
 
 import time

@@ -6,12 +6,9 @@ On CUDA the allocator counts live tensors and reserved memory; on a CPU the kern
 (Linux only, where the counter can be reset). A counter that does not exist is None, never 0.
 
 Beside it, what the operating system did for this process so far, and for others: pages handed out, times that it was
-off its core, memory in use, the share of the CPU that other processes took.
-
-    before = read_usage(); ...; usage_per_step(before, read_usage(), steps=10)
-
-Page faults are minor and major ones, context switches voluntary and involuntary ones, of all threads together
-(getrusage(2), RUSAGE_SELF). Limits: children are not counted.
+off its core, memory in use, the share of the CPU that other processes took. Page faults are minor and major ones,
+context switches voluntary and involuntary ones, of all threads together (getrusage(2), RUSAGE_SELF). Limits: children
+are not counted.
 
 Where no allocator counts, `LiveTensors` counts tensors as operators return them: less exact than a recording
 (`runner.measure.timeline`), but it knows what was alive when an operator failed. It slows steps, so nothing is timed

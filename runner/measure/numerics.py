@@ -5,20 +5,15 @@ reference precision. Weights, rotary tables and tokens are the same numbers, so 
 gradients are those that the gradient scaler passes to the optimizer. Limits: a fresh model, random tokens, and one
 pass.
 
-The statistics of normalization, computed in each dtype and compared with float64.
+The statistics of normalization, computed in each dtype and compared with float64. The inputs are residual streams of
+the real model, times powers of two, because activations of a trained model are larger than those of a fresh one. The
+input and the result of every operation are rounded to the dtype, as under autocast. Limits: within one operation torch
+adds in float32 and rounds once, on CUDA and on a CPU; a device that added in the dtype itself would be less exact.
 
-    rows = measure_sensitivity(job, streams={0: x_btd, 5: ...})
-
-The inputs are residual streams of the real model, times powers of two, because activations of a trained model are
-larger than those of a fresh one. The input and the result of every operation are rounded to the dtype, as under
-autocast. Limits: within one operation torch adds in float32 and rounds once, on CUDA and on a CPU; a device that added
-in the dtype itself would be less exact.
-
-The sum of many equal numbers in a dtype, bit for bit, and where it stops growing as it should.
-
-A tensor of one element is added as often as the cell says: `total += addend` in the cell's dtypes, where torch promotes
-the narrower one, or with the addend converted first. Limits: one addition at a time, as in a loop; torch's own `sum`
-adds in pairs and in float32.
+The sum of many equal numbers in a dtype, bit for bit, and where it stops growing as it should. A tensor of one element
+is added as often as the cell says: `total += addend` in the cell's dtypes, where torch promotes the narrower one, or
+with the addend converted first. Limits: one addition at a time, as in a loop; torch's own `sum` adds in pairs and in
+float32.
 """
 
 import itertools

@@ -5,12 +5,9 @@
 fp32 means IEEE matrix products. TF32 is a precision of its own here: published tables often call it float32. bf16 and
 fp16 are autocast over fp32 weights; weights in bf16 need no autocast.
 
-The dtypes of a pass are read by hooks: of parameters, outputs of modules, loss and gradients.
-
-    with record_outputs(model) as outputs: ...      # {"embedding": "float32", "blocks.0.attention.query": …}
-
-The toy model is linear, ReLU, layer normalization, linear. Limits: operations between two modules, such as the softmax
-of attention, are not seen; of equal blocks only the first is read.
+The dtypes of a pass are read by hooks: of parameters, outputs of modules, loss and gradients. The toy model is linear,
+ReLU, layer normalization, linear. Limits: operations between two modules, such as the softmax of attention, are not
+seen; of equal blocks only the first is read.
 """
 
 from collections import OrderedDict

@@ -9,25 +9,17 @@ and the host's time of the synchronized step is kept beside the phases, which mu
 warm-up included. Python's garbage collector is off meanwhile. Limits: a phase of a few microseconds is not resolved on
 CUDA, whose events tick at about 0.5 µs.
 
-The times of a step without waiting for it, and whether the device or the host sets the pace.
+The times of a step without waiting for it, and whether the device or the host sets the pace. Both are known on CUDA
+only. Limits: a share close to the limit falls to either side by chance; the row keeps the share.
 
-    clocks = Clocks(loop_ms={"step": 36.0}, device_ms={"step": 11.2})
-    clocks.bound, clocks.device_share      ->  "host", 0.311...
-
-Both are known on CUDA only. Limits: a share close to the limit falls to either side by chance; the row keeps the share.
-
-What a step takes in a loop: steps that follow each other without waiting, as a training loop runs them.
-
-    loop = time_loop(step, device, steps=steps, between=between)
-    loop.medians()["step"]                                            # ms
-
-A step that is waited for begins with an idle device, and its time holds what the host needs to start the first work and
-to notice the end of the last. In a loop the host runs ahead, as far as it can. The device marks the beginning of each
-step and the end of each phase, and the marks are read when the loop is over. A phase takes from mark to mark; the
-step takes from its beginning to that of the next. So what happens between steps, such as dropping gradients, counts as
-it does in training. Where that is work for the device and no part of a loop (emptying its cache), the step ends with
-its last phase. Limits: 5 to 400 steps, so that the median of a restless machine is known less well than that of the
-steps waited for; a step that itself waits for the device, as the gradient scaler of fp16 does, waits here too.
+What a step takes in a loop: steps that follow each other without waiting, as a training loop runs them. A step that is
+waited for begins with an idle device, and its time holds what the host needs to start the first work and to notice the
+end of the last. In a loop the host runs ahead, as far as it can. The device marks the beginning of each step and the
+end of each phase, and the marks are read when the loop is over. A phase takes from mark to mark; the step takes from
+its beginning to that of the next. So what happens between steps, such as dropping gradients, counts as it does in
+training. Where that is work for the device and no part of a loop (emptying its cache), the step ends with its last
+phase. Limits: 5 to 400 steps, so that the median of a restless machine is known less well than that of the steps waited
+for; a step that itself waits for the device, as the gradient scaler of fp16 does, waits here too.
 """
 
 import gc
