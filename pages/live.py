@@ -1,8 +1,6 @@
 """Keeps pages up to date. The browser asks every two seconds whether the file has changed; if so, the page is drawn
 again, and running sweeps are shown.
 
-    watch(path, state, drawn_at=time.monotonic())
-
 Asking costs a few file states and runs no script: a script every two seconds would meet readers' clicks in another
 thread, where Streamlit loses some. Widgets, zoom and scroll position survive, because nothing is rebuilt.
 
@@ -59,17 +57,15 @@ def watch(path: Path, state: str, *, drawn_at: float) -> None:
 
 
 def _draw_sweep(sweep: SweepProgress) -> None:
-    share = sweep.done / sweep.total
     counts = f"**{sweep.done} of {sweep.total}** cells" + (f", {sweep.failed} without a result" if sweep.failed else "")
     if sweep.is_alive():
         now = f" · now: {literal(sweep.current)}" if sweep.current else ""
         left = "" if sweep.seconds_left is None else f" · about {format_duration(max(1, sweep.seconds_left))} left"
         words = f":material/timer: Sweep running: {counts}{left}{now}"
-        st.progress(share, text=restrict(words))
     else:
         command = f": {quoted(sweep.argv)}" if sweep.argv else ""
         words = f":material/pause_circle: Interrupted after {counts}: run the same command again to go on{command}"
-        st.progress(share, text=restrict(words))
+    st.progress(sweep.done / sweep.total, text=restrict(words))
 
 
 MAX_HELD_S = 30.0

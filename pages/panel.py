@@ -1,7 +1,4 @@
-"""The panel of one row: its value with interval, what is known beside it, findings, every sample, and its command.
-
-open_row(frame, answer, view, view.rows[3])
-"""
+"""The panel of one row: its value with interval, what is known beside it, findings, every sample, and its command."""
 
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """A reader's own SQL over every table of the file, read-only, and examples of it.
 
-draw_sql(frame)
-
 A query runs as long as its reader waits: "Cancel", another choice or a closed window ends it. A rerun of the page does
 not run it again. Every example sorts its rows completely, so that ties have one order.
 """

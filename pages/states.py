@@ -1,8 +1,4 @@
-"""What a page shows when there is nothing to draw: no file, a busy or foreign one, an empty one, no such rows.
-
-try: ...
-except StoreError as error: explain(error, path)
-"""
+"""What a page shows when there is nothing to draw: no file, a busy or foreign one, an empty one, no such rows."""
 
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Stored rows as the text or bytes of a file: CSV, JSON, Parquet.
 
-    encode_rows(TABLES["steps"], page, "parquet")
-
 All three keep the schema's names. JSON and Parquet hold labels and units too. Ids are texts, times are naive UTC. In
 CSV a text that a spreadsheet would take for a formula begins with an apostrophe.
 """

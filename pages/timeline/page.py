@@ -1,7 +1,5 @@
 """The memory timeline on a canvas: every allocation from birth to death, and what is alive at the cursor.
 
-draw_timeline(frame)
-
 Two recordings can stand side by side on one scale. A fragment each: moving a cursor draws that pane again alone. The
 canvas is a component of our own, whose data is one block of bytes and whose script is local: `pack` puts the columns
 behind a JSON head, sorted as the script needs them: by address, by size, by free. Names and stacks are only ever set as

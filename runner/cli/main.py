@@ -97,16 +97,14 @@ class Commands(TyperGroup):
                 if find_spec("torch"):
                     raise
                 raise UsageError(**NO_TORCH) from error
+            except OSError as error:
+                if error.filename is None or isinstance(error, BrokenPipeError):
+                    raise
+                raise StepscopeError(f"{error.filename} cannot be used: {explain_error(error)}.") from None
         except StepscopeError as error:
             errors.print("error:", style="red", end=" ")
             errors.say(str(error))
             raise typer.Exit(error.exit_code) from None
-        except OSError as error:
-            if error.filename is None or isinstance(error, BrokenPipeError):
-                raise
-            errors.print("error:", style="red", end=" ")
-            errors.say(f"{error.filename} cannot be used: {explain_error(error)}.")
-            raise typer.Exit(StepscopeError.exit_code) from None
         except (KeyboardInterrupt, RuntimeError) as error:
             # During a query DuckDB turns a Ctrl-C into an error of its own.
             if isinstance(error, RuntimeError) and str(error) != "Query interrupted":

@@ -1,7 +1,5 @@
 """The options of the commands: those that the schema gives to `sweep`, and what several commands share.
 
-with_options(sweep_options())(sweep_command)
-
 Those of `sweep` and `ab` are made when one of them runs: the schema, the presets and the engines are imported for them.
 """
 

@@ -1,7 +1,4 @@
-"""The plan of a sweep, and its progress: one line a cell, and on a terminal a live bar below.
-
-with closing(SweepLines(console, db=path)) as watcher: sweep(request, settings, watcher=watcher)
-"""
+"""The plan of a sweep, and its progress: one line a cell, and on a terminal a live bar below."""
 
 from collections.abc import Iterable
 from pathlib import Path

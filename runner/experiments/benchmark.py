@@ -6,8 +6,7 @@ Answers B1, B2, B3 and C2. All phases of a cell are timed inside the same real s
 """
 
 from runner.experiments.experiment import Experiment, Grid
-from runner.experiments.models import EDITIONS
-from runner.experiments.steps import EDITION_STEP, EDITION_STEPS, FITTING, STEPS, TOY_STEP, TOY_STEPS
+from runner.experiments.models import EDITION_STEP, EDITION_STEPS, EDITIONS, FITTING, STEPS, TOY_STEP, TOY_STEPS
 
 
 def _vary_warmup(grid: Grid) -> Grid:

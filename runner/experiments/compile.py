@@ -7,7 +7,7 @@ the warm compile time.
 """
 
 from runner.experiments.experiment import Experiment
-from runner.experiments.steps import EDITION_STEPS, FITTING, STEPS, TOY_STEP
+from runner.experiments.models import EDITION_STEPS, FITTING, STEPS, TOY_STEP
 
 _COLD = FITTING.change(contexts=(512,), compile_cache=("empty",))
 

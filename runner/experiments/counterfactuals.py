@@ -7,7 +7,7 @@ too.
 """
 
 from runner.experiments.experiment import Experiment, Grid, Variants
-from runner.experiments.steps import EDITION_STEP, FITTING, STEPS, TOY_STEP
+from runner.experiments.models import EDITION_STEP, FITTING, STEPS, TOY_STEP
 
 
 def _vary(grid: Grid, *more: Grid) -> tuple[Variants]:

@@ -7,7 +7,7 @@ cell that belongs to both experiments is measured once.
 """
 
 from runner.experiments.experiment import Experiment
-from runner.experiments.steps import EDITION_STEPS, FITTING, STEPS, TOY_STEPS
+from runner.experiments.models import EDITION_STEPS, FITTING, STEPS, TOY_STEPS
 
 _BOTH = ("fp32", "bf16")
 

@@ -1,8 +1,5 @@
 """Measures the ceilings of this machine: its rates of multiplying and of copying, to compare its steps with.
 
-    ceilings = measure_ceilings(CeilingJob(run_id=run_id, moment="start", device="cuda:0", device_name="NVIDIA H200"))
-    ceilings.rows, ceilings.missing
-
 `matmul bf16` and the like multiply two n×n matrices of normal random numbers, at growing n until the time is up; the
 fastest n counts. `copy` copies a buffer within the device's memory; its bytes are those read and those written, as in
 STREAM (McCalpin 1995, "Memory Bandwidth and Machine Balance"). Limits: a GPU is faster here than in a long step that

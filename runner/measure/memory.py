@@ -49,7 +49,7 @@ from runner.measure.observer import Observer, Saved, saved_rows
 from runner.measure.timeline import MARK, CpuRecorder, PhaseMark, Recorded, StepTimeline, recorder_for, step_timeline
 from runner.models.attention import causal_blocks, flex_of_blocks
 from runner.models.workload import first_tensor, list_tensors
-from runner.schema import PHASES, AttentionCell, Category, MemoryCell, PhasePeakRow, SavedTensorRow, StepCell, step_of
+from runner.schema import PHASES, AttentionCell, Category, MemoryCell, PhasePeakRow, StepCell, step_of
 from runner.schema.sizes import title
 
 #: The columns of the peak's parts. `unknown` is part of the residual.
@@ -112,6 +112,10 @@ def peak_values(step: RecordedStep, peaks: Sequence[PhasePeakRow]) -> dict[str, 
     rounding = None if requested is None else peak - requested
     alive = list(step.timeline.history.at_peak())
     parts = {name: sum(one.bytes for one in alive if one.category == category) for name, category in _PARTS.items()}
+    # What the caching allocator had reserved when the step's total was largest, by its segments' changes.
+    last = -1 if step.timeline.history.peak is None else step.timeline.history.peak
+    count = step.timeline.before + sum(event.source != MARK for event in step.timeline.events[: last + 1])
+    reserved_then = sum(change for at, change in step.recorded.reserved if at < count)
     reserved = [row.peak_reserved_bytes for row in peaks if row.peak_reserved_bytes is not None]
     driver = [row.peak_driver_bytes for row in peaks if row.peak_driver_bytes is not None]
     return {
@@ -121,21 +125,9 @@ def peak_values(step: RecordedStep, peaks: Sequence[PhasePeakRow]) -> dict[str, 
         "peak_driver_bytes": max(driver, default=None),
         **parts,
         "rounding_bytes": rounding,
-        "fragmentation_bytes": _reserved_at_peak(step) - peak if reserved else None,
+        "fragmentation_bytes": reserved_then - peak if reserved else None,
         "residual_bytes": peak - sum(parts.values()) - (rounding or 0),
     }
-
-
-def _reserved_at_peak(step: RecordedStep) -> int:
-    """Returns what the caching allocator had reserved when the step's total was largest, by its segments' changes."""
-    timeline, peak = step.timeline, step.timeline.history.peak
-    past = timeline.events[: 0 if peak is None else peak + 1]
-    count = timeline.before + sum(event.source != MARK for event in past)
-    return sum(change for at, change in step.recorded.reserved if at < count)
-
-
-def saved_tensors(step: RecordedStep, job: Job) -> list[SavedTensorRow]:
-    return saved_rows(job, [(step.observer.operation_of(item), item, size) for item, size in _block_saved(step)], {})
 
 
 def _block_saved(step: RecordedStep) -> list[tuple[Saved, int]]:
@@ -186,15 +178,15 @@ def measure_memory(job: Job, report: Callable[[str], None]) -> Measurement:
     limits.reset_peaks(device)
     recorded = _record(step_of(cell), device, report=report)
     peaks = phase_peaks(recorded, job)
-    rows: dict[str, Sequence[object]] = {"phase_peaks": peaks, "saved_tensors": saved_tensors(recorded, job)}
+    of_block = [(recorded.observer.operation_of(item), item, size) for item, size in _block_saved(recorded)]
+    rows: dict[str, Sequence[object]] = {"phase_peaks": peaks, "saved_tensors": saved_rows(job, of_block, {})}
     parameters = {note.address for note in recorded.observer.notes if note.category == "parameter"}
     forward = [item for item in recorded.observer.saved if item.at_ns <= recorded.marks[1].at_ns]
     saved = {item.address: item.bytes for item in forward if item.address not in parameters}
-    of_block = sum(size for _, size in _block_saved(recorded)) if recorded.block else None
     values = {
         **peak_values(recorded, peaks),
         "saved_bytes": sum(saved.values()),
-        "block_saved_bytes": of_block,
+        "block_saved_bytes": sum(size for *_, size in of_block) if recorded.block else None,
         "residual_stream_bytes": recorded.residual_stream_bytes,
         "build_seconds": recorded.build_seconds,
         "measure_seconds": recorded.measure_seconds,

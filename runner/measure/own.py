@@ -1,7 +1,4 @@
-"""What can be understood of an own model by building it once, on the meta device where it can be built there.
-
-model = describe_own(OwnModelJob(spec="nano.py:build", device="cpu", points=((4, 128),)))
-"""
+"""What can be understood of an own model by building it once, on the meta device where it can be built there."""
 
 import math
 from dataclasses import replace

@@ -94,24 +94,14 @@ def _measure(job: Job, cell: StepCell, device: Device, *, report: Callable[[str]
         "timings": steps.timings(job.run_id, job.cell_id, clocks=clocks),
         "samples": steps.rows(job.run_id, job.cell_id),
     }
-    if is_compiled(cell.backend):
-        values |= _check_compiled(step, device, steps=steps, report=report)
-    return Measurement(values=values, details=details)
-
-
-def _check_compiled(
-    step: ModelStep, device: Device, *, steps: Steps, report: Callable[[str], None]
-) -> dict[str, object]:
-    """Compares the gradients with eager ones and, for a cell with an empty cache, compiles once more."""
-    cell, values = step.cell, dict[str, object]()
-    if cell.mode in ("backward", "train"):
+    if is_compiled(cell.backend) and cell.mode in ("backward", "train"):
         report("compare with eager")
         step.restart()
         values["compiled_gradient_error"] = gradient_error(step.gradients, is_random=cell.model_key is not None)
-    if cell.compile_cache == "empty":
+    if is_compiled(cell.backend) and cell.compile_cache == "empty":
         report("compile again")  # which takes seconds, and CUPTI makes its launches slower by microseconds
         values |= cold_and_warm(step, device, steps=steps, between=step.between)
-    return values
+    return Measurement(values=values, details=details)
 
 
 def find_step_flops(
