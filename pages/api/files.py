@@ -54,24 +54,18 @@ def write_csv(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 def encode_rows(table: Table, page: TablePage, kind: str, *, is_reference: bool = False) -> bytes:
     """Returns the rows in one of `FORMATS`. Unknown values are empty in CSV, null elsewhere. JSON and Parquet say
     whether the rows are those of the reference."""
-    if kind == "csv":
-        return write_csv([column.name for column in table.columns], page.rows).encode()
-    return (_encode_json if kind == "json" else _encode_parquet)(table, page, is_reference)
-
-
-def _encode_json(table: Table, page: TablePage, is_reference: bool) -> bytes:
     names = [column.name for column in table.columns]
-    document = {
-        "table": table.name,
-        "reference": is_reference,
-        "total": page.total,
-        "columns": [{"name": c.name, "type": c.sql_type, "label": c.label, "unit": c.unit} for c in table.columns],
-        "rows": [dict(zip(names, map(_to_plain, row), strict=True)) for row in page.rows],
-    }
-    return json.dumps(document, ensure_ascii=False).encode()
-
-
-def _encode_parquet(table: Table, page: TablePage, is_reference: bool) -> bytes:
+    if kind == "csv":
+        return write_csv(names, page.rows).encode()
+    if kind == "json":
+        document = {
+            "table": table.name,
+            "reference": is_reference,
+            "total": page.total,
+            "columns": [{"name": c.name, "type": c.sql_type, "label": c.label, "unit": c.unit} for c in table.columns],
+            "rows": [dict(zip(names, map(_to_plain, row), strict=True)) for row in page.rows],
+        }
+        return json.dumps(document, ensure_ascii=False).encode()
     by_column = zip(*page.rows, strict=True) if page.rows else ((),) * len(table.columns)
     fields = [
         pa.field(c.name, _ARROW[c.type], metadata={"label": c.label, "unit": c.unit, "meaning": c.doc})

@@ -43,15 +43,10 @@ def serve(console: Terminal, *, port: int | None, db: Path | None, words: Sequen
         return INTERRUPTED_CODE if measure and children[-1].poll() is None else 0
     finally:
         for child in reversed(children):
-            _end(child)
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """Asks a child to end, which keeps a sweep's finished cells, and waits for that."""
-    if child.poll() is None:
-        child.terminate()
-    try:
-        child.wait(timeout=_ENDING_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
+            if child.poll() is None:
+                child.terminate()  # which keeps a sweep's finished cells
+            try:
+                child.wait(timeout=_ENDING_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()

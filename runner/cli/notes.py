@@ -42,7 +42,12 @@ def note(
         return
     subject, said = find_subject(db, about), [(kind, text) for kind, text in texts.items() if text]
     said += [(kind, "") for kind in marks]
-    _check(subject, said)
+    for kind, words in said:
+        most = MAX_NOTE if kind == "note" else MAX_NAME
+        if len(words) > most:
+            raise UsageError(f"The {kind} has {len(words):,} letters.", expected=f"at most {most:,}")
+        if subject.cell_id and kind != "note":
+            raise UsageError(f"A cell has notes, but no {_WORDS[kind]}.", expected="a run", do="Name its run instead.")
     if not remove and (blank := next((kind for kind, text in said if text.isspace()), None)):
         raise UsageError(f"The {blank} is blank.", expected="a text")
     words = ""
@@ -56,16 +61,6 @@ def note(
         console.say(words)
     else:
         _print_notes(console, _load_about(db, subject), as_json=as_json)
-
-
-def _check(subject: Subject, said: Sequence[tuple[NoteKind, str]]) -> None:
-    """Raises UsageError for what is too long, and for a cell that is to be named, pinned or hidden."""
-    for kind, text in said:
-        most = MAX_NOTE if kind == "note" else MAX_NAME
-        if len(text) > most:
-            raise UsageError(f"The {kind} has {len(text):,} letters.", expected=f"at most {most:,}")
-        if subject.cell_id and kind != "note":
-            raise UsageError(f"A cell has notes, but no {_WORDS[kind]}.", expected="a run", do="Name its run instead.")
 
 
 def _write(db: Path, subject: Subject, *, kind: NoteKind, text: str = "", removed: UUID | None = None) -> None:

@@ -59,8 +59,7 @@ class SweepLines:
         self.bar.start()
 
     def added(self, count: int) -> None:
-        cells = "1 cell" if count == 1 else f"{count} cells"
-        self._say(f"One more round of {cells}, until intervals are within ±{self.width:.0%}.")
+        self._say(f"One more round of {format_count(count, 'cell')}, until intervals are within ±{self.width:.0%}.")
         self._expect(count)
 
     def doing(self, item: Expected, phase: str, *, left_s: float) -> None:

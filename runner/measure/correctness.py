@@ -16,7 +16,7 @@ change the parameters, and keep them finite.
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -38,21 +38,12 @@ TOLERANCE: Mapping[Precision, float] = {"fp32": 5e-6, "tf32": 5e-3, "fp16": 3e-3
 ROWS = 128
 
 
-class Reference(NamedTuple):
-    """Shapes (batch, 1, seq_len, d_head), float64."""
-
-    output: Tensor
-    dq: Tensor
-    dk: Tensor
-    dv: Tensor
-
-
 @torch.no_grad()
-def reference(q: Tensor, k: Tensor, v: Tensor, grad: Tensor, *, causal: bool) -> Reference:
-    """Returns output and gradients for the output gradient `grad`; all of shape (batch, 1, seq_len, d_head), on the CPU
-    where the device has no float64."""
+def reference(q: Tensor, k: Tensor, v: Tensor, grad: Tensor, *, causal: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Returns the output and the gradients of q, k and v for the output gradient `grad`, in float64; all of shape
+    (batch, 1, seq_len, d_head), on the CPU where the device has no float64."""
     q, k, v, grad = (precision.to_float64(tensor) for tensor in (q, k, v, grad))
-    result = Reference(*(torch.zeros_like(tensor) for tensor in (q, q, k, v)))
+    output, dq, dk, dv = (torch.zeros_like(tensor) for tensor in (q, q, k, v))
     length, scale = q.shape[-2], 1 / math.sqrt(q.shape[-1])
     columns = torch.arange(length, device=q.device)
     for start in range(0, length, ROWS):
@@ -61,13 +52,13 @@ def reference(q: Tensor, k: Tensor, v: Tensor, grad: Tensor, *, causal: bool) ->
         if causal:
             scores.masked_fill_(columns > columns[rows, None], -math.inf)
         p = torch.softmax(scores, dim=-1)
-        result.output[..., rows, :] = p @ v
-        result.dv.add_(p.mT @ grad[..., rows, :])
+        output[..., rows, :] = p @ v
+        dv.add_(p.mT @ grad[..., rows, :])
         dp = grad[..., rows, :] @ v.mT
         ds = p * (dp - (dp * p).sum(-1, keepdim=True)) * scale
-        result.dq[..., rows, :] = ds @ k
-        result.dk.add_(ds.mT @ q[..., rows, :])
-    return result
+        dq[..., rows, :] = ds @ k
+        dk.add_(ds.mT @ q[..., rows, :])
+    return output, dq, dk, dv
 
 
 def relative_error(actual: Tensor, expected: Tensor) -> float:

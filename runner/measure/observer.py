@@ -43,15 +43,6 @@ class AllocationPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One operator's call, from `at_ns` to `end_ns` (time.time_ns)."""
-
-    at_ns: int
-    end_ns: int
-    place: AllocationPlace
-
-
-@dataclass(frozen=True, slots=True)
 class CategoryNote:
     """The storage at `address` was `category` at this time."""
 
@@ -87,11 +78,12 @@ class Saved:
 
 
 class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Observes while it is entered. `saved` is in order and includes parameters and inputs."""
+    """Observes while it is entered. `calls` has the end of each (time.time_ns) with its place; `saved` is in order and
+    includes parameters and inputs."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.calls: list[Call] = []
+        self.calls: list[tuple[int, AllocationPlace]] = []
         self.notes: list[CategoryNote] = []
         self.saved: list[Saved] = []
         self.stacks = Stacks()
@@ -126,10 +118,9 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.namespace == "profiler":  # a named range begins or ends, which is no operation of the model
             return func(*args, **(kwargs or {}))
-        began = time.time_ns()
         place = self._place(func)
         result = func(*args, **(kwargs or {}))
-        self.calls.append(Call(began, time.time_ns(), place))
+        self.calls.append((time.time_ns(), place))
         if func is torch.ops.aten._to_copy.default and address(args[0]) in self._parameters:
             self.note([result], "autocast copy")
         return result

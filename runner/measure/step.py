@@ -104,24 +104,20 @@ def _measure(job: Job, cell: StepCell, device: Device, *, report: Callable[[str]
     return Measurement(values=values, details=details)
 
 
-def find_step_flops(
-    job: Job, cell: StepCell, workload: Workload
-) -> tuple[int, int, FlopsSource] | tuple[None, None, None]:
-    """Returns the operations of a cell's step, and those of them that the model needs, without what a checkpoint
-    repeats: by formula, of an own model by PyTorch's counter; None if it cannot."""
-    if cell.model_key is None:
-        flops = costs.step_flops(cell)
-        return flops, flops - costs.recomputed_flops(cell), "formula"
-    model = job.flops or count_cell(replace(cell, checkpoint_blocks=0), None)
-    whole = count_cell(cell, workload) if cell.checkpoint_blocks or model is None else model
-    if whole is None:
-        return None, None, None
-    return whole.of_mode(cell.mode), (model or whole).of_mode(cell.mode), "counter"
-
-
 def rate_values(steps: Steps, job: Job, cell: StepCell, workload: Workload, *, clocks: Clocks) -> dict[str, object]:
     """Returns what follows from the times, by column of the row. Rates are those of a loop, where that was timed."""
-    flops, of_model, source = find_step_flops(job, cell, workload)
+    # The operations of the step, and those of them that the model needs, without what a checkpoint repeats.
+    flops: int | None = None
+    of_model: int | None = None
+    if cell.model_key is None:
+        flops = costs.step_flops(cell)
+        of_model = flops - costs.recomputed_flops(cell)
+    else:
+        model = job.flops or count_cell(replace(cell, checkpoint_blocks=0), None)
+        whole = count_cell(cell, workload) if cell.checkpoint_blocks or model is None else model
+        if whole is not None:
+            flops, of_model = whole.of_mode(cell.mode), (model or whole).of_mode(cell.mode)
+    source: FlopsSource = "formula" if cell.model_key is None else "counter"
     seconds = clocks.loop_ms.get("step", steps.summary.median) / 1e3
     peak = hardware.peak_flops(job.device_name, cell.precision)
     return {
@@ -130,7 +126,7 @@ def rate_values(steps: Steps, job: Job, cell: StepCell, workload: Workload, *, c
         "tokens_per_s": cell.batch * cell.context / seconds if cell.context else None,
         "samples_per_s": cell.batch / seconds,
         "step_flops": flops,
-        "flops_source": source,
+        "flops_source": None if flops is None else source,
         "flops_per_s": None if flops is None else flops / seconds,
         "mfu": None if of_model is None or not peak else of_model / seconds / peak,
         "phase_sum_share": steps.phase_sum_share,

@@ -162,12 +162,12 @@ def _name(history: History, events: list[MemoryEvent], observer: Observer) -> No
         allocation = finder.find(note.address, note.at_ns)
         if allocation is not None and allocation.category is None:
             allocation.category = note.category
-    ends = [call.end_ns for call in observer.calls]
+    ends = [end_ns for end_ns, _ in observer.calls]
     for allocation in history.allocations:
         if allocation.category is None:
             allocation.category = "workspace" if allocation.born is None else "temporary"
         # The call in which it was made is the first that ends later; one between two calls belongs to the later.
         position = len(ends) if allocation.born is None else bisect_left(ends, events[allocation.born].at_ns)
         if position < len(ends):
-            place = observer.calls[position].place
+            place = observer.calls[position][1]
             allocation.operation, allocation.module, allocation.stack = place.operation, place.module, place.stack
