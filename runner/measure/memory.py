@@ -46,7 +46,7 @@ from runner.measure.device import Device
 from runner.measure.limits import storage_bytes
 from runner.measure.model_step import ModelStep, require_attention
 from runner.measure.observer import Observer, Saved, saved_rows
-from runner.measure.timeline import MARK, CpuRecorder, PhaseMark, Recorded, StepTimeline, recorder_for, step_timeline
+from runner.measure.timeline import MARK, CpuRecorder, CudaRecorder, PhaseMark, Recorded, StepTimeline, step_timeline
 from runner.models.attention import causal_blocks, flex_of_blocks
 from runner.models.workload import first_tensor, list_tensors
 from runner.schema import PHASES, AttentionCell, Category, MemoryCell, PhasePeakRow, StepCell, step_of
@@ -199,7 +199,10 @@ def measure_memory(job: Job, report: Callable[[str], None]) -> Measurement:
 def _record(cell: StepCell, device: Device, *, report: Callable[[str], None]) -> RecordedStep:
     """Builds the model, runs a first step, and records the second."""
     report("build")
-    began, recorder, marks = time.perf_counter(), recorder_for(device), list[PhaseMark]()
+    if device.type == "mps":
+        raise Skipped("PyTorch keeps no history of allocations on MPS.")
+    recorder = CudaRecorder(device) if device.type == "cuda" else CpuRecorder()
+    began, marks = time.perf_counter(), list[PhaseMark]()
     with recorder:
         step = ModelStep(cell, device)
         build_seconds, began = time.perf_counter() - began, time.perf_counter()

@@ -1,8 +1,7 @@
 """The recording of a memory timeline: every allocation of one step with its category, on a CPU and on CUDA.
 
-    recorder = recorder_for(device)
-    with recorder: step = ModelStep(...); step(lambda: None)      # from the beginning, so that no allocation is unknown
-    ...
+    with (recorder := CpuRecorder()): ...      # from the beginning, so that no allocation is unknown
+    recorder.recorded()
 
 The allocator's events come from PyTorch's profiler on a CPU and from the CUDA allocator's own history; their categories
 and operations come from an `Observer`, matched by time and address. Limits: memory that a library takes from the system
@@ -21,7 +20,6 @@ from torch.profiler import ProfilerActivity, profile
 
 from runner.analysis.timeline.allocations import AllocationFinder, History, MemoryEvent, follow
 from runner.analysis.timeline.snapshot import recordings
-from runner.errors import Skipped
 from runner.measure.device import Device
 from runner.measure.observer import Observer
 
@@ -122,13 +120,6 @@ class CudaRecorder:
     def recorded(self) -> Recorded:
         found = next((item for item in recordings(self._snapshot) if item.device == self.device.index), None)
         return Recorded(events=found.events, reserved=found.reserved) if found else Recorded(events=[])
-
-
-def recorder_for(device: Device) -> CpuRecorder | CudaRecorder:
-    """Returns the recorder of a device. Raises Skipped where there is none."""
-    if device.type == "mps":
-        raise Skipped("PyTorch keeps no history of allocations on MPS.")
-    return CudaRecorder(device) if device.type == "cuda" else CpuRecorder()
 
 
 @dataclass(frozen=True, kw_only=True)
