@@ -100,11 +100,9 @@ def hover(view: View, row: Row) -> str:
     if value is None:
         lines.append(escape(view.ended(row)))
     else:
-        scale = scale_of(view, view.draw.value)
+        label, scale = view.field(view.draw.value).label, scale_of(view, view.draw.value)
         number, shown = write_measured(view, row, scale)
-        lines.append(
-            f"{view.field(view.draw.value).label}: {escape(scale.add_unit(number))}" + (f" ({shown})" if shown else "")
-        )
+        lines.append(f"{label}: {escape(scale.add_unit(number))}{f' ({shown})' if shown else ''}")
         lines += [
             f"{escape(item.label)}: {escape(scale_of(view, item.name).with_unit(note))}"
             for item in view.fields
@@ -281,14 +279,14 @@ def ticks(low: float, high: float, *, log: bool, most: int = 9) -> Figure:
         size = 10.0 ** math.floor(math.log10((high - low) / most or 1))
         step = next(size * one for one in (1, 2, 5, 10, 20) if (high - low) / size / one <= most)
         found = [step * one for one in range(math.ceil(low / step), math.floor(high / step) + 1)]
-        return {**kind, "tickvals": found, "ticktext": [f"{tick:,.6g}" for tick in found]}
-    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
-    fine = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
-    for steps in (fine, (1, 1.2, 1.5, 2, 3, 5, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
-        found = [step * 10.0**power for power in powers for step in steps]
-        found = [tick for tick in found if 0.97 * low <= tick <= 1.03 * high]
-        if len(found) <= most:
-            break
+    else:
+        powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+        fine = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
+        for steps in (fine, (1, 1.2, 1.5, 2, 3, 5, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
+            found = [step * 10.0**power for power in powers for step in steps]
+            found = [tick for tick in found if 0.97 * low <= tick <= 1.03 * high]
+            if len(found) <= most:
+                break
     return {**kind, "tickvals": found, "ticktext": [f"{tick:,.6g}" for tick in found]}
 
 

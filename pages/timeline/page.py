@@ -42,8 +42,9 @@ def _read(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
-def pack(columns: Columns, head: Mapping[str, Any]) -> bytes:
-    """Returns the length of the head, the head as JSON, and the columns, each from a multiple of 8 on."""
+def pack(columns: Columns, about: Timeline, shown: Mapping[str, Any]) -> bytes:
+    """Returns the length of the head, the head as JSON, and the columns, each from a multiple of 8 on. `shown` is how
+    the recording is drawn."""
     raw = columns.arrays
     by_death = np.argsort(raw["died"], kind="stable")
     arrays = {
@@ -61,22 +62,19 @@ def pack(columns: Columns, head: Mapping[str, Any]) -> bytes:
         padding = -array.nbytes % 8
         parts += [array.tobytes(), bytes(padding)]
         offset += array.nbytes + padding
-    text = json.dumps({**head, "columns": places}).encode()
-    start = len(text).to_bytes(4, "little") + text
-    return b"".join([start, bytes(-len(start) % 8), *parts])
-
-
-def _make_head(columns: Columns, about: Timeline) -> dict[str, Any]:
     frames: dict[str, int] = {}
     stacks = [[frames.setdefault(frame, len(frames)) for frame in frames_of(text)] for text in columns.stacks]
     present = np.bincount(columns.arrays["category"], minlength=len(CATEGORIES))
-    return {
+    head = {
         "key": str(about.cell_id), "title": about.label, "duration": about.duration_us, "peak": about.peak_bytes,
         "peakAt": about.peak_at_us, "present": present.tolist(),
         "categories": CATEGORIES, "colors": [color_of(name, CATEGORIES) for name in CATEGORIES],
         "phases": columns.names["phase"], "modules": columns.names["module"], "operations": columns.names["operation"],
-        "frames": list(frames), "stacks": stacks, "marks": columns.marks,
+        "frames": list(frames), "stacks": stacks, "marks": columns.marks, "columns": places,
     }  # fmt: skip
+    text = json.dumps({**head, **shown}).encode()
+    start = len(text).to_bytes(4, "little") + text
+    return b"".join([start, bytes(-len(start) % 8), *parts])
 
 
 #: Sizes below which blocks are drawn as one.
@@ -151,7 +149,7 @@ def _draw_pane(frame: Frame, about: Timeline, *, side: str, fold_bytes: int, sca
         )
         state = component(
             key=f"timeline-{side}-canvas",
-            data=pack(blocks, _make_head(blocks, about) | shown),
+            data=pack(blocks, about, shown),
             height="content",
             default={"cursor": None},
             on_cursor_change=lambda: None,

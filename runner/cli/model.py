@@ -26,19 +26,13 @@ def check_model(
     points = ((batch, context),)
     job = OwnModelJob(spec=spec.text, device=where, points=points, runs=True)
     found = engine.describe_model(job, timeout_s=timeout_s)
+    flops, absent = next(iter(found.flops.values()), None), _list_absent(found)
+    experiments = [one.name for one in EXPERIMENTS if any(issubclass(kind.cell, Model) for kind in one.kinds)]
     if as_json:
-        flops = next((vars(one) for one in found.flops.values()), None)
-        known = {**vars(found), "reads": sorted(found.reads), "flops": flops, "device": where}
-        console.dump({**known, "experiments": _list_experiments(), "absent": _list_absent(found)})
+        known = {**vars(found), "reads": sorted(found.reads), "flops": flops and vars(flops), "device": where}
+        console.dump({**known, "experiments": experiments, "absent": absent})
         return
-    console.say(f"{own_title(spec.text, found.key[:KEY_DIGITS])}: built, and two steps ran on {where}.")
-    console.print(new_grid("", "", rows=_describe(found, batch=batch)))
-    console.say(f"Measure it: python -m runner sweep --model {spec.text}")
-
-
-def _describe(found: OwnModel, *, batch: int) -> list[tuple[str, str]]:
     trained = "all trained" if found.trained == found.parameters else f"{found.trained:,} of them trained"
-    flops = next(iter(found.flops.values()), None)
     counted = (
         f"forward {format_quantity(flops.forward, 'FLOP')}, backward {format_quantity(flops.backward, 'FLOP')}, by "
         "PyTorch's counter"
@@ -53,13 +47,12 @@ def _describe(found: OwnModel, *, batch: int) -> list[tuple[str, str]]:
         ("blocks", found.blocks or "none repeats"),
         ("FLOPs of a step", counted),
         ("reads", ", ".join(sorted(found.reads)) or "device, batch and dtype alone"),
-        ("experiments", ", ".join(_list_experiments())),
+        ("experiments", ", ".join(experiments)),
+        *(("does not apply", words) for words in absent),
     ]
-    return lines + [("does not apply", text) for text in _list_absent(found)]
-
-
-def _list_experiments() -> list[str]:
-    return [one.name for one in EXPERIMENTS if any(issubclass(kind.cell, Model) for kind in one.kinds)]
+    console.say(f"{own_title(spec.text, found.key[:KEY_DIGITS])}: built, and two steps ran on {where}.")
+    console.print(new_grid("", "", rows=lines))
+    console.say(f"Measure it: python -m runner sweep --model {spec.text}")
 
 
 def _list_absent(found: OwnModel) -> list[str]:

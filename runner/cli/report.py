@@ -202,8 +202,12 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
         "Machine": ", ".join(part for part in machine if part),
         "Versions": ", ".join(versions),
         "Runs": "; ".join([*commands[:_MAX_RUNS], *earlier]),
-        "Trust": _describe_trust(db, of, load),
+        "Trust": "no row has a grade.",
     }
+    counts: Counter[Grade | None] = Counter(row.grade for row in read(db, of, ("audited",), load=load).audited)
+    if graded := sum(number for grade, number in counts.items() if grade):
+        fine = f"{counts['A'] + counts['B']:,} of {graded:,} graded rows have nothing against them or a note (A, B)"
+        facts["Trust"] = f"{fine}, {counts['C']:,} are in doubt (C), {counts['D']:,} are wrong (D). {GRADE_WORDS}"
     if is_reference(db):
         shipped = f"{describe_reference([run.device_name for run in runs])} Measure your own: {MEASURE}"
         errors = measure_errors(read(db, of, ("peaks", "steps"), load=load))
@@ -232,12 +236,3 @@ def _describe_runs(runs: Sequence[RunSummary]) -> list[str]:
         cells += (f", {failed} without a result" if failed else "") + (f", {skipped} skipped" if skipped else "")
         lines.append(f"{when}{f' ({called})' if called else ''}, {command}{several}: {cells}")
     return lines
-
-
-def _describe_trust(db: Path, of: Selection, load: Load) -> str:
-    counts: Counter[Grade | None] = Counter(row.grade for row in read(db, of, ("audited",), load=load).audited)
-    graded = sum(number for grade, number in counts.items() if grade)
-    if not graded:
-        return "no row has a grade."
-    parts = f"{counts['A'] + counts['B']:,} of {graded:,} graded rows have nothing against them or a note (A, B), "
-    return f"{parts}{counts['C']:,} are in doubt (C), {counts['D']:,} are wrong (D). {GRADE_WORDS}"

@@ -77,15 +77,9 @@ class ModelStep:
         if self.cell.mode in ("backward", "train"):
             self.backward(output, mark)
             self.update(mark)
-        self._note_output(output)
-
-    def _note_output(self, output: Any) -> None:
-        """Notes the logits' dtype. Raises BadModel where their shape is not that of the steps before."""
-        logits = first_tensor(output)
-        if logits is None:
+        if (logits := first_tensor(output)) is None:
             return
-        self.logits_dtype = precision.dtype_name(logits)
-        shape = tuple(logits.shape)
+        self.logits_dtype, shape = precision.dtype_name(logits), tuple(logits.shape)
         if self.output_shape not in (None, shape):
             raise BadModel(
                 f"The model returned a tensor of {precision.format_shape(shape)} after "

@@ -218,7 +218,12 @@ def widen(workload: Workload, dtype: torch.dtype) -> AbstractContextManager[obje
             module.attend = implementation("naive")
     if isinstance(workload.model, Transformer):
         return nullcontext()
-    workload.cast_inputs(dtype)
+
+    def cast(value: Any) -> Any:
+        return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
+
+    workload.arguments = tuple(map(cast, workload.arguments))
+    workload.keywords = {name: cast(value) for name, value in workload.keywords.items()}
     return WideCasts(dtype)
 
 

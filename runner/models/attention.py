@@ -110,31 +110,30 @@ def _list_blocks(blocks: Tensor) -> tuple[Tensor, Tensor]:
     return blocks.sum(dim=-1, dtype=torch.int32)[None, None], columns[None, None]
 
 
+#: PyTorch's kernels by the names of the implementations that are one of them.
+BACKENDS: Mapping[str, SDPBackend] = {
+    # PyTorch's own unfused version, which computes half precision in float32 on a CPU.
+    "sdpa-math": SDPBackend.MATH,
+    # FlashAttention-2 (Dao 2023): tiles of the scores stay on the chip, and backward computes them again.
+    "sdpa-flash": SDPBackend.FLASH_ATTENTION,
+    # xFormers' memory-efficient attention (Rabe and Staats 2021): like flash, and in float32 too.
+    "sdpa-efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "sdpa-cudnn": SDPBackend.CUDNN_ATTENTION,
+}
 ATTENTION: Mapping[str, Callable[..., Tensor]] = {
     "naive": naive,
     "sdpa": sdpa,
-    # PyTorch's own unfused version, which computes half precision in float32 on a CPU.
-    "sdpa-math": sdpa_by(SDPBackend.MATH),
-    # FlashAttention-2 (Dao 2023): tiles of the scores stay on the chip, and backward computes them again.
-    "sdpa-flash": sdpa_by(SDPBackend.FLASH_ATTENTION),
-    # xFormers' memory-efficient attention (Rabe and Staats 2021): like flash, and in float32 too.
-    "sdpa-efficient": sdpa_by(SDPBackend.EFFICIENT_ATTENTION),
+    **{name: sdpa_by(kernel) for name, kernel in BACKENDS.items()},
     # FlashAttention-3 (Shah et al. 2024) and 4, for newer GPUs.
     "sdpa-flash3": newer_flash("FA3"),
     "sdpa-flash4": newer_flash("FA4"),
-    "sdpa-cudnn": sdpa_by(SDPBackend.CUDNN_ATTENTION),
-    "flex": flex,
+    "flex": flex,  # PyTorch 2.13 compiles its forward pass for a CPU too, but has no backward pass there
 }
 
 #: The devices of each fused kernel; the other implementations run everywhere.
-_DEVICES: Mapping[str, tuple[str, ...]] = {
-    "sdpa-flash": ("cpu", "cuda"),
-    "sdpa-efficient": ("cuda",),
-    "sdpa-flash3": ("cuda",),
-    "sdpa-flash4": ("cuda",),
-    "sdpa-cudnn": ("cuda",),
-    "flex": ("cuda",),  # PyTorch 2.13 compiles its forward pass for a CPU too, but has no backward pass there
-}
+_DEVICES: Mapping[str, tuple[str, ...]] = {"sdpa-flash": ("cpu", "cuda")} | dict.fromkeys(
+    ("sdpa-efficient", "sdpa-flash3", "sdpa-flash4", "sdpa-cudnn", "flex"), ("cuda",)
+)
 
 #: Kernels that CUDA has in half precision only. The CPU's flash kernel takes float32 too.
 _HALF_ONLY = ("sdpa-flash", "sdpa-flash3", "sdpa-flash4", "sdpa-cudnn")

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from runner.errors import BadModel, Skipped
+from runner.models.attention import BACKENDS
 from runner.models.source import MAX_REASON
 from runner.models.workload import SEED, Built, Wanted, Workload, default_loss, find_blocks, place_parameters
 from runner.places import explain_place
@@ -29,12 +30,6 @@ from runner.schema.own import OwnSpec
 
 #: The names of our attention implementations in `transformers`; fused kernels are its sdpa with one backend allowed.
 _ATTENTION = {"naive": "eager", "sdpa": "sdpa", "flex": "flex_attention"}
-_BACKENDS = {
-    "sdpa-math": SDPBackend.MATH,
-    "sdpa-flash": SDPBackend.FLASH_ATTENTION,
-    "sdpa-efficient": SDPBackend.EFFICIENT_ATTENTION,
-    "sdpa-cudnn": SDPBackend.CUDNN_ATTENTION,
-}
 #: Fields that say nothing about the model.
 _NO_PART = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
 #: Where configurations name the numbers of a shape; the first that is there counts.
@@ -106,8 +101,8 @@ def _build(spec: OwnSpec, fields: Mapping[str, Any], want: Wanted, *, folder: Pa
             raise BadModel(f"transformers cannot build {spec.text}: {reason}") from error
         place_parameters(model, want)
         batch = _make_batch(spec, model, head, config, want)
-    if attention in _BACKENDS:
-        _allow(model, _BACKENDS[attention])
+    if attention in BACKENDS:
+        _allow(model, BACKENDS[attention])
     tokens = batch.get("input_ids")
     workload = Workload(
         model=model,

@@ -45,10 +45,6 @@ class Workload:
     blocks: tuple[str, ...]
     restart: Callable[[], None] | None = None
 
-    def cast_inputs(self, dtype: torch.dtype) -> None:
-        self.arguments = tuple(_cast(value, dtype) for value in self.arguments)
-        self.keywords = {name: _cast(value, dtype) for name, value in self.keywords.items()}
-
     def run(self, model: Callable[..., Any] | None = None) -> Any:
         """Returns the output of the model, or of `model` in its place, for the data."""
         return (self.model if model is None else model)(*self.arguments, **self.keywords)
@@ -76,10 +72,6 @@ def transformer_workload(cell: ModelCell, *, device: torch.device) -> Workload:
     return Workload(
         model=model, arguments=(inputs,), loss=loss, inputs=[inputs, targets], blocks=blocks, restart=restart
     )
-
-
-def _cast(value: Any, dtype: torch.dtype) -> Any:
-    return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
 def first_tensor(output: Any) -> Tensor | None:
