@@ -18,7 +18,6 @@ from runner.schema.own import is_own_part
 
 #: A cell also looks at what it keeps and compares with float64 (s).
 EXTRA_SECONDS = 0.3
-_PASSES = ("forward", "backward")
 
 GRID = Grid.of(
     AttentionCell,
@@ -70,7 +69,7 @@ def _predict(cell: AttentionCell, on: On) -> Prediction:
 
 
 def _summarize(row: AttentionRow, timings: Mapping[str, TimingRow]) -> str:
-    times = ", ".join(f"{phase} {timings[phase].median_ms:,.3f} ms" for phase in _PASSES)
+    times = ", ".join(f"{phase} {timings[phase].median_ms:,.3f} ms" for phase in ("forward", "backward"))
     return f"{times}, n {row.steps}, peak {format_bytes(row.peak_allocated_bytes or 0)}"
 
 

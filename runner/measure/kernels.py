@@ -305,7 +305,12 @@ def measure_kernels(job: Job, report: Callable[[str], None]) -> Measurement:
     require_attention(cell, device)
     precision.apply(cell.precision, device)
     limits.reset_peaks(device)
-    with _visible_kernels(cell, device):
+    patched: AbstractContextManager[object] = nullcontext()
+    if device.type == "cpu" and is_compiled(cell.backend):  # kernels that the profiler sees, as on CUDA anyway
+        import torch._inductor.config as inductor  # takes a second, which no other cell needs
+
+        patched = inductor.patch({"cpp.enable_kernel_profile": True})
+    with patched:
         values, trace = _run_passes(cell, device, report=report)
     if device.type == "cuda" and not trace.kernels:
         raise Skipped("PyTorch's profiler saw no kernel: CUPTI is missing, or the driver does not allow it.")
@@ -386,15 +391,6 @@ def _run_passes(cell: ProfileCell, device: Device, *, report: Callable[[str], No
         "build_seconds": built - began,
         "measure_seconds": time.perf_counter() - built,
     }, trace
-
-
-def _visible_kernels(cell: ProfileCell, device: Device) -> AbstractContextManager[object]:
-    """Lets torch.compile make kernels for a CPU that the profiler sees, as it does on CUDA anyway."""
-    if device.type != "cpu" or not is_compiled(cell.backend):
-        return nullcontext()
-    import torch._inductor.config as inductor  # takes a second, which no other cell needs
-
-    return inductor.patch({"cpp.enable_kernel_profile": True})  # type: ignore[no-any-return]
 
 
 def _profile(step: ModelStep, device: Device, *, steps: int) -> tuple[float, Trace]:
