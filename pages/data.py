@@ -92,19 +92,23 @@ def _draw_chart(frame: Frame, table: Table, window: Window) -> None:
         at, up, of = place[x.chosen], place[y.chosen], place.get(color.chosen)
         found = frame.load(load_page, table.name, frame.selection, window).rows
         rows = [row for row in found if row[at] is not None and row[up] is not None]
-        named = ["" if of is None else str(row[of]) for row in rows]
-        colors = {name: color_of(name, list(dict.fromkeys(named))) for name in dict.fromkeys(named)}
+        groups: dict[str, list[Any]] = {}
+        for row in rows:
+            groups.setdefault("" if of is None else str(row[of]), []).append(row)
+        colors = {name: color_of(name, [*groups]) for name in groups}
         across, along = table.column(x.chosen).title, table.column(y.chosen).title
         above, top = legend([one for one in colors.items() if one[0]], narrow=is_narrow())
-        marks = {
-            "type": "scattergl" if len(rows) > MAX_VECTORS else "scatter",
-            "mode": "markers",
-            "x": [row[at] for row in rows],
-            "y": [row[up] for row in rows],
-            "marker": {"color": [colors[name] for name in named], "size": 7},
-            "text": named,
-            "hovertemplate": "(%{x}, %{y})<extra>%{text}</extra>",
-        }
+        data = [
+            {
+                "type": "scattergl" if len(rows) > MAX_VECTORS else "scatter",
+                "mode": "markers",
+                "name": name,
+                "x": [row[at] for row in mine],
+                "y": [row[up] for row in mine],
+                "marker": {"color": colors[name], "size": 7},
+            }
+            for name, mine in groups.items()
+        ]
         layout = {
             **BASE,
             "height": 380 + top,
@@ -114,7 +118,7 @@ def _draw_chart(frame: Frame, table: Table, window: Window) -> None:
             "annotations": above,
         }
         alt = f"{along} against {across}, {len(rows):,} rows of {table.name}."
-        st.plotly_chart(Spec({"data": [marks], "layout": layout}), key="free-chart", config=CONFIG, alt=alt)
+        st.plotly_chart(Spec({"data": data, "layout": layout}), key="free-chart", config=CONFIG, alt=alt)
         st.caption(restrict(f"{len(rows):,} rows that have both numbers; the table above has them."))
 
 
