@@ -158,14 +158,12 @@ def _draw_parts(path: Path, state: str, contents: Contents, page: Page) -> tuple
 
 def _draw_title(frame: Frame, page: Page, parts: Choice, choices: Sequence[Choice]) -> None:
     """Draws the title, of what machine, precision and mode the page is, and the parts of the page."""
-    machine, help_text = literal(frame.device), None
-    for one in choices:
-        if one.name in ("precision", "mode"):
-            machine = f"{machine} · {literal(one.chosen)}"
+    shown = [one.chosen for one in choices if one.name in ("precision", "mode")]
+    machine, help_text = " · ".join(map(literal, [frame.device, *shown])), None
     if is_reference(frame.path):
         machine = f"{machine} · :material/bookmark: reference rows"
-        device = [run.device_name for run in frame.contents.runs]
-        help_text = restrict(f"{literal(describe_reference(device))} Measure your own: `{MEASURE}`")
+        words = describe_reference([run.device_name for run in frame.contents.runs])
+        help_text = restrict(f"{literal(words)} Measure your own: `{MEASURE}`")
     with st.container(horizontal=True, vertical_alignment="center", key="_head"):
         st.title(restrict(f"{page.title}"), anchor=False, width="content")
         st.caption(restrict(machine), width="content", help=help_text)

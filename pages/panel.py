@@ -45,9 +45,8 @@ def _draw_row(frame: Frame, answer: Answer, view: View, row: Row) -> None:
     elif value is None:
         st.error(restrict(literal(view.ended(row))))
     else:
-        label = view.field(view.draw.value).label
         number, shown = write_measured(view, row, scale)
-        st.metric(label, scale.add_unit(number), border=True)
+        st.metric(view.field(view.draw.value).label, scale.add_unit(number), border=True)
         level = view.field(view.of_role("low")).doc.replace("Lower end of the", "The") if shown else ""
         st.caption(restrict(literal(f"interval {shown} {scale.unit}. {level}" if shown else "no interval")))
         lines = [

@@ -75,11 +75,10 @@ def _draw_sign_in(auth: Mapping[str, Any]) -> None:
     """Draws the page of somebody who has not signed in: one button a provider."""
     st.title("Sign in to read these results", anchor=False)
     st.markdown("Whoever runs this server shares its measurements with certain people only.")
-    providers = [name for name, value in auth.items() if isinstance(value, Mapping)]
     if "client_id" in auth:
         st.button("Sign in", on_click=st.login)
-    for name in providers:
-        if "client_id" in auth[name]:
+    for name, provider in auth.items():
+        if isinstance(provider, Mapping) and "client_id" in provider:
             st.button(f"Sign in with {name.capitalize()}", on_click=st.login, args=(name,))
     st.components.v2.component("stepscope_link", js=_REMEMBER)(key="_link", height=1)
 

@@ -67,13 +67,12 @@ _PATIENCE_S, _POLL_S = 0.7, 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class _Outcome:
-    """The outcome of a query; `state` is that of the file when it ran."""
+    """The answer to a query, its refusal, or neither where it was canceled; `state` is that of the file when it ran."""
 
     query: str
     state: str
     answer: QueryAnswer | None = None
     refusal: str = ""
-    canceled: bool = False
 
 
 def ask(frame: Frame, query: str) -> QueryAnswer | None:
@@ -81,13 +80,13 @@ def ask(frame: Frame, query: str) -> QueryAnswer | None:
     done = st.session_state.get(_DONE)
     if not isinstance(done, _Outcome) or done.query != query:
         done = st.session_state[_DONE] = _run(frame, query)
-    if done.canceled:
-        st.info("Canceled. Press Run to run the query again.", icon=":material/cancel:")
-    elif done.answer is None:
+    if done.refusal:
         sentence, _, place = done.refusal.partition("\n")
         st.error(restrict(literal(sentence)), icon=":material/block:")
         if place:
             st.code(place, language=None)
+    elif done.answer is None:
+        st.info("Canceled. Press Run to run the query again.", icon=":material/cancel:")
     elif done.state != frame.state:
         st.caption("The file has new rows since this query ran: press Run to run it again.")
     return done.answer
@@ -110,7 +109,7 @@ def _wait(question: RunningQuery, query: str, state: str, place: Any) -> QueryAn
     reader does something else, which ends the query."""
 
     def cancel() -> None:
-        st.session_state[_DONE] = _Outcome(query=query, state=state, canceled=True)
+        st.session_state[_DONE] = _Outcome(query=query, state=state)
 
     with place.container(horizontal=True, vertical_alignment="center"):
         clock = st.empty()

@@ -34,6 +34,8 @@ CLOCK_WORDS = {"auto": AUTO, "latency": "latency", "throughput": "throughput", "
 
 #: The clocks by their names in the JSON object.
 _IN_JSON = {"throughput": "throughput", "latency": "latency", "GPU time": "device"}
+#: How a cell of B may end that worked in A.
+_LOST = ("oom", "timeout", "crashed", "error")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +97,20 @@ def print_comparison(console: Terminal, answer: Answer, rows: Rows, options: Com
             console.say(line)
     else:
         print_answer(console, replace(answer, choices=()), command=False)
-    return 0 if options.threshold is None else _gate(console, answer, options)
+    if options.threshold is None:
+        return 0
+    worse = []
+    for view in answer.views:
+        for row in view.rows:
+            ratio, outcome = view.get(row, "ratio"), str(view.get(row, "outcome"))
+            is_lost = ratio is None and " and " not in outcome and any(word in outcome for word in _LOST)
+            if (outcome in ("slower", "larger") and 1 / ratio > 1 + options.limit) or is_lost:
+                what = f"{1 / ratio:.3f}× the {'bytes' if outcome == 'larger' else 'time'}" if ratio else outcome
+                worse.append(f"{row.values[0]}: {what}")
+    if not options.as_json:
+        limit = f"{options.limit:.0%}"
+        console.say(f"Regressions beyond {limit}: {'; '.join(worse)}" if worse else f"No regression beyond {limit}.")
+    return 1 if worse else 0
 
 
 def percent(text: str) -> float:
@@ -223,23 +238,3 @@ def _make_row(answer: Answer, measured: Mapping[UUID, Any], view: View, row: Any
 def _describe_cell(answer: Answer, row: Any) -> dict[str, Any]:
     cell = answer.cells[row.cells[0]]
     return {name: getattr(cell, name) for name in table_of(cell).question if getattr(cell, name) is not None}
-
-
-#: How a cell of B may end that worked in A.
-_LOST = ("oom", "timeout", "crashed", "error")
-
-
-def _gate(console: Terminal, answer: Answer, options: CompareOptions) -> int:
-    worse = []
-    for view in answer.views:
-        for row in view.rows:
-            ratio, outcome = view.get(row, "ratio"), str(view.get(row, "outcome"))
-            is_lost = ratio is None and " and " not in outcome and any(word in outcome for word in _LOST)
-            if (outcome in ("slower", "larger") and 1 / ratio > 1 + options.limit) or is_lost:
-                what = f"{1 / ratio:.3f}× the {'bytes' if outcome == 'larger' else 'time'}" if ratio else outcome
-                worse.append(f"{row.values[0]}: {what}")
-    if not options.as_json:
-        limit = f"{options.limit:.0%}"
-        words = f"Regressions beyond {limit}: {'; '.join(worse)}" if worse else f"No regression beyond {limit}."
-        console.say(words)
-    return 1 if worse else 0

@@ -33,7 +33,7 @@ class Check:
 
 def checks(machine: Mapping[str, Any]) -> Iterator[Check]:
     """Yields what can be measured on a machine as `describe` returns it."""
-    device, name, flags = machine["device"], machine["device_name"] or "", (machine["cpu_flags"] or "").split()
+    device, name, flags = machine["device"], machine["device_name"] or "", machine["cpu_flags"] or ""
     cuda, accelerated = device == "cuda", device in ("cuda", "mps")
     capability = machine.get("compute_capability") or "0.0"
     is_ampere = tuple(int(part) for part in capability.split(".")) >= (8, 0)
@@ -41,17 +41,14 @@ def checks(machine: Mapping[str, Any]) -> Iterator[Check]:
     def check(what: str, possible: bool, *, yes: str, no: str) -> Check:
         return Check(what, possible, yes if possible else no)
 
-    def has_flag(part: str) -> bool:
-        return any(part in flag for flag in flags)
-
     yield Check("fp32", True, "IEEE float32 everywhere.")
     needed = "needs an NVIDIA GPU of compute capability 8.0 or newer; such cells are skipped."
     yield Check("tf32", cuda and is_ampere, f"compute capability {machine['compute_capability']}" if cuda else needed)
-    native = {"cuda": is_ampere, "mps": True}.get(device, has_flag("bf16"))
+    native = {"cuda": is_ampere, "mps": True}.get(device, "bf16" in flags)
     slow = "no bf16 instructions: it runs, and may be slower than fp32."
     yield check("bf16 in hardware", native, yes="native matrix products", no=slow)
     slow = "no fp16 matrix instructions: it runs, slowly."
-    yield check("fp16 in hardware", accelerated or has_flag("fp16"), yes="native matrix products", no=slow)
+    yield check("fp16 in hardware", accelerated or "fp16" in flags, yes="native matrix products", no=slow)
     compiler = machine["compiler"]
     needed = "needs a C++ compiler and Python's headers (Debian: g++ python3-dev); compiled cells are skipped."
     yield check("torch.compile", compiler is not None, yes=str(compiler), no=needed)

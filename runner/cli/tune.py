@@ -94,7 +94,12 @@ def tune(
             budget_s=settings.budget_s or 600.0,
             by_energy=objective == "tokens/J",
         )
-        _check(race, prepared)
+        reasons = Counter(map(race.objection, race.items))
+        if not reasons[""]:
+            least = min(item.predicted.seconds for item in prepared.cells)
+            do = f"A trial takes {format_duration(least)} or longer." if least > race.budget_s / 5 else ""
+            listed = "; ".join(f"{count:,} ways: {why}" for why, count in reasons.most_common())
+            raise UsageError(f"Nothing can be tried. {listed}.", expected="more memory, or a longer --budget", do=do)
         with closing(RaceLines(progress, db=settings.db, objective=objective)) as watcher:
             cell = prepared.cells[0].cell
             within = f" · {format_bytes(race.room_bytes)} of room" if race.room_bytes else ""
@@ -131,16 +136,6 @@ def tune(
     where = write_db(settings.db)
     console.say(f"Again: stepscope show tune{where}. The rows: stepscope show{where}, or stepscope app{where}.")
     return 0
-
-
-def _check(race: Race, prepared: Prepared) -> None:
-    """Raises UsageError where no way can be tried."""
-    reasons = Counter(race.objection(way) for way in race.items)
-    if not reasons[""]:
-        least = min(item.predicted.seconds for item in prepared.cells)
-        do = f"A trial takes {format_duration(least)} or longer." if least > race.budget_s / 5 else ""
-        listed = "; ".join(f"{count:,} ways: {why}" for why, count in reasons.most_common())
-        raise UsageError(f"Nothing can be tried. {listed}.", expected="more memory, or a longer --budget", do=do)
 
 
 def _make_json(answer: Answer, left_out: Mapping[Way, str]) -> dict[str, Any]:

@@ -186,12 +186,11 @@ class Transformer(nn.Module):
                 x_btd = block(x_btd, rope_2te)
             return x_btd
 
-        if self.checkpoint_blocks and torch.is_grad_enabled():
-            # Without dropout, there is no random state to restore for the second run.
-            x_btd = checkpoint(run, x_btd, use_reentrant=False, preserve_rng_state=False)
-        else:
-            x_btd = run(x_btd)
-        return x_btd
+        if not (self.checkpoint_blocks and torch.is_grad_enabled()):
+            return run(x_btd)
+        # Without dropout, there is no random state to restore for the second run.
+        after_btd: Tensor = checkpoint(run, x_btd, use_reentrant=False, preserve_rng_state=False)
+        return after_btd
 
 
 def fill_truncated_normal(weight: Tensor, *, std: float) -> None:
