@@ -203,6 +203,7 @@ def is_compiled(backend: Backend) -> bool:
 
 
 def require_compiler() -> None:
+    """Raises Skipped where nothing can be compiled."""
     if cpp_compiler() is None:
         raise Skipped("torch.compile needs a C++ compiler and Python's headers, and this machine has not got both.")
 

