@@ -31,8 +31,9 @@ ATTENTION_PHASES: dict[str, Phase] = {WORDS[name]: name for name in _OF_ATTENTIO
 SIZE = Field("size", "Size")
 CONTEXT = Field.of("steps", "context")
 STATUS = Field.of("steps", "status", "status")
-_MEAN = "Of the 95% interval of the mean over processes; of one process, of its time in another."
-LOW, HIGH = (Field(f"{end}_ms", f"Time, {end}", unit="ms", role=end, doc=_MEAN) for end in ("low", "high"))
+_MEAN = "end of the 95% interval of the mean over processes; of one process, of what another takes."
+LOW = Field("low_ms", "Time, low", unit="ms", role="low", doc=f"Lower {_MEAN}")
+HIGH = Field("high_ms", "Time, high", unit="ms", role="high", doc=f"Upper {_MEAN}")
 
 
 def name_pass(cell: NumericsCell) -> str:
