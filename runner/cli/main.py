@@ -398,9 +398,9 @@ def report_command(
     the course's handout come first; at the end stands what the rows cannot answer yet, with the command
     that would. Pages with charts that open offline are written by `python -m pages.export`.
     """
-    path, form = _find_results(db), "json" if as_json else form
     if out is not None:
         check_room(out / "report" if os.path.isdir(out) else out)
+    path, form = _find_results(db), "json" if as_json else form
     from runner.cli import report
 
     is_brief = sys.stdout.isatty() and out is None and question is None if brief is None else brief
