@@ -68,9 +68,8 @@ def test_after_a_sticky_error_of_cuda_the_next_cell_is_clean(db: Path) -> None:
 
 def test_a_fork_server_that_is_killed_is_started_again(db: Path) -> None:
     process = start("sweep", *WORDS, db=db)
-    awaited(process, lambda: workers(process))
-    servers = {child.parent() for child in workers(process)}
-    for server in servers:
+    awaited(process, lambda: Spool(db).plans() and workers(process))  # the machine has been described
+    for server in {child.parent() for child in workers(process)}:
         if server is not None:
             server.kill()
     output = ended(process)
