@@ -40,6 +40,8 @@ from runner.schema.own import CountedStep, OwnModel
 
 #: The time between two beats of what runs (s).
 BEAT_SECONDS = 1.0
+#: How many fork servers may be killed, one after the other, before a process of theirs has started.
+MAX_SERVERS = 3
 #: What is kept of a worker's output: its end (bytes), and more than its pipe holds.
 MAX_OUTPUT_BYTES = 100_000
 
@@ -290,8 +292,16 @@ class LocalEngine:
         worker = Worker(process=process, pipe=ours, output=printed)
         try:
             with _uninterrupted():
-                self._start_server()
-                worker.process.start()
+                for left in reversed(range(MAX_SERVERS)):
+                    self._start_server()
+                    try:
+                        worker.process.start()
+                        break
+                    except (EOFError, ConnectionError):  # the fork server was killed just now
+                        if not left:
+                            words = f"No process starts: their fork server was killed {MAX_SERVERS} times."
+                            raise StepscopeError(words, do="The same command goes on.") from None
+                        time.sleep(0.1)  # until the system says that it has ended
         except BaseException:
             worker.end()
             raise
