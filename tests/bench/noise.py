@@ -19,6 +19,7 @@ so they are not independent.
 import itertools
 import math
 import random
+import statistics
 import sys
 import tempfile
 from collections import Counter
@@ -28,33 +29,28 @@ from pathlib import Path
 from typing import Any
 
 from runner.analysis.costs.steps import step_flops
+from runner.analysis.statistics import estimate, ratio
 from runner.cli.progress import SweepLines
 from runner.cli.terminal import Terminal
 from runner.engines.local import LocalEngine
 from runner.formats import format_number
 from runner.plan.planning import ROUNDS, Request
-from runner.results.times import Clock
-from runner.schema import Attention, AttentionCell, Cell, StepCell
+from runner.results.times import Clock, Noise, RoundId, RoundTime, find_bound, pool_bounds
+from runner.schema import Attention, AttentionCell, Bound, Cell, StepCell
 from runner.schema.sizes import size_named
+from runner.store.database import open_reader
 from runner.sweep.request import Settings
+from runner.sweep.rounds import TimedCell, goal_on, half_width, measure_noise
 from runner.sweep.start import sweep
-from tests.bench.power import MAX_FALSE, REPETITIONS, judge_power, judge_twins
-from tests.bench.processes import (
-    CLOCKS,
-    Kind,
-    Process,
-    Sides,
-    bound_of,
-    is_decided,
-    load_kinds,
-    noise_beside,
-    take_default,
-    times_of,
-)
 from tests.bench.result import Result
+from tests.rounds import estimate_within_rounds
 
 #: How many processes measure a cell: on a CPU enough to draw the rounds of `--rounds auto` from them.
 PROCESSES = {"cuda": 8, "cpu": 36, "mps": 8}
+#: How often two cells are compared for power.
+REPETITIONS = 200
+MAX_FALSE, MIN_FOUND = 0.01, 0.90
+CLOCKS: Mapping[Clock, str] = {"step": "waited for", "loop": "in a loop", "device": "device time"}
 SECONDS = 400.0
 #: Of so many processes every pair of sides is compared.
 MOST = 8
@@ -143,6 +139,106 @@ def widen(cell: StepCell, more: float, *, multiple: int = 64) -> StepCell:
     return min(wider, key=lambda one: abs(step_flops(one) / step_flops(cell) - 1 - more))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """One cell in one process: its round, and the times of its whole steps by each clock."""
+
+    id: RoundId
+    times: Mapping[Clock, RoundTime]
+
+    def bound(self, clock: Clock) -> Bound | None:
+        """Returns what bounds the time by this clock."""
+        ms, device_ms = (self.times[name].median_ms if name in self.times else None for name in (clock, "device"))
+        return find_bound(ms, device_ms)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One cell of one run, measured on `cuda`, `cpu` or `mps`; its processes are in the order of their rounds."""
+
+    run: str
+    device: str
+    table: str
+    key: str
+    processes: tuple[Process, ...]
+
+
+Noises = Mapping[Bound | None, Noise]
+Sides = tuple[Sequence[Process], Sequence[Process]]
+
+
+def bound_of(processes: Sequence[Process], clock: Clock) -> Bound | None:
+    """Returns what bounds a cell's time by this clock: the host, if it does so in any process."""
+    return pool_bounds(one.bound(clock) for one in processes)
+
+
+def load_kinds(db: Path) -> list[Kind]:
+    """Returns every timed cell of the file with status ok in at least two processes."""
+    found: dict[tuple[str, str, str, str], list[Process]] = {}
+    with open_reader(db) as reader:
+        for table in ("steps", "attention"):
+            rows = reader.execute(
+                "SELECT c.run_id, r.device, c.cell_key, c.round, "
+                "t.n, t.low_ms, t.high_ms, t.undisturbed_ms, t.median_ms, t.loop_ms, t.device_ms "
+                f"FROM {table} c JOIN timings t USING (cell_id) JOIN runs r ON r.run_id = c.run_id "
+                "WHERE c.status = 'ok' AND t.phase = 'step' "
+                "ORDER BY c.run_id, c.round, c.cell_id"
+            ).fetchall()
+            for run, device, key, number, n, low, high, alone, *values in rows:
+                known = [(clock, ms) for clock, ms in zip(CLOCKS, values, strict=True) if ms]
+                device_ms = dict(known).get("device")
+                times = {
+                    clock: RoundTime(median_ms=ms, n=n, id=(run, number), device_ms=device_ms) for clock, ms in known
+                }
+                if "step" in times:
+                    times["step"] = replace(times["step"], low_ms=low, high_ms=high, undisturbed_ms=alone)
+                found.setdefault((str(run), device, table, key), []).append(Process(id=(run, number), times=times))
+    return [
+        Kind(run=run, device=device, table=table, key=key, processes=tuple(processes))
+        for (run, device, table, key), processes in found.items()
+        if len(processes) > 1
+    ]
+
+
+def noise_beside(kind: Kind, kinds: Sequence[Kind], sides: Sequence[Sequence[Process]], clock: Clock) -> Noises:
+    """Returns the noise, by what bounds a cell, that a file with default settings would show: that of the other kinds
+    of the run and table, each in ROUNDS rounds, and of the sides themselves."""
+    beside = [one.processes[:ROUNDS] for one in kinds if (one.run, one.table) == (kind.run, kind.table) and one != kind]
+    cells = [
+        TimedCell(key="", table=kind.table, bound=bound_of(found, clock), times=times_of(found, clock), seconds=0.0)
+        for found in (*beside, *sides)
+    ]
+    found = {}
+    for (_, bound), noise in measure_noise(cells).items():
+        repeated = [cell.times for cell in cells if cell.bound == bound and len(cell.times) > 1]
+        found[bound] = replace(noise, within_rounds=estimate_within_rounds(repeated))
+    return found
+
+
+def times_of(processes: Sequence[Process], clock: Clock) -> tuple[RoundTime, ...]:
+    return tuple(one.times[clock] for one in processes if clock in one.times)
+
+
+def is_decided(sides: Sides, noises: Noises, clock: Clock) -> bool | None:
+    """Returns whether Compare calls the sides different; None if one of them has no time by the clock."""
+    times = [times_of(side, clock) for side in sides]
+    if not all(times):
+        return None
+    a, b = (estimate(found, noises.get(bound_of(side, clock))) for found, side in zip(times, sides, strict=True))
+    return ratio(a, b).outcome != "same"
+
+
+def take_default(processes: Sequence[Process], noises: Noises, *, device: str) -> Sequence[Process]:
+    """Returns the first processes, as many as `--rounds auto` measures with time: until the interval is narrow."""
+    goal = goal_on(device)
+    for count in range(1, min(goal.rounds, len(processes))):
+        bound, times = bound_of(processes[:count], "step"), times_of(processes[:count], "step")
+        cell = TimedCell(key="", table="steps", bound=bound, times=times, seconds=0)
+        if half_width(cell, noises.get(bound)) <= goal.width:
+            return processes[:count]
+    return processes[: goal.rounds]
+
+
 def split_evenly(processes: Sequence[Process], size: int) -> Iterator[Sides]:
     """Yields all disjoint pairs of sides with `size` processes each, every pair once; of more than MOST processes pairs
     that are drawn at random, as many as there are of MOST."""
@@ -197,6 +293,76 @@ def judge_equal(kinds: Sequence[Kind], clock: Clock) -> Iterator[Result]:
                 goal=f"at most {MAX_FALSE:.0%}",
                 met=share <= MAX_FALSE,
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """Two cells that were compared again and again: in how many repetitions a difference was found, the other's time
+    over the base's, what bounds the base, and the mean number of rounds."""
+
+    found: int
+    times: float
+    bound: Bound | None
+    rounds: float
+
+
+def compare_again(
+    kinds: Sequence[Kind], pair: tuple[StepCell, StepCell], clock: Clock, *, apart: bool = False
+) -> Iterator[Compared]:
+    """Yields what came of comparing the pair in each run that measured it. The processes of a repetition are of the
+    same rounds for both cells or, `apart`, of rounds drawn for each, as if two sweeps had measured them."""
+    for run in sorted({kind.run for kind in kinds}):
+        one, other = (next((k for k in kinds if (k.run, k.key) == (run, cell.key)), None) for cell in pair)
+        if one and other and times_of(one.processes, clock) and times_of(other.processes, clock):
+            yield _compare(one, other, [kind for kind in kinds if kind not in (one, other)], clock, apart=apart)
+
+
+def _compare(one: Kind, other: Kind, rest: Sequence[Kind], clock: Clock, *, apart: bool) -> Compared:
+    noises, order, found, used = noise_beside(one, rest, (), "step"), random.Random(one.run), 0, list[int]()
+    by_round = [{process.id: process for process in kind.processes} for kind in (one, other)]
+    shared = sorted(by_round[0].keys() & by_round[1].keys(), key=str)
+    for _ in range(REPETITIONS):
+        rounds = order.sample(shared, len(shared))
+        others = order.sample(shared, len(shared)) if apart else rounds
+        a = take_default([by_round[0][number] for number in rounds], noises, device=one.device)
+        b = take_default([by_round[1][number] for number in others], noises, device=one.device)
+        found += bool(is_decided((a, b), noise_beside(one, rest, (a, b), clock), clock))
+        used += [len(a), len(b)]
+    medians = [statistics.median(time.median_ms for time in times_of(kind.processes, clock)) for kind in (one, other)]
+    bound = bound_of(one.processes, clock)
+    return Compared(found=found, times=medians[1] / medians[0], bound=bound, rounds=statistics.fmean(used))
+
+
+def judge_power(kinds: Sequence[Kind], pair: tuple[StepCell, StepCell], clock: Clock) -> Iterator[Result]:
+    """Yields the share of repetitions in which the second step, which has more work, is found to be slower: in one
+    sweep, and as if two had measured the steps. The goal holds for one sweep where the host is not the limit."""
+    base, wider = pair
+    work = step_flops(wider) / step_flops(base) - 1
+    for apart in (False, True):
+        for one in compare_again(kinds, pair, clock, apart=apart):
+            share, has_goal = one.found / REPETITIONS, one.bound != "host" and not apart
+            yield Result(
+                name=f"{work:.1%} more work found, {CLOCKS[clock]}, {base.precision} {base.backend}, "
+                f"{'two sweeps' if apart else 'one sweep'}",
+                figure=f"{share:.0%} of {REPETITIONS} ({one.times - 1:+.1%} of time, bound by "
+                f"{one.bound or 'the CPU'}, {one.rounds:.1f} rounds)",
+                goal=f"at least {MIN_FOUND:.0%}" if has_goal else "",
+                met=share >= MIN_FOUND if has_goal else None,
+            )
+
+
+def judge_twins(kinds: Sequence[Kind], pairs: Sequence[tuple[StepCell, StepCell]]) -> Iterator[Result]:
+    """Yields the share of repetitions in which two equal steps of one sweep are called different."""
+    found = [one for pair in pairs for one in compare_again(kinds, pair, "step")]
+    if found:
+        count = REPETITIONS * len(found)
+        share = sum(one.found for one in found) / count
+        yield Result(
+            name="equal cells called different, waited for, same rounds of one sweep",
+            figure=f"{share:.1%} of {count} pairs of {len(found)} steps",
+            goal=f"at most {MAX_FALSE:.0%}",
+            met=share <= MAX_FALSE,
+        )
 
 
 def run(seconds: float = SECONDS, db: Path | None = None) -> list[Result]:

@@ -1,14 +1,14 @@
 """What ten readers at once see and cost: each opens a different page of a large file that has just got new rows.
 
-    python -m tests.bench.readers results.duckdb
+    python -m tests.bench app --only readers
 
-Runs three times: with readers without a browser (`visitor`), which stand for readers on machines of their own who wait
-only for the server; with the same readers again when nothing has changed; and with ten browsers on this machine, which
-also draw the pages. Reports whether any of them saw an error, how long the slowest waited, the server's processor time,
-and its highest memory use until all had their page and while all kept it open.
+Runs three times: with readers without a browser, who get over the server's WebSocket all that a browser would draw, and
+stand for readers on machines of their own who wait only for the server; with the same readers again when nothing has
+changed; and with ten browsers on this machine, which also draw the pages. Reports whether any of them saw an error, how
+long the slowest waited, the server's processor time, and its highest memory use until all had their page and while all
+kept it open.
 """
 
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,11 +18,13 @@ from pathlib import Path
 
 import psutil
 from playwright.sync_api import Browser, Page, TimeoutError
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.sync.client import connect
 
 from pages.list import PAGES as LIST
 from tests.bench.grid import add_cell
 from tests.bench.result import Result
-from tests.bench.visitor import Visitor
 from tests.browser import chromium, served
 
 #: The addresses of all pages; the first has none.
@@ -83,8 +85,23 @@ def visit_all(address: str, when: str = "at first") -> Result:
 
 
 def _visit(address: str, page: str) -> str:
-    with Visitor(address) as visitor:
-        return "; ".join(visitor.open(page).errors)
+    """Waits until the page is drawn, and returns the errors on it."""
+    request, errors = BackMsg(), list[str]()
+    request.rerun_script.page_name = page
+    stream = f"{address.replace('http', 'ws', 1)}/_stcore/stream"
+    with connect(stream, subprotocols=["streamlit"], max_size=None) as socket:  # type: ignore[list-item]
+        socket.send(request.SerializeToString())
+        while True:
+            data = socket.recv(timeout=2 * PATIENCE_S)
+            assert isinstance(data, bytes)
+            message = ForwardMsg.FromString(data)
+            element = message.delta.new_element
+            if element.HasField("exception"):
+                errors.append(element.exception.message)
+            if element.HasField("heading") and element.heading.body == "busy":
+                errors.append("busy")
+            if message.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY and message.HasField("script_finished"):
+                return "; ".join(errors)
 
 
 def _arrive(browser: Browser, address: str) -> Page:
@@ -132,8 +149,3 @@ def _watched_bytes(process: psutil.Process) -> Iterator[list[int]]:
     finally:
         over.set()
         watcher.join()
-
-
-if __name__ == "__main__":
-    for result in measure(Path(sys.argv[1])):
-        print(result)
