@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from runner.analysis.costs import steps
 from runner.models.transformer import Transformer
 from runner.schema import StepCell
+from tests.runner.models.test_model import random_tokens
 from tests.some import some
 
 
@@ -32,15 +33,8 @@ def small(**changes: Any) -> StepCell:
     )
 
 
-def random_tokens(cell: StepCell) -> Tensor:
-    return torch.randint(cell.shape.vocabulary, (cell.batch, cell.context))
-
-
 def autocast(cell: StepCell) -> torch.autocast:
     return torch.autocast("cpu", torch.bfloat16, enabled=cell.precision == "bf16")
-
-
-# ---------------------------------------------------------------------------------------------------- parameters, FLOPs
 
 
 def test_parameters() -> None:
@@ -76,9 +70,6 @@ def test_flops_equal_pytorch_counter(checkpoint_blocks: int, attention: str) -> 
     with FlopCounterMode(display=False) as backward:
         logits.sum().backward()
     assert steps.step_flops(cell) == forward.get_total_flops() + backward.get_total_flops()
-
-
-# ---------------------------------------------------------------------------------------------------------------- bytes
 
 
 def test_stream_and_state_of_small_computed_by_hand() -> None:
@@ -125,9 +116,6 @@ def test_cuda_autocast_keeps_softmax_twice() -> None:
     assert naive["cuda"].block - naive["cpu"].block == 4 * (4 * 12 * 512 * 512)
     fused = small(precision="bf16", attention="sdpa-flash")
     assert steps.saved_bytes(fused, device="cpu") == steps.saved_bytes(fused, device="cuda")
-
-
-# ----------------------------------------------------------------------------------------------------------------- peak
 
 
 def measured_peak_bytes(cell: StepCell) -> int:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from runner.engines.local import LocalEngine
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_thread() -> Iterator[None]:
@@ -12,3 +14,8 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def engine() -> LocalEngine:
+    return LocalEngine()

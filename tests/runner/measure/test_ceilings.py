@@ -7,7 +7,6 @@ same order of magnitude.
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,34 +21,6 @@ from tests.command import TINY, parsed, rows, run
 ALL = ["copy", "matmul bf16", "matmul fp16", "matmul fp32"]
 
 
-@pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the file of a sweep whose time is up before its first cell, and which was then started again."""
-    db = tmp_path_factory.mktemp("ceilings") / "results.duckdb"
-    run("sweep", *TINY, "--ceilings", "--budget", "0.01s", db=db, code=1)
-    assert {row["moment"] for row in found(db)} == {"start"}, "an interrupted sweep has no ceilings at its end"
-    assert "not measured" not in run("sweep", *TINY, "--ceilings", db=db, code=0).stdout
-    return db
-
-
-def found(db: Path) -> list[dict[str, Any]]:
-    return rows(db, "FROM ceilings ORDER BY moment DESC, name")
-
-
-@pytest.mark.soak
-def test_ceilings_are_measured_at_the_start_and_the_end(swept: Path) -> None:
-    assert [(row["moment"], row["name"]) for row in found(swept)] == [
-        (moment, name) for moment in ("start", "end") for name in ALL
-    ]
-    (of,) = rows(swept, "SELECT run_id FROM runs")
-    for row in found(swept):
-        assert row["run_id"] == of["run_id"]
-        assert (row["flops_per_s"] is None) == (row["name"] == "copy") == (row["bytes_per_s"] is not None)
-        assert row["precision"] == (None if row["name"] == "copy" else row["name"].split()[1])
-        assert row["interval_share"] >= 0
-        assert row["datasheet"] is row["datasheet_flops_per_s"] is row["datasheet_bytes_per_s"] is None
-
-
 def best(work: Callable[[], object]) -> float:
     """Returns the shortest time of repeating for a second (s), because others may slow down most repetitions."""
     times, ends = list[float](), time.monotonic() + 1
@@ -61,8 +32,24 @@ def best(work: Callable[[], object]) -> float:
 
 
 @pytest.mark.soak
-def test_rates_are_those_of_this_machine(swept: Path) -> None:
-    rates = {(row["moment"], row["name"]): row["flops_per_s"] or row["bytes_per_s"] for row in found(swept)}
+def test_ceilings_are_measured_at_the_start_and_the_end_and_are_those_of_this_machine(db: Path) -> None:
+    """A sweep whose time is up before its first cell, and which is then started again."""
+    query = "FROM ceilings ORDER BY moment DESC, name"
+    run("sweep", *TINY, "--ceilings", "--budget", "0.01s", db=db, code=1)
+    assert {row["moment"] for row in rows(db, query)} == {"start"}, "an interrupted sweep has no ceilings at its end"
+    assert "not measured" not in run("sweep", *TINY, "--ceilings", db=db, code=0).stdout
+    found = rows(db, query)
+    assert [(row["moment"], row["name"]) for row in found] == [
+        (moment, name) for moment in ("start", "end") for name in ALL
+    ]
+    (of,) = rows(db, "SELECT run_id FROM runs")
+    for row in found:
+        assert row["run_id"] == of["run_id"]
+        assert (row["flops_per_s"] is None) == (row["name"] == "copy") == (row["bytes_per_s"] is not None)
+        assert row["precision"] == (None if row["name"] == "copy" else row["name"].split()[1])
+        assert row["interval_share"] >= 0
+        assert row["datasheet"] is row["datasheet_flops_per_s"] is row["datasheet_bytes_per_s"] is None
+    rates = {(row["moment"], row["name"]): row["flops_per_s"] or row["bytes_per_s"] for row in found}
     matrix = np.random.default_rng(0).standard_normal((512, 512), dtype=np.float32)
     product = 2 * 512**3 / best(lambda: matrix @ matrix)
     source = np.ones(2**25, dtype=np.float32)

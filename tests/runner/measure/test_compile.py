@@ -14,7 +14,7 @@ from torch import Tensor
 from runner.errors import Skipped
 from runner.measure.compilation import CompilerLog, gradient_error
 from runner.measure.device import Device
-from runner.measure.model_step import ModelStep
+from runner.measure.model_step import ModelStep, require_capture
 from runner.measure.timing import StepLimits, measure
 from runner.models.transformer import Transformer
 from runner.store.read.selection import Selection
@@ -25,21 +25,12 @@ from tests.command import rows as read
 COUNTED: dict[str, Any] = {"graphs": 1, "graph_breaks": 0, "recompiles": 0, "compiler_fallback": False}
 
 
-@pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the file of a real sweep without compiled cells: eager, and CUDA graphs, which a CPU does not have."""
-    db = tmp_path_factory.mktemp("compile") / "results.duckdb"
-    words = ("--modes", "inference", "--backends", "eager,cuda-graphs", "--compile-cache", "empty")
-    run("sweep", *TINY, *words, "--attention", "sdpa", "--warmup", "2", db=db, code=0)
-    return db
-
-
 @pytest.mark.soak
-def test_a_cell_compiled_with_an_empty_cache_has_both_times(tmp_path: Path) -> None:
-    db, words = tmp_path / "results.duckdb", ("--modes", "inference", "--backends", "compiled-block", "--rounds", "2")
+def test_a_cell_compiled_with_an_empty_cache_has_both_times(tmp_path: Path, db: Path) -> None:
+    words = ("--modes", "inference", "--backends", "compiled-block", "--rounds", "2")
     env = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     cold = ("--compile-cache", "empty", "--attention", "sdpa", "--warmup", "2")
-    assert (done := run_apart("sweep", *TINY, *words, *cold, db=db, env=env)).returncode == 0, done.stdout
+    run_apart("sweep", *TINY, *words, *cold, db=db, env=env, code=0)
     row, again = read(db, "FROM steps ORDER BY round")
     assert again["compile_cold_seconds"] is again["compile_warm_seconds"] is None
     assert again["compile_seconds"] < row["compile_seconds"] / 2, "the second round finds what the first one compiled"
@@ -90,17 +81,18 @@ def test_a_second_process_takes_the_graph_of_a_step_from_the_cache_of_its_precis
     assert not from_cache, "fp16 ran what was compiled for bf16"
 
 
-def test_only_compiled_cells_have_a_cache_and_compile_times(swept: Path) -> None:
-    (eager,) = read(swept, "FROM steps WHERE backend = 'eager'")
+def test_only_compiled_cells_have_a_cache_and_compile_times(db: Path) -> None:
+    """A CPU has no CUDA graphs."""
+    words = ("--modes", "inference", "--backends", "eager,cuda-graphs", "--compile-cache", "empty")
+    run("sweep", *TINY, *words, "--attention", "sdpa", "--warmup", "2", db=db, code=0)
+    (eager,) = read(db, "FROM steps WHERE backend = 'eager'")
     assert eager["compile_cache"] == "shared"
     assert all(eager[name] is None for name in ("compile_seconds", "compile_cold_seconds", "graphs", "graph_breaks"))
-    (graphs,) = read(swept, "FROM steps WHERE backend = 'cuda-graphs'")
+    (graphs,) = read(db, "FROM steps WHERE backend = 'cuda-graphs'")
     assert (graphs["status"], graphs["message"]) == ("skipped", "CUDA graphs need an NVIDIA GPU.")
 
 
 def test_fp16_cannot_be_captured_because_of_its_scaler() -> None:
-    from runner.measure.model_step import require_capture
-
     with patch.object(Device, "__init__", lambda self, name: setattr(self, "type", name)):
         device = Device("cuda")
     require_capture(tiny(precision="fp16", mode="forward"), device)

@@ -17,8 +17,7 @@ from runner.job import Outcome
 from runner.measure.memory import RecordedStep, peak_values, phase_peaks
 from runner.measure.observer import CategoryNote, Observer
 from runner.measure.timeline import PhaseMark, Recorded, step_timeline
-from runner.schema import MemoryCell, PhasePeakRow, SavedTensorRow, TimelineRow, step_of
-from runner.schema.sizes import size_named
+from runner.schema import MemoryCell, PhasePeakRow, SavedTensorRow, step_of
 from tests.command import make_job, rows, run
 from tests.runner.analysis.test_costs import measured_peak_bytes
 from tests.some import some
@@ -32,11 +31,6 @@ PARTS = ("parameters", "gradients", "optimizer_state", "activations", "autocast_
 
 def make_cell(**changes: Any) -> MemoryCell:
     return MemoryCell(**{**SMALL, "mode": "train", "precision": "fp32", **changes})
-
-
-@pytest.fixture(scope="module")
-def engine() -> LocalEngine:
-    return LocalEngine()
 
 
 def outcome(engine: LocalEngine, cell: MemoryCell) -> Outcome:
@@ -261,28 +255,6 @@ def test_cudas_counters_and_segments_computed_by_hand() -> None:
     assert values["fragmentation_bytes"] == 4096 - 2048
     assert values["rounding_bytes"] == 2048 - 1890
     assert values["residual_bytes"] == 2048 - (1000 + 600 + 300) - (2048 - 1890) == -10
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("mode", ["inference", "forward", "train"])
-def test_the_parts_are_the_peak_on_a_gpu(engine: LocalEngine, mode: str, precision: str) -> None:
-    cell = make_cell(**size_named("small").numbers, batch=4, context=128, mode=mode, precision=precision, timeline=True)
-    found = engine.measure(make_job(cell, device="cuda"), timeout_s=300)
-    assert found.status == "ok", found.message
-    values = found.measurement.values
-    assert values["parameters_bytes"] == steps.parameter_bytes(cell)
-    assert values["optimizer_state_bytes"] == steps.optimizer_state_bytes(cell)
-    assert abs(values["residual_bytes"]) <= 0.02 * values["peak_allocated_bytes"]
-    assert 0 < values["rounding_bytes"] < 0.1 * values["peak_allocated_bytes"]
-    predicted = steps.predict_peak(cell, device="cuda", gpu=torch.cuda.get_device_name())
-    for part, size in predicted.parts.items():
-        assert values[f"{part}_bytes"] == pytest.approx(size, abs=4096), part
-    if mode != "inference":
-        assert values["block_saved_bytes"] == steps.saved_bytes(cell, device="cuda").block
-    (timeline,) = found.measurement.details["timelines"]
-    assert isinstance(timeline, TimelineRow)
-    assert timeline.lost_events == 0
 
 
 def test_a_sweep_stores_every_row(db: Path) -> None:

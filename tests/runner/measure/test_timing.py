@@ -141,14 +141,10 @@ def quick(mark: Callable[[], None]) -> None:
     mark()
 
 
-def test_stops_at_the_maximum_of_steps() -> None:
-    steps = measure(quick, CPU, phases=("forward",), limits=limits(least=4, most=4))
-    assert (len(steps.measured), steps.stopped_by) == (4, "max_steps")
-
-
-def test_stops_when_time_is_up_but_not_before_the_minimum_of_steps() -> None:
-    steps = measure(quick, CPU, phases=("forward",), limits=limits(least=4, most=10_000, seconds=0.0))
-    assert (len(steps.measured), steps.stopped_by) == (4, "max_seconds")
+def test_stops_at_the_maximum_of_steps_or_when_time_is_up_but_not_before_the_minimum() -> None:
+    for most, seconds, by in ((4, 60.0, "max_steps"), (10_000, 0.0, "max_seconds")):
+        steps = measure(quick, CPU, phases=("forward",), limits=limits(least=4, most=most, seconds=seconds))
+        assert (len(steps.measured), steps.stopped_by) == (4, by)
     restless = measure(alternating(), CPU, phases=("forward",), limits=limits(least=2, most=10_000, seconds=0.2))
     assert restless.stopped_by == "max_seconds"
     assert restless.measure_seconds >= 0.2
@@ -224,6 +220,5 @@ def test_progress_is_not_reported_just_before_the_first_measured_step(warmup: in
         log.append("step")
         mark()
 
-    limits = StepLimits(warmup=warmup, min_steps=1, max_steps=1, seconds=60.0)
-    measure(step, CPU, phases=("forward",), limits=limits, report=log.append)
+    measure(step, CPU, phases=("forward",), limits=limits(warmup=warmup, least=1, most=1), report=log.append)
     assert log == expected
