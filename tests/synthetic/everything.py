@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runner.schema import AttentionRow, RunRow, SavedTensorRow
 from runner.store.spool import Spool
 from tests.synthetic import memory_rows, numerics, roofline_rows, rows
 
@@ -27,7 +26,9 @@ def store(path: Path) -> Path:
     cells += [memory_rows.attention(of, seq_len=1024, backend="compiled")]
     cells += [memory_rows.frontier(of, largest=size, implementation=how) for how, size in LARGEST.items()]
     cells += [memory_rows.frontier(of, largest=512, **rows.TOYS["toy-64"], limited="context", batch=4, d_head=None)]
-    rows.store_tables(path, [*cells, _attended(of)])
+    attended, queries = memory_rows.attention(of, seq_len=2048), ("aten::bmm", None, 2**17)
+    cells += [memory_rows.saved(attended, [queries], tensor="queries", shape="8×2048×64")]
+    rows.store_tables(path, cells)
     compiled = rows.ok(of, rows.asked("toy-256", backend="compiled", compile_cache="empty"))
     took: Any = {"compile_seconds": 9.0, "compile_cold_seconds": 9.0, "compile_warm_seconds": 1.0}
     rows.store(path, of, [replace(compiled, step=replace(compiled.step, **took, graph_breaks=0))])
@@ -35,13 +36,3 @@ def store(path: Path) -> Path:
              for moment, share in (("start", 1), ("end", 0.7))]  # fmt: skip
     Spool(path).write({"ceilings": roofs}, "ceilings")
     return numerics.store(path)
-
-
-def _attended(of: RunRow) -> memory_rows.Tables:
-    """Returns an attention cell with a tensor that it saves for the backward pass."""
-    tables = memory_rows.attention(of, seq_len=2048)
-    (row,) = tables["attention"]
-    assert isinstance(row, AttentionRow)
-    kept = SavedTensorRow(run_id=row.run_id, cell_id=row.cell_id, position=0, operation="aten::bmm", tensor="queries",
-                          shape="8×2048×64", dtype="float32", storage_bytes=2**17)  # fmt: skip
-    return {**tables, "saved_tensors": [kept]}

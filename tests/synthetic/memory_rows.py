@@ -104,13 +104,15 @@ def memory(of: RunRow, parts: Mapping[str, int], *, values: Mapping[str, Any] | 
     return {"runs": [of], "memory": [row], "phase_peaks": peaks}
 
 
-def saved(tables: Tables, kept: Iterable[tuple[str, str, int]]) -> Tables:
-    """Returns the cell with what its first block saves: (operation, module, bytes), in order of saving."""
-    (row,) = tables["memory"]
-    assert isinstance(row, MemoryRow)
+def saved(tables: Tables, kept: Iterable[tuple[str, str | None, int]], **more: Any) -> Tables:
+    """Returns the cell with what it or its first block saves: (operation, module, bytes), in order of saving. `more`
+    are other columns of each."""
+    (row,) = tables.get("memory") or tables["attention"]
+    assert isinstance(row, MemoryRow | AttentionRow)
+    rest: dict[str, Any] = {"shape": "4×128×64", "dtype": "float32", **more}
     found = [
         SavedTensorRow(run_id=row.run_id, cell_id=row.cell_id, position=position, operation=operation, module=module,
-                       shape="4×128×64", dtype="float32", storage_bytes=size)
+                       storage_bytes=size, **rest)
         for position, (operation, module, size) in enumerate(kept)
     ]  # fmt: skip
     return {**tables, "saved_tensors": found}

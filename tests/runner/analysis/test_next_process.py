@@ -44,15 +44,12 @@ def test_the_next_process_is_inside_in_95_of_100_cases(rounds: int) -> None:
     assert inside / 4000 == pytest.approx(0.95, abs=0.011), "within three standard errors"
 
 
-def test_one_process_gives_no_interval() -> None:
+def test_one_process_gives_an_interval_where_the_noise_is_known() -> None:
+    """With four degrees of freedom: e^±(2.776 · 0.02 · √2), a factor of 1.0817."""
     words, is_inside = again([12.0], 12.6)
     assert is_inside is None
     assert words.startswith("The whole step takes 12.6 ms now and 12.0 ms in that run (one process): 5.0% longer.")
     assert "unknown, because the cell was measured in one process" in words
-
-
-def test_one_process_with_known_noise_gives_an_interval() -> None:
-    """With four degrees of freedom: e^±(2.776 · 0.02 · √2), a factor of 1.0817."""
     noise = Noise(std=0.02, dof=4, cells=3)
     assert next_process_interval(of([12.0], noise)) == pytest.approx((12.0 / 1.0817, 12.0 * 1.0817), rel=1e-4)
     words, is_inside = again([12.0], 12.6, noise)

@@ -117,16 +117,11 @@ def test_what_binds_a_step() -> None:
     assert shares(profile(), KERNELS, ridge=10.0) == {"unknown": 1.0}
 
 
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return store(tmp_path_factory.mktemp("roofline") / "results.duckdb")
-
-
-def test_what_is_loaded_from_the_file(file: Path) -> None:
-    found = load_ceilings(file, Selection(machine=MACHINE))
+def test_what_is_loaded_from_the_file(db: Path) -> None:
+    found = load_ceilings(store(db), Selection(machine=MACHINE))
     assert [(row.moment, row.name) for row in found[:5]] == [
         ("start", "matmul bf16"), ("start", "matmul fp32"), ("start", "copy"),
         ("end", "matmul bf16"), ("end", "matmul fp32"),
     ]  # fmt: skip
     assert [row.flops_per_s for row in found if row.name == "matmul fp32"] == [2e12, 2e12, 1e12, 1e12], "latest first"
-    assert load_ceilings(file, Selection(machine="another")) == []
+    assert load_ceilings(db, Selection(machine="another")) == []

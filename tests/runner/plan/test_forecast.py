@@ -1,7 +1,6 @@
 """How long a sweep will take: computed by hand, equal on every page and in the terminal, and learned from rows."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,20 +11,19 @@ from runner.sweep.prepare import CEILING_SECONDS, FAMILIAR_S, Forecast, Prepared
 from runner.sweep.start import sweep
 from tests.command import TINY, parsed, rows, tiny
 from tests.runner.sweep.test_spread import Watched
+from tests.synthetic.rows import TOYS
 
-SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "layers": 1, "heads": 2, "vocabulary": 32}
+MEMORY = MemoryCell(**TOYS["toy-64"], context=16, mode="train", precision="fp32")
 
 
 def test_forecasts_are_corrected_by_measured_times_of_the_cell_and_its_kind() -> None:
     past = [(tiny(), 2.0, 9.0), (tiny(), 2.0, 11.0), (tiny(), 2.0, 30.0)]
     forecast = Forecast(past)
     assert forecast.seconds(tiny(), predicted=2.0) == 11.0
-    # 50 s where 6 were predicted: all predictions are off by (50 + 5) / (6 + 5) = 5, this kind by (50 + 5 * 5) / (6 +
-    # 5)
+    # 50 s where 6 were predicted: all are off by (50 + 5) / (6 + 5) = 5, this kind by (50 + 5 * 5) / (6 + 5)
     assert FAMILIAR_S == 5.0
     assert forecast.seconds(tiny(context=32), predicted=2.0) == pytest.approx(2.0 * 75 / 11)
-    memory = MemoryCell(**SHAPE, context=16, mode="train", precision="fp32")
-    assert forecast.seconds(memory, predicted=1.0) == pytest.approx((5.0 * 5) / 5)
+    assert forecast.seconds(MEMORY, predicted=1.0) == pytest.approx((5.0 * 5) / 5)
     assert Forecast().seconds(tiny(), predicted=2.0) == 2.0
 
 
@@ -38,8 +36,7 @@ def test_measured_times_scale_the_rest_of_a_sweep_and_compiling_is_another_kind(
     forecast.learn(tiny(), predicted=10.0, measured=40.0)
     every = (40 + 5) / (10 + 5)
     assert forecast.left(compiled, 1.0) == pytest.approx((40 + 5 * every) / 15)
-    memory = MemoryCell(**SHAPE, context=16, mode="train", precision="fp32")
-    assert forecast.left(memory, 1.0) == pytest.approx(every), "nothing is known about this kind alone"
+    assert forecast.left(MEMORY, 1.0) == pytest.approx(every), "nothing is known about this kind alone"
 
 
 class Listener(Watched):

@@ -309,15 +309,12 @@ def test_the_first_quarter_of_laptop_answers_something_of_each_question(seed: st
     assert {"fp32", "bf16"} in steps.values(), "a pair of precisions"
 
 
-def test_a_model_added_by_a_running_sweep_has_a_name() -> None:
-    """A page may read the sizes of a file shortly before it reads the cells."""
+def test_a_model_added_by_a_running_sweep_has_a_name_of_its_own() -> None:
+    """A page may read the sizes of a file shortly before it reads the cells; two models may have one name."""
     names = name_models([Model.of(rows.asked("toy-64"))])
     assert names[Model.of(rows.asked("toy-128"))] == "toy-128"
     assert names[Model.of(rows.asked("toy-64"))] == "toy-64"
     assert len(names) == 1
-
-
-def test_two_models_of_one_name_get_different_names_whenever_they_are_added() -> None:
     one, other = (Model.of(rows.asked("toy-64", vocabulary=vocabulary)) for vocabulary in (4096, 8192))
     both = name_models([one, other])
     assert both[one] != both[other]

@@ -7,8 +7,9 @@ from typing import Any
 from runner.plan.planning import Planned, add_repeats, choose_repeated, repeatable_keys
 from runner.schema import AttentionCell, Cell, MemoryCell
 from tests.command import planned, tiny
+from tests.synthetic.rows import TOYS
 
-SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "layers": 1, "heads": 2, "vocabulary": 32}
+MEMORY = MemoryCell(**TOYS["toy-64"], context=16, mode="train", precision="fp32")
 
 
 def attention(**values: Any) -> AttentionCell:
@@ -25,8 +26,7 @@ def test_the_warm_up_ablation_has_one_round() -> None:
     alone = tiny(warmup_steps=0, context=32)
     cold = tiny(backend="compiled", compile_cache="empty")
     shared = tiny(backend="compiled")
-    memory = MemoryCell(**SHAPE, context=16, mode="train", precision="fp32")
-    found = repeatable_keys([*ablation, alone, cold, shared, memory, attention()])
+    found = repeatable_keys([*ablation, alone, cold, shared, MEMORY, attention()])
     assert found == {alone.key, cold.key, shared.key, attention().key}
 
 
@@ -51,8 +51,7 @@ def test_in_a_plan_without_such_cells_the_cheapest_is_repeated() -> None:
     fast, slow = tiny(mode="backward"), tiny(mode="backward", context=32)
     seconds = {fast.key: 1.0, slow.key: 2.0}
     assert [item.cell for item in choose_repeated(items(slow, fast), seconds)] == [fast]
-    memory = MemoryCell(**SHAPE, context=16, mode="train", precision="fp32")
-    assert add_repeats(items(memory), {memory.key: 1.0}, seed="host") == items(memory)
+    assert add_repeats(items(MEMORY), {MEMORY.key: 1.0}, seed="host") == items(MEMORY)
 
 
 def test_the_canary_is_first_and_last_and_measured_every_ten_minutes() -> None:

@@ -43,16 +43,15 @@ TEMPORARY = "torch/optim/adam.py:620 _multi_tensor_adam\ntorch/optim/adam.py:233
 
 
 def test_optimizer_state_that_is_created_after_the_peak() -> None:
-    activations, moments = at(40 * MIB, 10, 90), at(24 * MIB, 100, None, STATE)
-    assert codes(recorded(activations, moments)) == ["no_optimizer_state"]
-    (found,) = judge_timeline(recorded(activations, moments))
+    (found,) = judge_timeline(recorded(at(40 * MIB, 10, 90), at(24 * MIB, 100, None, STATE)))
+    assert found.code == "no_optimizer_state"
     assert found.evidence == {"state_bytes": 24 * MIB, "peak_bytes": 52 * MIB}
     assert "76.0 MiB" in found.sentence
 
 
 def test_a_first_step_in_which_the_optimizer_state_causes_the_peak() -> None:
-    activations, moments = at(20 * MIB, 10, 90), at(24 * MIB, 100, None, STATE)
-    assert codes(recorded(activations, moments)) == ["first_step_recorded"]
+    first = recorded(at(20 * MIB, 10, 90), at(24 * MIB, 100, None, STATE))
+    assert codes(first) == ["first_step_recorded"]
 
 
 def test_a_later_step_is_clean() -> None:
@@ -64,14 +63,11 @@ def test_a_later_step_is_clean() -> None:
 
 
 def test_copies_in_half_precision() -> None:
+    """Many blocks of half a weight are activations, as when a batch has half as many tokens as the model is wide."""
     copies = [at(size // 2, 20 + place, 80) for place, size in enumerate(WEIGHTS)]
     (found,) = judge_timeline(recorded(*copies, at(10 * MIB, 30, 90)))
     assert (found.code, found.severity) == ("half_precision_copies", "note")
     assert found.evidence == {"copies": 2, "copied_bytes": 6 * MIB}
-
-
-def test_activations_as_large_as_copies_are_not_copies() -> None:
-    """Many blocks of half a weight, as when a batch has half as many tokens as the model is wide."""
     many = [at(size // 2, 20 + place, 80) for place, size in enumerate(WEIGHTS * 6)]
     assert codes(recorded(*many)) == []
 
