@@ -30,8 +30,6 @@ MADE = ("data/results.duckdb", "data/results.duckdb.spool/")
 PARSED = ("app", "ab", "tune", "--again", "--engine", "--on", "frontier", "--config", "--shard")
 #: Files that the documents name and this test does not make.
 NOT_MADE = ("cell.1.sqlite", "snapshot.pickle", "trace.json.gz")
-
-
 #: The model of `docs/own-models.md`, whole.
 TRAIN = """
 import torch
@@ -169,15 +167,8 @@ def test_the_column_documentation_is_the_schema() -> None:
 
 def test_the_documents_name_every_command_and_preset() -> None:
     readme = "\n".join(path.read_text() for path in DOCUMENTS)
-    for command in (
-        "make demo",
-        "make test",
-        "streamlit run app.py",
-        *(
-            f"stepscope {name}"
-            for name in shlex.split("sweep show fit report ab compare note import export app doctor")
-        ),
-    ):
+    commands = shlex.split("sweep show fit report ab compare note import export app doctor")
+    for command in ("make demo", "make test", "streamlit run app.py", *(f"stepscope {name}" for name in commands)):
         assert command in readme, command
     assert all(f"`{name}`" in readme for name in PRESETS)
 

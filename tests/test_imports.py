@@ -21,7 +21,7 @@ from tests.test_house import MODULES, ROOT, parsed
 OUTSIDE = {"torch", "duckdb", "einops", "numpy", "typer", "rich", "psutil", "pynvml", "ray", "transformers",
            "markdown_it", "lxml"}  # fmt: skip
 #: The folders and files of `runner`, each with those that it may import. `cli` may import everything.
-_MAY = {
+RUNNER_MAY = {
     "errors": "",
     "allowance": "",
     "formats": "",
@@ -42,7 +42,6 @@ _MAY = {
     "render": "answers formats plan schema",
     "sweep": "allowance analysis engines errors experiments formats job places plan results schema store",
 }
-RUNNER_MAY = {name: {*words.split()} for name, words in _MAY.items()}
 #: The folders that may import torch, and those of the runner that pages may import.
 WITH_TORCH = {"engines", "measure", "models"}
 PAGES_MAY = {*shlex.split("analysis answers errors experiments formats places plan render results schema store")}
@@ -75,18 +74,13 @@ def rooms(path: Path, package: str) -> set[str]:
     return {name.split(".")[1] for name in imported(path) if name.startswith(f"{package}.")}
 
 
-def test_imports_of_the_runner() -> None:
-    for path in MODULES:
-        if path.parts[0] == "runner":
-            check_imports(path)
-
-
-def check_imports(path: Path) -> None:
+@pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] == "runner"], ids=str)
+def test_imports_of_the_runner(path: Path) -> None:
     room = path.parts[1].removesuffix(".py")
     foreign = {name.split(".")[0] for name in imported(path)} - set(sys.stdlib_module_names) - {"runner"}
     assert foreign <= OUTSIDE, path
     if room not in ("cli", "__main__"):
-        assert rooms(path, "runner") <= {room, *RUNNER_MAY.get(room, ())}, path
+        assert rooms(path, "runner") <= {room, *RUNNER_MAY.get(room, "").split()}, path
     if room not in WITH_TORCH:
         assert not named(path, "torch"), path
     if room in ("schema", "results", "experiments", "plan", "errors", "formats", "job"):

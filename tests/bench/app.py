@@ -10,12 +10,12 @@ what it has so far is printed after each round. Then, in two minutes more, one p
 itself over the shipped rows, and ten readers at once (`tests.bench.readers`). Ratios hold within one run alone.
 """
 
-import multiprocessing
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -145,17 +145,13 @@ def _change(browser: Browser, address: str, choice: str | None) -> tuple[float]:
 @contextmanager
 def _busy(count: int) -> Iterator[None]:
     """Keeps processors busy."""
-    with ExitStack() as stack:
-        for _ in range(count):
-            other = multiprocessing.get_context("spawn").Process(target=_spin, daemon=True)
-            other.start()
-            stack.callback(other.kill)
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
         yield
-
-
-def _spin() -> None:
-    while True:
-        pass
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 def _compare(

@@ -59,15 +59,9 @@ def _faint(page: Page, *, page_color: str) -> set[str]:
 
 
 @pytest.mark.soak
-def test_a_page_is_accessible_and_faults_are_found(browser: Browser, address: str) -> None:
-    """A page of charts and tables has no serious fault, in light and dark. A button without a name and gray text on
-    gray are found, which shows that the check works."""
-    with opened(browser, f"{address}/training-step") as visit:
-        for scheme in SCHEMES:
-            visit.page.emulate_media(color_scheme=scheme)
-            settled(visit.page)
-            assert _grave(visit.page) == []
-            assert not _faint(visit.page, page_color=PAPER[scheme]), scheme
+def test_faults_are_found(browser: Browser, address: str) -> None:
+    """A button without a name and gray text on gray, which shows that the check works."""
+    with opened(browser, f"{address}/training-step", whole=True) as visit:
         visit.page.emulate_media(color_scheme="light")
         settled(visit.page)
         visit.page.get_by_test_id("stMainBlockContainer").evaluate(

@@ -103,7 +103,7 @@ def test_copy_link_writes_every_choice(browser: Browser, address: str) -> None:
         seen = said(visit.page)
     asked = parse_qs(urlsplit(link).query)
     assert (asked["precision"], asked["clock"], asked["show"]) == (["bf16"], ["latency"], ["step"])
-    assert {"machine", "backend", "data"} <= {*asked} | {"backend"}
+    assert {"machine", "data"} <= {*asked}
     with opened(browser, link) as visit:
         assert said(visit.page).split("Copy link")[0] == seen.split("Copy link")[0]
 
@@ -179,18 +179,6 @@ def test_another_run_is_shown_at_once(browser: Browser, tmp_path: Path) -> None:
         expect(visit.page).to_have_url(re.compile("run=.*first"))
 
 
-@pytest.mark.soak
-def test_the_report_is_made_on_request(browser: Browser, address: str) -> None:
-    with opened(browser, f"{address}/training-step", whole=True) as visit:
-        visit.page.get_by_role("button", name="Report").click()
-        with visit.page.expect_download() as made:
-            visit.page.get_by_role("button", name="Markdown").click()
-        text = Path(made.value.path()).read_text()
-    assert text.startswith("# Stepscope report: ")
-    assert "edition" in text
-    assert "How long does a step take" in text
-
-
 def test_any_column_is_drawn_against_any_other(browser: Browser, address: str) -> None:
     """By a link to the earlier Explore, which named columns by their labels."""
     old = urlencode({"steps-x": "Model width", "steps-y": "Parameters", "steps-color": "Mode"})
@@ -205,17 +193,17 @@ def test_any_column_is_drawn_against_any_other(browser: Browser, address: str) -
 
 
 @pytest.mark.soak
-def test_findings_are_listed_on_request(browser: Browser, address: str) -> None:
-    """A cell whose first step was cold is in doubt; the page says so, and what helps."""
+def test_what_a_page_has_on_request(browser: Browser, address: str) -> None:
+    """Its report, what the audit finds of its rows, and a view as a file with its source."""
     with opened(browser, f"{address}/training-step", whole=True) as visit:
+        visit.page.get_by_role("button", name="Report").click()
+        with visit.page.expect_download() as made:
+            visit.page.get_by_role("button", name="Markdown").click()
+        text = Path(made.value.path()).read_text()
+        visit.page.keyboard.press("Escape")
         visit.page.get_by_text("What the audit finds of these rows").click()
         fold = visit.page.locator(".st-key-findings-fold")
         expect(fold).to_contain_text(re.compile("Nothing was found|For one:"))
-
-
-@pytest.mark.soak
-def test_a_view_can_be_downloaded_with_its_source(browser: Browser, address: str) -> None:
-    with opened(browser, f"{address}/training-step", whole=True) as visit:
         visit.page.locator(".st-key-step-by-size-share").get_by_role("button").first.click()
         box = visit.page.get_by_test_id("stPopoverBody")
         with visit.page.expect_download() as started:
@@ -224,6 +212,9 @@ def test_a_view_can_be_downloaded_with_its_source(browser: Browser, address: str
         with visit.page.expect_download() as picture:
             box.get_by_role("button", name="PNG").click()
         assert Path(picture.value.path()).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert text.startswith("# Stepscope report: ")
+    assert "edition" in text
+    assert "How long does a step take" in text
     assert lines[0].startswith("Size,Context (tokens),Time (ms)")
     toy = next(line.split(",") for line in lines if line.startswith("toy-64,64,"))
     assert float(toy[2]) == pytest.approx(2 * 64**1.5 * 64 / 20_000, rel=1e-3)

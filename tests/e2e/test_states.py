@@ -26,22 +26,12 @@ LIVE_CONTEXTS = (64, 128, 256, 512, 1024)
 BARS = "document.querySelectorAll('.st-key-card-step-by-phase .bars .point').length"
 
 
-@pytest.fixture(scope="module")
-def file(site: Site) -> Path:
-    """Returns the path that the server reads."""
-    return site.file
-
-
-@pytest.fixture(scope="module")
-def address(site: Site) -> str:
-    return site.address
-
-
-@pytest.fixture(autouse=True)
-def _remove_file(file: Path) -> Iterator[None]:
-    yield
-    file.unlink(missing_ok=True)
-    shutil.rmtree(Spool(file).folder, ignore_errors=True)
+@pytest.fixture
+def file(site: Site) -> Iterator[Path]:
+    """Yields the path that the server reads."""
+    yield site.file
+    site.file.unlink(missing_ok=True)
+    shutil.rmtree(Spool(site.file).folder, ignore_errors=True)
 
 
 def _empty(file: Path) -> None:
@@ -57,9 +47,9 @@ def _says(page: Page, title: str, *words: str) -> None:
     assert page.get_by_test_id("stException").count() == 0
 
 
-def test_a_missing_a_foreign_and_an_empty_file(browser: Browser, address: str, file: Path, tmp_path: Path) -> None:
+def test_a_missing_a_foreign_and_an_empty_file(browser: Browser, site: Site, file: Path, tmp_path: Path) -> None:
     """They follow each other at one path. The page describes each, and notices the change by itself."""
-    with opened(browser, f"{address}/training-step") as visit:
+    with opened(browser, f"{site.address}/training-step") as visit:
         _says(visit.page, "Nothing has been measured yet", str(file), "python -m runner sweep")
         file.write_text("these are no results")
         _says(visit.page, "This is not a results file of Stepscope", "STEPSCOPE_DB")
@@ -69,24 +59,24 @@ def test_a_missing_a_foreign_and_an_empty_file(browser: Browser, address: str, f
         _says(visit.page, "The results file is empty", "python -m runner sweep")
 
 
-def test_busy_file(browser: Browser, address: str, file: Path) -> None:
+def test_busy_file(browser: Browser, site: Site, file: Path) -> None:
     """Another process has the file open for writing; when it closes it, the page recovers by itself."""
     _empty(file)
     hold = "con = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
     with python(hold, file) as holder:
         assert read_line(holder) == "held"
-        with opened(browser, address) as visit:
+        with opened(browser, site.address) as visit:
             expect(visit.page.get_by_role("heading", level=1)).to_have_text("The results file is busy")
             holder.communicate()
             expect(visit.page.get_by_role("heading", level=1)).to_have_text("The results file is empty")
 
 
 @pytest.mark.soak
-def test_an_idle_page_runs_nothing(browser: Browser, address: str, file: Path) -> None:
+def test_an_idle_page_runs_nothing(browser: Browser, site: Site, file: Path) -> None:
     """It requests the state of the file every two seconds, and sends the server nothing until that changes."""
     rows.store(file, of := rows.run(), [rows.ok(of, rows.asked("toy-64", context=64))])
     told = list[int]()
-    with opened(browser, f"{address}/training-step") as visit:
+    with opened(browser, f"{site.address}/training-step") as visit:
         visit.page.on("websocket", lambda socket: socket.on("framesent", lambda sent: told.append(len(sent))))
         visit.page.reload()
         settled(visit.page)
@@ -111,13 +101,13 @@ def test_a_server_below_the_path_of_a_proxy(browser: Browser, file: Path) -> Non
 
 
 @pytest.mark.soak
-def test_charts_fill_during_a_sweep(browser: Browser, address: str, file: Path) -> None:
+def test_charts_fill_during_a_sweep(browser: Browser, site: Site, file: Path) -> None:
     _empty(file)
     of = rows.run(label="live")
     cells = [rows.asked("toy-64", context=context) for context in LIVE_CONTEXTS]
     rows.spooled(file, of, rows.ok(of, cells[0]))
     _plan(file, of, done=1)
-    with opened(browser, f"{address}/training-step") as visit:
+    with opened(browser, f"{site.address}/training-step") as visit:
         expect(visit.page.get_by_text("Sweep running: 1 of 5 cells")).to_be_visible()
         for done in (2, 3, 4):
             rows.spooled(file, of, rows.ok(of, cells[done - 1]))
@@ -135,11 +125,11 @@ def test_charts_fill_during_a_sweep(browser: Browser, address: str, file: Path) 
 
 
 @pytest.mark.soak
-def test_a_real_sweep_fills_the_page(browser: Browser, address: str, file: Path) -> None:
+def test_a_real_sweep_fills_the_page(browser: Browser, site: Site, file: Path) -> None:
     """The same holds for a sweep started from the command line, whose cells arrive when they are done."""
     contexts = ",".join(str(context) for context in range(64, 512, 8))
     words = ("--contexts", contexts, "--steps", "50", "--max-steps", "50")
-    with start("sweep", *TINY, *words, db=file) as sweep, opened(browser, f"{address}/training-step") as visit:
+    with start("sweep", *TINY, *words, db=file) as sweep, opened(browser, f"{site.address}/training-step") as visit:
         page = visit.page
         expect(page.get_by_text(re.compile(r"Sweep running: \d+ of 56 cells"))).to_be_visible()
         for _ in range(3):
