@@ -44,6 +44,19 @@ MAY_LACK = shlex.split(
     "ray starlette streamlit transformers"
 )
 
+#: Python runs this at the start of the server, before its imports, and reports to it every socket that it uses.
+TELLS_WHOM_IT_ASKS = """
+import sys
+def told(event, arguments):
+    if event in ("socket.connect", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo", "socket.gethostbyname"):
+        address = arguments[0] if event.startswith("socket.get") else arguments[1]
+        host = address[0] if isinstance(address, tuple) else address
+        if host not in ("localhost", "127.0.0.1", "::1", "", None):
+            with open({log!r}, "a") as log:
+                print(event, host, file=log)
+sys.addaudithook(told)
+"""
+
 
 class Module(pytest.Module):
     """A file of tests that is skipped if it imports, even indirectly, a package that this machine may lack."""
@@ -149,6 +162,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     sys.modules["__main__"] = MAIN
     if item.get_closest_marker("gpu") and not pytest.importorskip("torch").cuda.is_available():
         pytest.skip("torch sees no NVIDIA GPU")
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Yields the file in which servers started from now on record every address they contact outside this machine."""
+    folder = tmp_path_factory.mktemp("asked")
+    (folder / "sitecustomize.py").write_text(TELLS_WHOM_IT_ASKS.format(log=str(folder / "log")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))
+        yield folder / "log"
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ line.
 They run in `make soak` only: Playwright tries its download five times.
 """
 
-import functools
 import http.server
 import io
 import shlex
@@ -60,10 +59,6 @@ def test_apt_get_installs_it(programs: Path) -> None:
 class Archive(http.server.BaseHTTPRequestHandler):
     """Answers every request with an archive of a browser of the requested name, a script that starts the real one."""
 
-    def __init__(self, *words: object, executable: str) -> None:
-        self.executable = executable
-        super().__init__(*words)  # type: ignore[arg-type]
-
     def do_GET(self) -> None:
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:
@@ -71,7 +66,7 @@ class Archive(http.server.BaseHTTPRequestHandler):
                                  ("chrome-linux", "headless_shell"), ("", "ffmpeg-linux")):  # fmt: skip
                 entry = zipfile.ZipInfo(f"{folder}/{name}".lstrip("/"))
                 entry.external_attr = 0o755 << 16
-                archive.writestr(entry, f'#!/bin/sh\nexec {shlex.quote(self.executable)} "$@"\n')
+                archive.writestr(entry, f'#!/bin/sh\nexec {shlex.quote(str(installed()))} "$@"\n')
         self.send_response(200)
         self.send_header("Content-Length", str(len(packed.getvalue())))
         self.end_headers()
@@ -84,8 +79,7 @@ class Archive(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def downloads() -> Iterator[str]:
     """Yields the address of a server that replaces Playwright's."""
-    handler = functools.partial(Archive, executable=str(installed()))
-    with http.server.ThreadingHTTPServer(("localhost", 0), handler) as server:
+    with http.server.ThreadingHTTPServer(("localhost", 0), Archive) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://localhost:{server.server_port}"
         server.shutdown()

@@ -313,24 +313,23 @@ def compare_again(
     same rounds for both cells or, `apart`, of rounds drawn for each, as if two sweeps had measured them."""
     for run in sorted({kind.run for kind in kinds}):
         one, other = (next((k for k in kinds if (k.run, k.key) == (run, cell.key)), None) for cell in pair)
-        if one and other and times_of(one.processes, clock) and times_of(other.processes, clock):
-            yield _compare(one, other, [kind for kind in kinds if kind not in (one, other)], clock, apart=apart)
-
-
-def _compare(one: Kind, other: Kind, rest: Sequence[Kind], clock: Clock, *, apart: bool) -> Compared:
-    noises, order, found, used = noise_beside(one, rest, (), "step"), random.Random(one.run), 0, list[int]()
-    by_round = [{process.id: process for process in kind.processes} for kind in (one, other)]
-    shared = sorted(by_round[0].keys() & by_round[1].keys(), key=str)
-    for _ in range(REPETITIONS):
-        rounds = order.sample(shared, len(shared))
-        others = order.sample(shared, len(shared)) if apart else rounds
-        a = take_default([by_round[0][number] for number in rounds], noises, device=one.device)
-        b = take_default([by_round[1][number] for number in others], noises, device=one.device)
-        found += bool(is_decided((a, b), noise_beside(one, rest, (a, b), clock), clock))
-        used += [len(a), len(b)]
-    medians = [statistics.median(time.median_ms for time in times_of(kind.processes, clock)) for kind in (one, other)]
-    bound = bound_of(one.processes, clock)
-    return Compared(found=found, times=medians[1] / medians[0], bound=bound, rounds=statistics.fmean(used))
+        if not one or not other or not times_of(one.processes, clock) or not times_of(other.processes, clock):
+            continue
+        rest = [kind for kind in kinds if kind not in (one, other)]
+        noises, order, found, used = noise_beside(one, rest, (), "step"), random.Random(one.run), 0, list[int]()
+        by_round = [{process.id: process for process in kind.processes} for kind in (one, other)]
+        shared = sorted(by_round[0].keys() & by_round[1].keys(), key=str)
+        for _ in range(REPETITIONS):
+            rounds = order.sample(shared, len(shared))
+            others = order.sample(shared, len(shared)) if apart else rounds
+            a = take_default([by_round[0][number] for number in rounds], noises, device=one.device)
+            b = take_default([by_round[1][number] for number in others], noises, device=one.device)
+            found += bool(is_decided((a, b), noise_beside(one, rest, (a, b), clock), clock))
+            used += [len(a), len(b)]
+        before, after = (statistics.median(time.median_ms for time in times_of(kind.processes, clock))
+                         for kind in (one, other))  # fmt: skip
+        bound = bound_of(one.processes, clock)
+        yield Compared(found=found, times=after / before, bound=bound, rounds=statistics.fmean(used))
 
 
 def judge_power(kinds: Sequence[Kind], pair: tuple[StepCell, StepCell], clock: Clock) -> Iterator[Result]:

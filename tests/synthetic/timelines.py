@@ -194,31 +194,3 @@ def write(path: Path, of: RunRow, made: Step, *, title: str | None = None) -> Ti
     Spool(path).write(brought, str(timeline.cell_id))
     ingest_all(path)
     return timeline
-
-
-def snapshot(made: Step) -> dict[str, Any]:
-    """Returns the step as a foreign CUDA snapshot of that step alone: older blocks are in one segment, later ones in
-    the trace, and nothing says what they are for."""
-    older = [block for block in made.blocks if block["phase"] is None]
-    end = made.blocks[-1]["address"] + 64 * MIB
-    happened = sorted(
-        [(block["born_us"], 1, "alloc", block) for block in made.blocks if block["phase"]]
-        + [(block["died_us"], 0, "free_requested", block) for block in made.blocks if block["died_us"] is not None],
-        key=lambda item: item[:2],
-    )
-    trace = [{"action": action, "addr": block["address"], "size": block["allocated_bytes"], "time_us": at_us,
-              "frames": _frames(made.stacks[block["stack"]])} for at_us, _, action, block in happened]  # fmt: skip
-    held = [{"address": block["address"], "size": block["allocated_bytes"], "state": "active_allocated",
-             "requested_size": block["allocated_bytes"] - 12, "frames": []} for block in older]  # fmt: skip
-    free = {"address": (low := held[-1]["address"] + held[-1]["size"]), "size": end - low, "state": "inactive"}
-    segment = {"device": 0, "address": BASE, "total_size": end - BASE, "blocks": [*held, free]}
-    return {"segments": [segment], "device_traces": [trace]}
-
-
-def _frames(stack: str) -> list[dict[str, Any]]:
-    found = []
-    for frame in stack.split("\n"):
-        place, _, name = frame.partition(" ")
-        file, _, line = place.rpartition(":")
-        found.append({"filename": file, "line": int(line) if line.isdigit() else 0, "name": name})
-    return found

@@ -2,7 +2,6 @@
 
 import contextlib
 import http.client
-import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,6 @@ import pytest
 
 from pages.api.hosts import is_known, is_known_origin, list_known_names
 from tests.browser import served
-from tests.e2e.conftest import TELLS_WHOM_IT_ASKS
 from tests.some import some
 from tests.synthetic import rows
 
@@ -26,25 +24,16 @@ UPGRADE = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns a folder with the server's results file and what it looked up."""
-    return tmp_path_factory.mktemp("hosts")
-
-
-@pytest.fixture(scope="module")
-def address(folder: Path) -> Iterator[str]:
-    path = rows.store(folder / "results.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])
-    (folder / "sitecustomize.py").write_text(TELLS_WHOM_IT_ASKS.format(log=str(folder / "asked")))
-    listening = {
-        "PYTHONPATH": os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", ""))),
-        "STREAMLIT_SERVER_ADDRESS": "0.0.0.0",
-        "STEPSCOPE_HOSTS": "stepscope.example.com, *.lab.example",
-    }
-    with served(path, env=listening) as found:
+def address(tmp_path_factory: pytest.TempPathFactory, asked: Path) -> Iterator[str]:
+    """Yields the address of a server whose contacts are recorded (`asked`)."""
+    file = tmp_path_factory.mktemp("hosts") / "results.duckdb"
+    rows.store(file, of := rows.run(), [rows.ok(of, rows.asked())])
+    hosts = "stepscope.example.com, *.lab.example"
+    with served(file, env={"STREAMLIT_SERVER_ADDRESS": "0.0.0.0", "STEPSCOPE_HOSTS": hosts}) as found:
         yield found
 
 
-def asked(address: str, path: str, host: str, **more: str) -> tuple[int, str, http.client.HTTPMessage]:
+def ask(address: str, path: str, host: str, **more: str) -> tuple[int, str, http.client.HTTPMessage]:
     """Returns the status, body and headers of the answer to a request with this Host."""
     with contextlib.closing(http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)) as connection:
         connection.request("GET", path, headers={"Host": host, **more})
@@ -56,18 +45,18 @@ def asked(address: str, path: str, host: str, **more: str) -> tuple[int, str, ht
 @pytest.mark.parametrize("path", some(HOST_PATHS, HOST_PATHS[:3]))
 def test_a_foreign_host_name_is_refused(address: str, path: str) -> None:
     """A foreign name may resolve to this server (DNS rebinding). Listed names and addresses are answered."""
-    status, body, _ = asked(address, path, "attacker.example:8501")
+    status, body, _ = ask(address, path, "attacker.example:8501")
     assert status == 421
     assert "STEPSCOPE_HOSTS" in body
     for host in ("stepscope.example.com", "gpu1.lab.example:443", "localhost:1", "127.0.0.1", "[::1]:8501"):
-        assert asked(address, path, host)[0] == 200, host
+        assert ask(address, path, host)[0] == 200, host
 
 
 def test_the_websocket_refuses_foreign_host_names_too(address: str) -> None:
     own = {**UPGRADE, "Origin": "http://attacker.example"}
-    assert asked(address, "/_stcore/stream", "attacker.example", **own)[0] == 403
+    assert ask(address, "/_stcore/stream", "attacker.example", **own)[0] == 403
     own = {**UPGRADE, "Origin": "https://stepscope.example.com"}
-    assert asked(address, "/_stcore/stream", "stepscope.example.com", **own)[0] == 101
+    assert ask(address, "/_stcore/stream", "stepscope.example.com", **own)[0] == 101
 
 
 PATHS = ["/", "/training-step", "/api/v1", "/healthz", "/_stcore/health", "/_stcore/host-config", "/_stcore/stream"]
@@ -79,34 +68,34 @@ def test_a_foreign_website_is_refused(address: str, path: str) -> None:
     upgrade = UPGRADE if path.endswith("stream") else {}
     known = "http://localhost:8501", "https://gpu1.lab.example"
     for origin in ("http://example.org", "http://203.0.113.9:8501", "null", "", "http://[", "localhost", "file://"):
-        assert asked(address, path, "localhost", Origin=origin, **upgrade)[0] == 403, origin
+        assert ask(address, path, "localhost", Origin=origin, **upgrade)[0] == 403, origin
     for origin in known:
-        assert asked(address, path, origin.partition("//")[2], Origin=origin, **upgrade)[0] in (101, 200), origin
-    assert asked(address, path, "10.0.0.3:8501", Origin="http://10.0.0.3:8501", **upgrade)[0] in (101, 200)
+        assert ask(address, path, origin.partition("//")[2], Origin=origin, **upgrade)[0] in (101, 200), origin
+    assert ask(address, path, "10.0.0.3:8501", Origin="http://10.0.0.3:8501", **upgrade)[0] in (101, 200)
 
 
-def test_no_origin_makes_the_server_ask_the_web(folder: Path, address: str) -> None:
+def test_no_origin_makes_the_server_ask_the_web(asked: Path, address: str) -> None:
     """Streamlit would look up its own address for the line that it prints, and for every origin that it does not know,
     and answers nobody meanwhile."""
     origins = [f"http://{number}.example.org" for number in range(10)]
     with ThreadPoolExecutor(10) as threads:
         answers = threads.map(
-            lambda origin: asked(address, "/_stcore/stream", "localhost", **UPGRADE, Origin=origin)[0], origins
+            lambda origin: ask(address, "/_stcore/stream", "localhost", **UPGRADE, Origin=origin)[0], origins
         )
         began = time.monotonic()
-        assert asked(address, "/api/v1/state", "localhost")[0] == 200
+        assert ask(address, "/api/v1/state", "localhost")[0] == 200
         assert time.monotonic() - began < 5
         assert set(answers) == {403}
     # this website's name is known, but it asks another host, which Streamlit does not accept
-    assert asked(address, "/_stcore/stream", "127.0.0.1", **UPGRADE, Origin="http://sub.localhost")[0] == 403
-    events = (folder / "asked").read_text().splitlines() if (folder / "asked").exists() else []
+    assert ask(address, "/_stcore/stream", "127.0.0.1", **UPGRADE, Origin="http://sub.localhost")[0] == 403
+    events = asked.read_text().splitlines() if asked.exists() else []
     near = ("0.0.0.0", "8.8.8.8")  # the latter is no request: nothing is sent
     assert [event for event in events if event.split()[-1] not in near] == []
 
 
 @pytest.mark.parametrize("path", ["/", "/api/v1", "/healthz", "/api/v2"])
 def test_browsers_may_load_nothing_from_elsewhere(address: str, path: str) -> None:
-    _, _, headers = asked(address, path, "localhost")
+    _, _, headers = ask(address, path, "localhost")
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["X-Frame-Options"] == "SAMEORIGIN"
     assert "frame-ancestors 'self'" in headers["Content-Security-Policy"]

@@ -16,8 +16,6 @@ from tests.browser import Site, opened, settled
 from tests.pages.timeline.conftest import INFERENCE, TRAIN
 from tests.synthetic.timelines import HOSTILE, MIB
 
-AT_450 = "At the cursor (0.45 ms, backward): 3 allocations hold 28.0 MiB"
-
 
 @pytest.fixture(scope="module")
 def address(written: tuple[Path, TimelineRow], site: Site) -> Iterator[str]:
@@ -59,7 +57,7 @@ def test_drawn_total_pin_and_cursor(browser: Browser, address: str) -> None:
         expect(found.locator(".pin")).to_contain_text("16.0 MiB")
         expect(found.locator(".pin")).to_contain_text("blocks.0.attn")
         expect(found.locator(".pin")).to_contain_text("0.100 ms – 0.700 ms")
-        expect(page.get_by_text(AT_450)).to_be_visible()
+        expect(page.get_by_text("At the cursor (0.45 ms, backward): 3 allocations hold 28.0 MiB")).to_be_visible()
         assert "activation20.0 MiB" in found.locator(".legend").inner_text().replace("\n", "")
 
 

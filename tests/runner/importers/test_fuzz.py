@@ -14,9 +14,9 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.fuzz import NUMBERS, SNAPSHOTS, SOAK_EXAMPLES, Kind, fuzz
+from tests.runner.importers.test_cases import CASES
 from tests.runner.published.test_reading import CSV, HTML, MARKDOWN, RECORDS
 from tests.runner.published.test_reference import FOLDER as REFERENCE
-from tests.synthetic import timelines
 from tests.synthetic.nsys import made
 from tests.synthetic.nsys_statistics import API_SUM, KERN_COLUMNS, KERN_SUM, MEM_SUM, NVTX
 
@@ -33,9 +33,10 @@ LINES = [line for text in (API_SUM, KERN_SUM, KERN_COLUMNS, MEM_SUM, NVTX, "a,b\
 
 def snapshot(_: Path) -> bytes:
     """Returns a step's snapshot together with one of an allocator whose ring buffer has lost its beginning."""
-    first, second = (timelines.snapshot(timelines.step(allocations=number)) for number in (120, 80))
+    files = (CASES / f"snapshots/{name}.pickle" for name in ("kept-graphs", "steady"))
+    first, second = (pickle.loads(file.read_bytes()) for file in files)
     second["device_traces"] = [trace[len(trace) // 2 :] for trace in second["device_traces"]]
-    return pickle.dumps({name: [*first[name], *second[name]] for name in first})
+    return pickle.dumps({name: [*first[name], *second[name]] for name in ("segments", "device_traces")})
 
 
 def changed_export(changes: list[tuple[str, str, object, int]]) -> bytes:

@@ -1,9 +1,8 @@
 """Timelines: allocations followed by hand, and a recorded timeline checked against the allocator's own totals."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from runner.analysis.timeline.allocations import (
 )
 from runner.analysis.timeline.snapshot import Stacks, strip_folders
 from runner.engines.local import LocalEngine
-from runner.schema import AllocationRow, MarkRow, PhasePeakRow, StackRow, TimelineRow
+from runner.schema import AllocationRow
 from tests.runner.measure.test_memory import make_cell, measured
 from tests.synthetic.timelines import totals
 
@@ -91,30 +90,13 @@ def test_stacks_are_stored_once_without_folders_of_the_machine() -> None:
     assert stacks.texts[2] == "a b.py:1 f [31m"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recorded:
-    timeline: TimelineRow
-    allocations: Sequence[AllocationRow]
-    stacks: Sequence[StackRow]
-    marks: Sequence[MarkRow]
-    peaks: Sequence[PhasePeakRow]
-    values: Any
-
-
 @pytest.fixture(scope="module", params=[{}, {"precision": "bf16", "checkpoint_blocks": 1}, {"mode": "inference"}])
-def recorded(request: pytest.FixtureRequest) -> Recorded:
-    values, details = measured(LocalEngine(), make_cell(timeline=True, **request.param))
-    return Recorded(
-        timeline=details["timelines"][0],
-        allocations=details["allocations"],
-        stacks=details["stacks"],
-        marks=details["marks"],
-        peaks=details["phase_peaks"],
-        values=values,
-    )
+def recorded(request: pytest.FixtureRequest, engine: LocalEngine) -> Any:
+    values, details = measured(engine, make_cell(timeline=True, **request.param))
+    return SimpleNamespace(**details, timeline=details["timelines"][0], values=values)
 
 
-def test_the_sum_of_the_allocations_is_the_peak(recorded: Recorded) -> None:
+def test_the_sum_of_the_allocations_is_the_peak(recorded: Any) -> None:
     total = totals(recorded.allocations)
     assert max(total.values()) == recorded.timeline.peak_bytes == recorded.values["peak_allocated_bytes"]
     assert total[recorded.timeline.peak_at_us] == recorded.timeline.peak_bytes
@@ -124,18 +106,18 @@ def test_the_sum_of_the_allocations_is_the_peak(recorded: Recorded) -> None:
     assert recorded.timeline.origin == "cpu-profiler"
 
 
-def test_the_rows_reproduce_the_allocators_peak_of_every_phase(recorded: Recorded) -> None:
+def test_the_rows_reproduce_the_allocators_peak_of_every_phase(recorded: Any) -> None:
     """On a CPU `phase_peaks` are the allocator's own running total, and the rows follow each allocation."""
     total, ends = totals(recorded.allocations), [mark.at_us for mark in recorded.marks[1:]]
     before = 0
-    for mark, end, peak in zip(recorded.marks, [*ends, None], recorded.peaks, strict=True):
+    for mark, end, peak in zip(recorded.marks, [*ends, None], recorded.phase_peaks, strict=True):
         assert mark.name == peak.phase
         within = [size for at_us, size in total.items() if at_us >= mark.at_us and (end is None or at_us < end)]
         assert max([before, *within]) == peak.peak_allocated_bytes
         before = within[-1]
 
 
-def test_blocks_are_in_order_and_do_not_overlap(recorded: Recorded) -> None:
+def test_blocks_are_in_order_and_do_not_overlap(recorded: Any) -> None:
     rows = recorded.allocations
     assert [row.allocation for row in rows] == list(range(len(rows)))
     assert [row.born_us for row in rows] == sorted(row.born_us for row in rows)
@@ -150,8 +132,8 @@ def test_blocks_are_in_order_and_do_not_overlap(recorded: Recorded) -> None:
             assert earlier.died_us <= later.born_us
 
 
-def test_marks_are_the_phases_in_order(recorded: Recorded) -> None:
-    assert [mark.name for mark in recorded.marks] == [peak.phase for peak in recorded.peaks]
+def test_marks_are_the_phases_in_order(recorded: Any) -> None:
+    assert [mark.name for mark in recorded.marks] == [peak.phase for peak in recorded.phase_peaks]
     assert [mark.at_us for mark in recorded.marks] == sorted({mark.at_us for mark in recorded.marks})
     starts = {mark.name: mark.at_us for mark in recorded.marks}
     for row in recorded.allocations:
@@ -160,7 +142,7 @@ def test_marks_are_the_phases_in_order(recorded: Recorded) -> None:
     assert {row.phase for row in recorded.allocations} >= {"forward", None}
 
 
-def test_every_allocation_has_a_category_and_new_ones_a_stack(recorded: Recorded) -> None:
+def test_every_allocation_has_a_category_and_new_ones_a_stack(recorded: Any) -> None:
     assert all(row.category != "unknown" for row in recorded.allocations)
     born = [row for row in recorded.allocations if row.phase]
     assert all(row.operation and row.operation.startswith("aten::") and row.stack is not None for row in born)
@@ -178,7 +160,7 @@ def test_every_allocation_has_a_category_and_new_ones_a_stack(recorded: Recorded
         assert "runner/models/transformer.py" in recorded.stacks[named[0].stack or 0].frames
 
 
-def test_stacks_are_short_names_of_known_frames(recorded: Recorded) -> None:
+def test_stacks_are_short_names_of_known_frames(recorded: Any) -> None:
     used = {row.stack for row in recorded.allocations if row.stack is not None}
     assert used <= {row.stack for row in recorded.stacks}
     for row in recorded.stacks:
