@@ -49,15 +49,12 @@ def _is_safe(text: ast.expr) -> bool:
         case ast.Call(func=ast.Name(id=name)):
             return name == "restrict"
         case ast.JoinedStr(values=parts):
-            return all(isinstance(part, ast.Constant) or _is_limit(part) for part in parts)
+            return all(map(_is_safe, parts))
+        case ast.FormattedValue(value=ast.Name(id=name)):  # a limit such as `{MAX_ROWS:,}`
+            return name.isupper()
         case ast.Name(id=name):
             return name.isupper() or name == "label"
     return isinstance(text, ast.Constant)
-
-
-def _is_limit(part: ast.expr) -> bool:
-    """Returns whether it is a limit such as `{MAX_ROWS:,}`."""
-    return isinstance(part, ast.FormattedValue) and isinstance(part.value, ast.Name) and part.value.id.isupper()
 
 
 def test_every_loader_has_a_name_of_its_own() -> None:

@@ -7,7 +7,6 @@ three rounds, repeated on four machines in turn. The smaller file is a part of t
 formula: nothing here was measured.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -64,12 +63,6 @@ _TIMES = """
 _GRID_CELLS = 6 * 6 * 4 * 4 * 5 * 3
 
 
-def _defaults() -> Iterator[str]:
-    for column in TABLES["steps"].columns:
-        if column.absent is not None and column.name not in _SET.split():
-            yield f"{default_value(column)} AS {column.name}"
-
-
 def fill(path: Path, *, cells: int) -> None:
     """Writes a new file with this many cells of `steps`, with timings and samples."""
     rows.store(path, of := rows.run(label="sweep 0", host="bench0"), [rows.ok(of, rows.asked())])
@@ -78,7 +71,9 @@ def fill(path: Path, *, cells: int) -> None:
             con.execute(f"DELETE FROM {table}")
         con.execute(_RUNS, {"machines": MACHINES, "runs": -(-cells // _GRID_CELLS)})
         con.execute(_GRID, {"cells": cells})
-        con.execute(_STEPS.format(defaults=", ".join(_defaults())))
+        unset = [column for column in TABLES["steps"].columns if column.name not in _SET.split()]
+        defaults = [f"{default_value(one)} AS {one.name}" for one in unset if one.absent is not None]
+        con.execute(_STEPS.format(defaults=", ".join(defaults)))
         con.execute(_TIMES)
         assert con.execute("SELECT count(*) FROM steps").fetchone() == (cells,)
     assert not look_through(path).left_out, "a page would leave out some rows"

@@ -49,7 +49,9 @@ def run() -> list[Result]:
         with served(path) as address:
             for _ in range(OPENINGS):
                 with opened(browser, f"{address}/memory-timeline?fold=nothing") as visitor:
-                    first.append(_first_ms(visitor.page))
+                    visitor.page.wait_for_selector(".timeline[data-first-draw-ms]")
+                    visitor.page.wait_for_timeout(1_000)
+                    first += _marks(visitor.page.locator(".timeline"), "first-draw")
                     if len(first) == OPENINGS:
                         zooms = _zooms(visitor.page)
     longest, name = max(first), f"timeline of {held:,} allocations"
@@ -67,12 +69,6 @@ def _result(name: str, times_ms: list[float], *, goal_ms: float | None = None) -
     return Result(name=name, figure=f"p95 of {len(times_ms)} {p95:.1f} ms, median {median(times_ms):.1f} ms",
                   goal=f"p95 under {goal_ms:.0f} ms" if goal_ms else "",
                   met=p95 < goal_ms if goal_ms else None)  # fmt: skip
-
-
-def _first_ms(page: Page) -> float:
-    page.wait_for_selector(".timeline[data-first-draw-ms]")
-    page.wait_for_timeout(1_000)
-    return float(page.locator(".timeline").get_attribute("data-first-draw-ms") or "nan")
 
 
 def _zooms(page: Page) -> dict[str, list[float]]:

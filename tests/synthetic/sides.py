@@ -47,8 +47,10 @@ def context(tokens: int, **values: Any) -> StepCell:
     return asked("toy-64", context=tokens, **values)
 
 
-def before_and_after() -> list[tuple[RunRow, list[Rows]]]:
-    """Returns both runs with their cells, whose contexts are 16, 32, …."""
+def written(folder: Path) -> Path:
+    """Returns a file with these two runs, whose cells have contexts of 16, 32, …, peaks (8 and 4 MiB), and a third,
+    `again`, equal to the second."""
+    path = folder / "results.duckdb"
     before = run_named("before", threads=2, torch="2.12.0")
     after = run_named("after", threads=1, torch="2.13.0")
     few = (10.0,) * 5
@@ -75,14 +77,7 @@ def before_and_after() -> list[tuple[RunRow, list[Rows]]]:
         timed(after, compiled, (10.0,) * 11, recompiles=3),
         timed(after, context(160), (10.0,) * 11),
     ]
-    return [(before, a), (after, b)]
-
-
-def written(folder: Path) -> Path:
-    """Returns a file with these two runs, peaks (8 and 4 MiB), and a third, `again`, equal to the second."""
-    path = folder / "results.duckdb"
-    runs = before_and_after()
-    for (of, cells), size in zip(runs, (8 * MIB, 4 * MIB), strict=True):
+    for of, cells, size in ((before, a, 8 * MIB), (after, b, 4 * MIB)):
         store(path, of, cells)
         store_tables(path, [memory_rows.memory(of, {"activations": size}, context=tokens) for tokens in (16, 32)])
     again = run_named("again", threads=1, torch="2.13.0")

@@ -119,11 +119,23 @@ def test_cuda_autocast_keeps_softmax_twice() -> None:
 
 
 def measured_peak_bytes(cell: StepCell) -> int:
-    """Returns the bytes of parameters, optimizer state, data and tables, plus the largest sum of one step's allocations
-    according to PyTorch's profiler."""
+    """Returns the bytes of parameters, optimizer state, data and tables, plus the largest sum of the allocations of an
+    ordinary step of a training loop, which frees the gradients at its end, according to PyTorch's profiler."""
     model, tokens, targets = Transformer(cell), random_tokens(cell), random_tokens(cell).flatten()
     optimizer = torch.optim.AdamW(model.parameters(), foreach=cell.optimizer == "foreach")
-    step = make_step(cell, model, tokens, targets, optimizer)
+
+    def step() -> None:
+        with torch.set_grad_enabled(cell.mode != "inference"), autocast(cell):
+            logits = model(tokens)
+        if cell.mode in ("inference", "forward"):
+            return
+        with autocast(cell):
+            loss = cross_entropy(logits.flatten(0, 1), targets)
+        loss.backward()  # type: ignore[no-untyped-call]
+        if cell.mode == "train":
+            optimizer.step()
+        optimizer.zero_grad()
+
     step()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
         step()
@@ -139,26 +151,6 @@ def measured_peak_bytes(cell: StepCell) -> int:
     before = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers(), tokens, targets))
     state: int = sum(value.nbytes for values in optimizer.state.values() for value in values.values())
     return before + state + max(held)
-
-
-def make_step(
-    cell: StepCell, model: Transformer, tokens: Tensor, targets: Tensor, optimizer: torch.optim.Optimizer
-) -> Callable[[], None]:
-    """Returns an ordinary step of a training loop, which frees the gradients at its end."""
-
-    def step() -> None:
-        with torch.set_grad_enabled(cell.mode != "inference"), autocast(cell):
-            logits = model(tokens)
-        if cell.mode in ("inference", "forward"):
-            return
-        with autocast(cell):
-            loss = cross_entropy(logits.flatten(0, 1), targets)
-        loss.backward()  # type: ignore[no-untyped-call]
-        if cell.mode == "train":
-            optimizer.step()
-        optimizer.zero_grad()
-
-    return step
 
 
 #: A few numbers of 8 bytes, such as the divisor of a layer's scores, are in no formula.

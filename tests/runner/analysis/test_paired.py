@@ -98,21 +98,19 @@ def test_intervals_have_their_coverage_where_the_machine_drifts(
     so that too narrow and too wide ones are seen; of those that decide, 0.4%."""
     if level:
         monkeypatch.setattr(statistics, "confidence", lambda rounds: level)
-    found = [pair for seed in range(150) for pair in compare_equal(random.Random(seed), rounds, spread)]
+    found: list[Ratio] = []
+    for seed in range(150):
+        generator = random.Random(seed)
+        drift = [generator.gauss(0, 0.1) for _ in range(rounds)]
+        cells = [measure_rounds(generator, drift, 0.02, spread, of_samples=0.01, known=True) for _ in range(8)]
+        times = [estimate(cell, find_noise(cells)) for cell in cells]
+        found += [ratio(a, b) for a, b in zip(times[::2], times[1::2], strict=True)]
     covered = sum((one.low or 0) <= 1 <= (one.high or 0) for one in found) / len(found)
     if level:
         assert 0.935 <= covered <= 0.99
     else:
         assert covered >= 0.985, "99% or more is said"
         assert sum(one.outcome in ("faster", "slower") for one in found) / len(found) <= 0.015
-
-
-def compare_equal(generator: random.Random, rounds: int, spread: float) -> list[Ratio]:
-    """Returns the ratios of four pairs of equal cells of one sweep."""
-    drift = [generator.gauss(0, 0.1) for _ in range(rounds)]
-    cells = [measure_rounds(generator, drift, 0.02, spread, of_samples=0.01, known=True) for _ in range(8)]
-    times = [estimate(cell, find_noise(cells)) for cell in cells]
-    return [ratio(a, b) for a, b in zip(times[::2], times[1::2], strict=True)]
 
 
 def test_five_percent_are_found_on_a_machine_that_drifts_by_ten() -> None:

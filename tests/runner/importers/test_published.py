@@ -12,12 +12,10 @@ from runner.store.merging import merge
 from runner.store.read.published import load_published
 from runner.store.read.runs import load_contents, load_runs
 from tests.runner.published.test_reading import write
+from tests.runner.published.test_reference import FILES, FOLDER
 from tests.synthetic import rows
 from tests.synthetic.nsys_statistics import KERN_SUM
 from tests.synthetic.stored import change, read
-
-FOLDER = Path(__file__).parents[3] / "data/reference"
-
 
 #: Some of the tables of data/reference.
 NAMES = ("000_benchmarking_script.csv", "001_e2e_mbair.csv", "004_e2e.csv")
@@ -54,8 +52,7 @@ def test_tables_are_stored_as_they_were_read(folder: Path, reference: Path) -> N
 @pytest.mark.soak
 def test_all_31_tables_are_stored_as_they_were_read(tmp_path: Path) -> None:
     import_file(FOLDER, db=tmp_path / "results.duckdb")
-    files = sorted(path for path in FOLDER.glob("*.csv") if path.name != "provenance.csv")
-    read = [table for path in files for table in read_file(path).tables]
+    read = [table for path in FILES for table in read_file(path).tables]
     assert len(read) == 31
     assert load_published(tmp_path / "results.duckdb") == read
 

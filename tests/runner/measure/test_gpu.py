@@ -208,7 +208,6 @@ def test_every_compile_mode_has_a_cold_and_a_warm_time(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:TensorFloat32 tensor cores")  # the compiler's own
 @pytest.mark.parametrize(("precision", "attention"), [("fp32", "naive"), ("bf16", "naive"), ("bf16", "sdpa")])
 def test_the_compiled_model_has_the_gradients_of_the_eager_one(precision: str, attention: str) -> None:
-    """Every parameter's gradient agrees."""
     sizes = SIZES["toy-256"].numbers | {"vocabulary": 2000}
     cell = tiny(**sizes, context=128, batch=4, precision=precision, attention=attention)
     torch.manual_seed(0)

@@ -45,18 +45,15 @@ def measured(asked: NumericsCell, *, limit_bytes: int | None = None) -> Measurem
     return measure_numerics(make_job(asked, limit_bytes=limit_bytes), lambda doing: None)
 
 
-def exact_tables(context: int, head_width: int) -> torch.Tensor:
-    angles = np.outer(np.arange(context), ROPE_BASE ** (-np.arange(0, head_width, 2) / head_width))
-    cosine, sine = np.cos(angles).repeat(2, axis=-1), np.sin(angles).repeat(2, axis=-1)
-    sine[:, ::2] *= -1
-    return torch.from_numpy(np.stack((cosine, sine)))
-
-
 def test_the_reference_is_float64_throughout() -> None:
     """It agrees with the model in NumPy to the last digits; float32 anywhere in between would differ by 1e-7."""
     step = ModelStep(step_of(cell(precision="fp32", attention="sdpa")), CPU)
     widen(step.workload, torch.float64)
-    step.model.rope_2te = exact_tables(6, 8)  # the model's own tables are rounded to float32 on purpose
+    # The model's own rotary tables are rounded to float32 on purpose.
+    angles = np.outer(np.arange(6), ROPE_BASE ** (-np.arange(0, 8, 2) / 8))
+    cosine, sine = np.cos(angles).repeat(2, axis=-1), np.sin(angles).repeat(2, axis=-1)
+    sine[:, ::2] *= -1
+    step.model.rope_2te = torch.from_numpy(np.stack((cosine, sine)))
     weights = {name: value.detach().numpy() for name, value in step.model.state_dict().items()}
     expected = reference_logits(weights, step.workload.inputs[0].numpy(), heads=2)
     found = step.model(step.workload.inputs[0])

@@ -20,11 +20,10 @@ from runner.measure.device import ClockMark, Device
 from runner.measure.device_time import DeviceWork, device_work, measure_unwaited, phase_times, trace_phases
 from runner.measure.timing import SETTLING, UNKNOWN, Clocks, StepEnd, StepLimits, Steps, loop_length, measure, time_loop
 from runner.schema import Phase, new_id
+from tests.runner.measure.test_timing import LATE_MS
 
 CPU = Device("cpu")
 TWO: tuple[Phase, ...] = ("forward", "backward")
-#: A busy machine wakes a sleeping process late, never early.
-LATE_MS = 200.0
 
 
 def sleeping(mark: Callable[[], None]) -> None:

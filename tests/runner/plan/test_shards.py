@@ -59,29 +59,24 @@ def test_more_shares_than_sizes_are_refused(db: Path) -> None:
     assert "at most 1 shares" in run("sweep", *TINY, "--shard", "2/2", "--dry-run", db=db, code=2).stdout
 
 
-def job(folder: Path, name: str, number: int) -> None:
-    """Runs one of two tasks of an example, with the variables that its scheduler sets."""
-    words = [*WORDS, "--no-ceilings"]
-    if name == "slurm":
-        # The task starts in the folder from which it was submitted.
-        shutil.copytree(ROOT / "runner", folder / "runner", dirs_exist_ok=True)
-        of_scheduler = {"SLURM_ARRAY_TASK_ID": str(number + 10), "SLURM_ARRAY_TASK_MIN": "10",
-                        "SLURM_ARRAY_TASK_COUNT": "2", "SLURM_SUBMIT_DIR": str(folder)}  # fmt: skip
-        command = ["bash", str(ROOT / "docs/fleet/slurm.sh"), *words]
-    else:
-        of_scheduler = {"JOB_COMPLETION_INDEX": str(number), "SHARES": "2", "RESULTS": str(folder / "results")}
-        lines = (ROOT / "docs/fleet/kubernetes.yaml").read_text().split("args:\n")[1].split("- |\n")[1]
-        script = lines.split("          resources:")[0].replace("--preset cs336-2025", " ".join(words))
-        command = ["bash", "-c", script]
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    execute(*command, env={"PATH": path, **of_scheduler}, code=0)
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize("name", ["slurm", "kubernetes"])
 def test_the_examples_measure_every_cell_once(tmp_path: Path, db: Path, name: str) -> None:
+    """Both tasks of an example run with the variables that its scheduler sets; those of Slurm start in the folder from
+    which they were submitted."""
+    words, known = [*WORDS, "--no-ceilings"], {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    if name == "slurm":
+        shutil.copytree(ROOT / "runner", tmp_path / "runner")
+        known |= {"SLURM_ARRAY_TASK_MIN": "10", "SLURM_ARRAY_TASK_COUNT": "2", "SLURM_SUBMIT_DIR": str(tmp_path)}
+        command = ["bash", str(ROOT / "docs/fleet/slurm.sh"), *words]
+    else:
+        known |= {"SHARES": "2", "RESULTS": str(tmp_path / "results")}
+        lines = (ROOT / "docs/fleet/kubernetes.yaml").read_text().split("args:\n")[1].split("- |\n")[1]
+        script = lines.split("          resources:")[0].replace("--preset cs336-2025", " ".join(words))
+        command = ["bash", "-c", script]
     for number in (0, 1):
-        job(tmp_path, name, number)
+        task = {"SLURM_ARRAY_TASK_ID": str(number + 10), "JOB_COMPLETION_INDEX": str(number)}
+        execute(*command, env=known | task, code=0)
     files = sorted((tmp_path / "results").glob("*.duckdb"))
     assert [file.name for file in files] == ["share-1.duckdb", "share-2.duckdb"]
     assert not [merged for merged in merge_files(files, into=db) if merged.refused]
