@@ -71,8 +71,15 @@ class Reader:
             command = [sys.executable, "-c", _ANSWERS_ONLY + self.script]
             pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
             self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere)
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         try:
-            line = _exchange(self.process, request)
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.write(request)
+                self.process.stdin.flush()
+            if not select.select([self.process.stdout], [], [], PATIENCE_S)[0]:
+                raise TimeoutError
+            line = self.process.stdout.readline()
             code = 0 if line else self.process.wait()
         except BaseException:
             self.close()
@@ -86,18 +93,6 @@ class Reader:
             self.process.kill()
             self.process.communicate()
             self.process = None
-
-
-def _exchange(process: subprocess.Popen[bytes], request: bytes) -> bytes:
-    """Returns the line that answers the request, or an empty one if the process ended. Raises TimeoutError."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.write(request)
-        process.stdin.flush()
-    if not select.select([process.stdout], [], [], PATIENCE_S)[0]:
-        raise TimeoutError
-    return process.stdout.readline()
 
 
 @dataclass(frozen=True, kw_only=True)

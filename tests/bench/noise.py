@@ -85,11 +85,6 @@ class Planned:
     wider: Sequence[tuple[StepCell, StepCell]]
     equal: Sequence[tuple[StepCell, StepCell]] = ()
 
-    @property
-    def measured(self) -> tuple[Cell, ...]:
-        """Every cell, those of the pairs included."""
-        return (*self.cells, *(other for _, other in (*self.wider, *self.equal)))
-
 
 def plan_cells(device: str) -> Planned:
     """Returns what is measured on a device."""
@@ -369,7 +364,9 @@ def run(seconds: float = SECONDS, db: Path | None = None) -> list[Result]:
     path = db or Path(tempfile.mkdtemp(prefix="stepscope-noise-"), "noise.duckdb")
     if seconds > 0:
         device = LocalEngine().describe("auto")["device"]
-        request = Request(cells=plan_cells(device).measured, rounds=PROCESSES[device])
+        planned = plan_cells(device)
+        cells = (*planned.cells, *(other for _, other in (*planned.wider, *planned.equal)))
+        request = Request(cells=cells, rounds=PROCESSES[device])
         command = f"python -m tests.bench noise --seconds {seconds:g}"
         settings = Settings(db=path, label="noise", budget_s=seconds, ceilings=False, command=command)
         sweep(request, settings, watcher=SweepLines(console, db=path))

@@ -22,8 +22,6 @@ from tests.synthetic import memory_rows, rows
 
 #: A query that never ends and uses no memory.
 ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT 1 - n FROM t) SELECT max(n) FROM t"
-#: One that takes a minute, and no time of the CPU.
-SLOW = "SELECT pg_sleep(60)"
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +212,7 @@ def test_page(browser: Browser, db: Path, site: Site) -> None:
             editor.fill("COPY steps TO 'x'")
             editor.press("Control+Enter")
             expect(page.get_by_role("alert")).to_contain_text("A statement of the kind COPY. Expected one SELECT")
-            editor.fill(SLOW)
+            editor.fill("SELECT pg_sleep(60)")  # which takes no time of the CPU
             cancel(page)
             page.get_by_role("button", name="How cells ended").click()
             expect(page).to_have_url(re.compile("sql=WITH\\+cells|sql=WITH%20cells"))

@@ -90,12 +90,8 @@ def test_neighbors_hide_less_and_equal_cells_stay_equal() -> None:
     assert sum(medians.outcome == "faster" for _, medians in found) < 60
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return neighbors.written(tmp_path_factory.mktemp("undisturbed"))
-
-
-def test_a_file_is_compared_by_them_and_shows_them(path: Path) -> None:
+def test_a_file_is_compared_by_them_and_shows_them(tmp_path: Path) -> None:
+    path = neighbors.written(tmp_path)
     (view,) = ask("compare", read(path, Selection(), ("by_run",)), {"by": "label", "a": "before", "b": "after"}).views
     slower, equal = view.rows
     assert view.get(slower, "ratio") == pytest.approx(10 / 10.6)

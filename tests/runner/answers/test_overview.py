@@ -77,21 +77,6 @@ def test_each_bar_of_the_ladder_is_one_pair_or_says_that_it_is_none() -> None:
             assert ladder.get(row, "ratio") == pytest.approx(times[0] / times[1], rel=0.02)
 
 
-def slowed(one: StepResult, by: float) -> StepResult:
-    """Returns the cell with times that many times as long by every clock."""
-
-    def longer(time: Estimate) -> Estimate:
-        return replace(time, ms=by * time.ms, low_ms=by * (time.low_ms or 0), high_ms=by * (time.high_ms or 0))
-
-    times = {
-        phase: replace(
-            time, step=longer(time.step), others={clock: longer(other) for clock, other in time.others.items()}
-        )
-        for phase, time in one.times.items()
-    }
-    return replace(one, times=times)
-
-
 def _with(one: RunSteps, steps: Sequence[StepResult]) -> RunSteps:
     return replace(one, load=lambda: {one.run.run_id: {"steps": steps}})
 
@@ -101,15 +86,21 @@ def test_what_got_slower_since_the_run_before_is_said_first() -> None:
     now = rows.latest[0]
     traced = [one for one in now.steps if "step" in one.times and one.times["step"].by("device")]
     assert len(traced) > 1
-    latest = (_with(now, [slowed(traced[0], 1.1), *traced[1:]]), _with(now, traced))
     cell = traced[0]
+
+    def longer(time: Estimate) -> Estimate:
+        return replace(time, ms=1.1 * time.ms, low_ms=1.1 * (time.low_ms or 0), high_ms=1.1 * (time.high_ms or 0))
+
+    times = {phase: replace(time, step=longer(time.step), others={key: longer(one) for key, one in time.others.items()})
+             for phase, time in cell.times.items()}  # fmt: skip
+    latest = (_with(now, [replace(cell, times=times), *traced[1:]]), _with(now, traced))
     history = (CellHistory(machine=cell.machine, cell_key=cell.cell.key, times={"device": (10.0, 10.0, 11.0)}),)
     answer = ask("overview", replace(rows, latest=latest, history=history))
     assert answer.views[0].name == "regressions"
     (row,) = answer.views[0].rows
     assert row.values[5] == "▁▁█"
     assert row.values[1] == pytest.approx(1 / 1.1)
-    assert (row.values[4], row.cells) == ("GPU time", (traced[0].cell_id, traced[0].cell_id))
+    assert (row.values[4], row.cells) == ("GPU time", (cell.cell_id, cell.cell_id))
     assert answer.more.startswith("1 cell of ")
     same = ask("overview", replace(rows, latest=(now, _with(now, now.steps))))
     assert not [view for view in same.views if view.name == "regressions"]

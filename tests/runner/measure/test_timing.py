@@ -145,7 +145,14 @@ def test_stops_at_the_maximum_of_steps_or_when_time_is_up_but_not_before_the_min
     for most, seconds, by in ((4, 60.0, "max_steps"), (10_000, 0.0, "max_seconds")):
         steps = measure(quick, CPU, phases=("forward",), limits=limits(least=4, most=most, seconds=seconds))
         assert (len(steps.measured), steps.stopped_by) == (4, by)
-    restless = measure(alternating(), CPU, phases=("forward",), limits=limits(least=2, most=10_000, seconds=0.2))
+    times = [0.002, 0.012] * 10_000
+
+    def alternating(mark: Callable[[], None]) -> None:
+        """Takes 2 and 12 ms in turn, so that its median has no narrow interval."""
+        time.sleep(times.pop())
+        mark()
+
+    restless = measure(alternating, CPU, phases=("forward",), limits=limits(least=2, most=10_000, seconds=0.2))
     assert restless.stopped_by == "max_seconds"
     assert restless.measure_seconds >= 0.2
     assert restless.measure_seconds - restless.samples[-1].step_ms / 1e3 < 0.2 + LATE_MS / 1e3, "no further step"
@@ -172,17 +179,6 @@ def test_stops_when_the_interval_is_narrow() -> None:
 def test_warm_up_time_does_not_count_towards_the_limit() -> None:
     steps = measure(sleeping(first_ms=300), CPU, phases=THREE, limits=limits(warmup=1, least=1, most=99, seconds=0.25))
     assert len(steps.measured) > 1 or steps.measured[0].step_ms > 250.0
-
-
-def alternating() -> Step:
-    """Returns a step that takes 2 and 12 ms in turn, so that its median has no narrow interval."""
-    times = [0.002, 0.012] * 10_000
-
-    def step(mark: Callable[[], None]) -> None:
-        time.sleep(times.pop())
-        mark()
-
-    return step
 
 
 @pytest.mark.parametrize("phases", [("forward",), ("forward", "loss"), PHASES["train"]])

@@ -179,20 +179,17 @@ def test_a_wrong_number_of_markers_gives_no_device_time(phases: int) -> None:
     assert phase_times([work("add", 0, 1)], phases=phases) is None
 
 
-def touching(pages: list[int]) -> Callable[[Callable[[], None]], None]:
-    """Returns a step that writes to this many new pages, another number each time, and sleeps once in each phase."""
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows counts neither")
+def test_new_pages_and_sleeps_are_counted_only_in_measured_steps() -> None:
+    pages = [9000, 100, 200, 300]
 
-    def step(mark: Callable[[], None]) -> None:
+    def touching(mark: Callable[[], None]) -> None:
+        """Writes to as many new pages, and sleeps once in each phase."""
         with mmap.mmap(-1, pages[0] * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
             for page in range(pages.pop(0)):
                 memory[page * mmap.PAGESIZE] = 1
         sleeping(mark)
 
-    return step
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows counts neither")
-def test_new_pages_and_sleeps_are_counted_only_in_measured_steps() -> None:
-    steps = measured(touching([9000, 100, 200, 300]), warmup=1)
+    steps = measured(touching, warmup=1)
     assert 200 <= steps.usage["page_faults"] < 2000, "the average, without the 9000 of the warm-up"
     assert steps.usage["context_switches"] >= 2
