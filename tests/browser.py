@@ -180,11 +180,6 @@ class Watched:
     outside: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
-    def check(self) -> None:
-        """Fails if a request left the machine or the console reported an error."""
-        assert not self.outside, f"requests to the outside: {self.outside}"
-        assert not self.errors, f"errors in the browser's console: {self.errors}"
-
 
 @contextlib.contextmanager
 def opened(browser: Browser, address: str, *, width: int = 1440, whole: bool = False) -> Iterator[Watched]:
@@ -224,7 +219,8 @@ def opened(browser: Browser, address: str, *, width: int = 1440, whole: bool = F
         if whole:
             settled(page)
         yield watched
-        watched.check()
+        assert not watched.outside, f"requests to the outside: {watched.outside}"
+        assert not watched.errors, f"errors in the browser's console: {watched.errors}"
     finally:
         page.close()
 

@@ -21,7 +21,6 @@ KILLED, HUNG, NOT_IMPORTED, STICKY = 101, 102, 103, 104
 #: The context of a cell whose scores take 6 GiB. If `SQUEEZE` names the limit of a control group, that is lowered to
 #: 2 GiB first, which the worker does not know.
 LARGE = 20_000
-_HERE = "tests.faulty"
 _real: list[Callable[[Job, Callable[[str], None]], Measurement]] = []
 
 
@@ -38,19 +37,14 @@ def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
     if context == NOT_IMPORTED:
         importlib.import_module("a_package_that_nobody_has")
     if context == STICKY:
-        _break_cuda()
+        import torch
+
+        values = torch.zeros(1, device="cuda")  # every later call of CUDA in this process returns the error, too
+        values[torch.tensor([1 << 20], device="cuda")] = 1.0
+        torch.cuda.synchronize()
     if context == LARGE and "SQUEEZE" in os.environ:
         Path(os.environ["SQUEEZE"]).write_text(str(2 * 2**30))
     return _real[0](job, report)
-
-
-def _break_cuda() -> None:
-    """Causes an error that every later call of CUDA in this process returns, too."""
-    import torch
-
-    values = torch.zeros(1, device="cuda")
-    values[torch.tensor([1 << 20], device="cuda")] = 1.0
-    torch.cuda.synchronize()
 
 
 def change_clock(after: int) -> None:
@@ -78,7 +72,7 @@ def main() -> None:
     preload = ForkServerContext.set_forkserver_preload
 
     def with_this(self: ForkServerContext, modules: list[str]) -> None:
-        preload(self, [*modules, _HERE])
+        preload(self, [*modules, "tests.faulty"])
 
     patch.object(ForkServerContext, "set_forkserver_preload", with_this).start()
     if os.environ.get("CLOCK"):

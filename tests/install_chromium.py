@@ -59,16 +59,12 @@ def install_by_apt() -> str:
     return call(*apt, "update") or call(*apt, "install", "-y", "--no-install-recommends", PACKAGE)
 
 
-def install_by_playwright() -> str:
-    """Returns "", or why Playwright's own Chromium could not be downloaded."""
-    return call(sys.executable, "-m", "playwright", "install", "--only-shell", "chromium")
-
-
 def main() -> None:
     if starts():
         return
     failed = []
-    for name, install in (("apt-get", install_by_apt), ("Playwright's download", install_by_playwright)):
+    download = (sys.executable, "-m", "playwright", "install", "--only-shell", "chromium")
+    for name, install in (("apt-get", install_by_apt), ("Playwright's download", lambda: call(*download))):
         print(f"No Chromium starts here: trying {name}", flush=True)
         why = install()
         if starts():

@@ -20,16 +20,14 @@ from tests.browser import installed
 from tests.command import execute
 
 pytestmark = pytest.mark.soak
-#: The programs that exist on a simulated system without a browser.
-SYSTEM = ("env", "ln", "sh")
 
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """Returns a folder for PATH that contains only these programs."""
+    """Returns a folder for PATH with all programs of a simulated system without a browser."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name in SYSTEM:
+    for name in ("env", "ln", "sh"):
         (folder / name).symlink_to(f"/usr/bin/{name}")
     return folder
 

@@ -51,9 +51,6 @@ def measurement(asked: AttentionCell) -> Measurement:
     return measure_attention(make_job(asked, limit_bytes=1), lambda doing: None)
 
 
-# By hand, for B = 2, S = 8, d = 4 in float32: a vector has 2*8*4*4 = 256 bytes, a square 2*8*8*4 = 512, the mask 64.
-
-
 class NoFloat64(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """What MPS cannot do, for tensors without data that say they are there."""
 
@@ -85,6 +82,7 @@ def test_flops_by_hand() -> None:
 
 
 def test_saved_bytes_by_hand() -> None:
+    """In float32: a vector has 2*8*4*4 = 256 bytes, a square 2*8*8*4 = 512, the mask 64."""
     assert accounting.square_bytes(cell()) == 512
     # Queries, keys, values, probabilities, and the mask of hidden scores.
     assert accounting.saved_bytes(cell()) == 3 * 256 + 512 + 64
@@ -180,12 +178,9 @@ def test_the_squares_of_naive_attention_by_hand() -> None:
     assert ("probabilities", "B × S² × 4 bytes", 8 * 2**30) in worked
 
 
-SHAPES = ((2, 128, 16), (1, 32, 64))
-
-
 @pytest.mark.parametrize(
     ("implementation", "shape", "name", "causal"),
-    some(product(HERE, SHAPES, ("fp32", "bf16", "fp16"), (True, False))),
+    some(product(HERE, ((2, 128, 16), (1, 32, 64)), ("fp32", "bf16", "fp16"), (True, False))),
     ids=str,
 )
 def test_accounting_agrees_with_hooks_and_counted_allocations(
