@@ -49,8 +49,8 @@ OWN_NOISE = ("_stcore/health", "_stcore/host-config")
 #: An error of Plotly's if the pointer is over a chart at the moment when new rows replace it. Nothing is lost by it.
 PLOTLYS_NOISE = "reading '_hoverlayer'"
 #: Returns whether the script has ended, everything is drawn, no animation but an endless one is running, and nothing
-#: has changed for this many frames (frames take longer on a busy machine). Called once a frame.
-AT_REST = """frames => {
+#: has changed for ten frames (they take longer on a busy machine). Called once a frame.
+AT_REST = """() => {
     const rest = window.atRest ??= {frames: 0}
     if (!rest.watch) {
         rest.watch = new MutationObserver(() => { rest.frames = 0 })
@@ -61,7 +61,7 @@ AT_REST = """frames => {
         && document.getAnimations().every(one =>
             one.playState !== "running" || one.effect.getComputedTiming().endTime === Infinity)
     rest.frames = still ? rest.frames + 1 : 0
-    if (rest.frames <= frames) return false
+    if (rest.frames <= 10) return false
     rest.watch.disconnect()
     delete window.atRest
     return true
@@ -225,13 +225,13 @@ def opened(browser: Browser, address: str, *, width: int = 1440, whole: bool = F
         page.close()
 
 
-def settled(page: Page, *, frames: int = 10) -> None:
-    """Waits until the page is complete: no run of the script is pending and nothing has moved for some frames."""
+def settled(page: Page) -> None:
+    """Waits until the page is complete: no run of the script is pending and nothing has moved for ten frames."""
     deadline = time.monotonic() + PATIENCE_S
-    page.wait_for_function(AT_REST, arg=frames)
+    page.wait_for_function(AT_REST)
     while RUNS[page].owed:
         assert time.monotonic() < deadline, "a run of the script that the page requested has not ended"
-        page.wait_for_function(AT_REST, arg=frames)
+        page.wait_for_function(AT_REST)
 
 
 def drawn(page: Page, card: str) -> list[list[Any]]:

@@ -126,10 +126,10 @@ def _attention(implementation: Attention, seq_len: int, **how: Any) -> Attention
     return AttentionCell(implementation=implementation, seq_len=seq_len, d_head=64, **how)
 
 
-def widen(cell: StepCell, more: float, *, multiple: int = 64) -> StepCell:
+def widen(cell: StepCell, more: float) -> StepCell:
     """Returns the step with the feed-forward width whose FLOPs are closest to `more` more (0.05 is 5 %): a multiple of
     64, which kernels prefer, or for a toy any even width."""
-    multiple = multiple if cell.shape.d_ff >= 16 * multiple else 2
+    multiple = 64 if cell.shape.d_ff >= 16 * 64 else 2
     wider = (replace(cell, d_ff=cell.shape.d_ff + multiple * count) for count in range(1, 65))
     return min(wider, key=lambda one: abs(step_flops(one) / step_flops(cell) - 1 - more))
 

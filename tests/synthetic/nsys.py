@@ -60,10 +60,10 @@ class Made:
     def add(self, table: str, *values: object) -> None:
         self.connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
 
-    def range(self, start: int, end: int | None, name: str, *, thread: int = MAIN, by_id: bool = False) -> None:
+    def range(self, start: int, end: int | None, name: str, *, by_id: bool = False) -> None:
         text, text_id = (None, self.string(name)) if by_id else (name, None)
         ends = None if end is None else end * 1000
-        self.add("NVTX_EVENTS", start * 1000, ends, 59, None, text, thread, None, text_id, 0)
+        self.add("NVTX_EVENTS", start * 1000, ends, 59, None, text, MAIN, None, text_id, 0)
 
     def call(self, at: int, *, thread: int = MAIN) -> int:
         """Adds a runtime call of 5 µs."""

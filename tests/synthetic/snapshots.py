@@ -19,9 +19,9 @@ def block(address: int, size: int, state: str, asked: int, **more: Any) -> dict[
     return {"address": address, "size": size, "requested_size": asked, "state": state, **more}
 
 
-def segment(address: int, *blocks: dict[str, Any], device: int = 0) -> dict[str, Any]:
+def segment(address: int, *blocks: dict[str, Any]) -> dict[str, Any]:
     total = sum(item["size"] for item in blocks)
-    return {"device": device, "address": address, "total_size": total, "stream": 0, "segment_type": "small",
+    return {"device": 0, "address": address, "total_size": total, "stream": 0, "segment_type": "small",
             "segment_pool_id": (0, 0), "allocated_size": 0, "active_size": 0, "blocks": list(blocks)}  # fmt: skip
 
 

@@ -39,13 +39,10 @@ PHASES: Mapping[str, tuple[str, ...]] = {
 Tables = dict[str, Sequence[object]]
 
 
-def profiled(of: RunRow, *, mode: Mode = "train", values: Mapping[str, Any] | None = None, **asked: Any) -> Tables:
+def profiled(of: RunRow, *, mode: Mode = "train", **asked: Any) -> Tables:
     """Returns a profiled cell whose step takes 2 ms more than its kernels, and a tenth longer under the profiler."""
     cell = ProfileCell(**{**TOYS["toy-64"], "context": 128, "precision": "fp32", "mode": mode, **asked})
     ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
-    status = (values or {}).get("status", "ok")
-    if status != "ok":
-        return {"runs": [of], "profiles": [ProfileRow(**key_of(cell), **ids, cell_key=cell.key, **(values or {}))]}
     kernels = kernel_rows(ids, cell)
     took = sum(kernel.device_ms for kernel in kernels)
     own: dict[str, Any] = {
@@ -53,7 +50,7 @@ def profiled(of: RunRow, *, mode: Mode = "train", values: Mapping[str, Any] | No
         "overhead_share": 0.1, "kernel_ms": took, "busy_ms": took, "busy_share": took / (took + 2),
         "host_bound_share": 2 / (took + 2), "attributed_share": 1.0, "kernel_calls": len(kernels),
     }  # fmt: skip
-    row = ProfileRow(**key_of(cell), **ids, cell_key=cell.key, **{**own, **(values or {})})
+    row = ProfileRow(**key_of(cell), **ids, cell_key=cell.key, **own)
     trace = TraceRow(**ids, origin="torch-profiler", title="a cell", kernels=len(kernels), kernel_ms=took, steps=1)
     return {"runs": [of], "profiles": [row], "traces": [trace], "kernels": kernels}
 

@@ -72,9 +72,9 @@ PARTS = """
 """
 
 
-def part(folder: Path, function: str, body: str = PARTS) -> str:
-    """Returns a function of a file with that source, as rows hold it."""
-    return find_part(f"{own_file(folder, body).partition(':')[0]}:{function}")
+def part(folder: Path, function: str) -> str:
+    """Returns a function of a file with these parts, as rows hold it."""
+    return find_part(f"{own_file(folder, PARTS).partition(':')[0]}:{function}")
 
 
 def test_a_part_is_named_by_its_file_function_and_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
