@@ -1,10 +1,8 @@
 """Synthetic profiles and their kernels, which look like measurements.
 
-    rows.store_tables(path, [profiled(of, mode="train"), profiled(of, mode="train", precision="bf16")])
+    rows.store_tables(path, [profiled(of, mode="train"), profiled(of, mode="inference")])
 
-Times are whole numbers of ms per step (`KERNELS`), so that a test can compute by hand what a chart must show. In bf16 a
-matrix product takes half as long as in fp32, and casts are added. Rows are written through the real spool and the real
-ingest.
+Times are whole numbers of ms per step (`KERNELS`). Rows are written through the real spool and the real ingest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +16,6 @@ GEMM, GEMM_BACK = "ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_nt"
 SOFTMAX = "void cunn_SoftMaxForward<4, float, float, float>(float *, const float *, int)"
 MUL = "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, MulFunctor<float>>>(int)"
 ADAM = "void at::native::multi_tensor_apply_kernel<at::native::FusedAdamMathFunctor<float>>(T1)"
-CAST = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>(int)"
 #: (phase, range, kernel, calls, ms, FLOPs) of a training step in fp32. Forward 20 ms, backward 24, optimizer 6.
 KERNELS = (
     ("forward", "feed-forward", GEMM, 6, 8.0, 6_000_000),
@@ -39,11 +36,15 @@ PHASES: Mapping[str, tuple[str, ...]] = {
 Tables = dict[str, Sequence[object]]
 
 
-def profiled(of: RunRow, *, mode: Mode = "train", **asked: Any) -> Tables:
+def profiled(of: RunRow, *, mode: Mode = "train") -> Tables:
     """Returns a profiled cell whose step takes 2 ms more than its kernels, and a tenth longer under the profiler."""
-    cell = ProfileCell(**{**TOYS["toy-64"], "context": 128, "precision": "fp32", "mode": mode, **asked})
+    cell = ProfileCell(**TOYS["toy-64"], context=128, precision="fp32", mode=mode)
     ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
-    kernels = kernel_rows(ids, cell)
+    kernels = [
+        KernelRow(**ids, phase=phase, scope=scope, kernel=kernel, kernel_class=kernel_class(kernel, phase=phase),
+                  calls=calls, device_ms=took, flops=flops)
+        for phase, scope, kernel, calls, took, flops in KERNELS if phase in PHASES[mode]
+    ]  # fmt: skip
     took = sum(kernel.device_ms for kernel in kernels)
     own: dict[str, Any] = {
         "status": "ok", "steps": 5, "unprofiled_step_ms": took + 2, "profiled_step_ms": (took + 2) * 1.1,
@@ -53,14 +54,3 @@ def profiled(of: RunRow, *, mode: Mode = "train", **asked: Any) -> Tables:
     row = ProfileRow(**key_of(cell), **ids, cell_key=cell.key, **own)
     trace = TraceRow(**ids, origin="torch-profiler", title="a cell", kernels=len(kernels), kernel_ms=took, steps=1)
     return {"runs": [of], "profiles": [row], "traces": [trace], "kernels": kernels}
-
-
-def kernel_rows(ids: Mapping[str, Any], cell: ProfileCell) -> list[KernelRow]:
-    """Returns the kernels of a cell; in bf16 matrix products take half as long, and the forward has 3 ms of casts."""
-    half = 0.5 if cell.precision == "bf16" else 1.0
-    cast = [("forward", "feed-forward", CAST, 6, 3.0, None)] if half < 1 else []
-    return [
-        KernelRow(**ids, phase=phase, scope=scope, kernel=kernel, kernel_class=kernel_class(kernel, phase=phase),
-                  calls=calls, device_ms=took * (half if kernel in (GEMM, GEMM_BACK) else 1.0), flops=flops)
-        for phase, scope, kernel, calls, took, flops in (*KERNELS, *cast) if phase in PHASES[cell.mode]
-    ]  # fmt: skip
