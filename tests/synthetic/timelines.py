@@ -19,7 +19,6 @@ from runner.schema import (
     MemoryCell,
     MemoryRow,
     Mode,
-    Precision,
     RunRow,
     StackRow,
     TimelineRow,
@@ -32,8 +31,8 @@ from tests.synthetic.rows import key_of
 BASE, ALIGNMENT = 0x7F00_0000_0000, 512
 KIB, MIB = 2**10, 2**20
 LAYER = ("attention.q_proj", "attention.output_proj", "ffn.w1", "ffn.w2", "norm1", "norm2")
-#: The size of each tensor of a layer, in units of a layer's width. `HOSTILE` is a name that tries to run a script.
-WEIGHTS = (4, 4, 12, 12, 1, 1)
+#: The size of each tensor of a layer, in units of its smallest. `HOSTILE` is a name that tries to run a script.
+WEIGHTS, UNIT = (4, 4, 12, 12, 1, 1), 96 * KIB
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
 
 
@@ -45,7 +44,6 @@ class Step:
     marks: list[tuple[int, str]] = field(default_factory=list)
     stacks: list[str] = field(default_factory=list)
     mode: Mode = "train"
-    precision: Precision = "fp32"
     now_us: int = 0
     _end: int = BASE
     _free: dict[int, list[int]] = field(default_factory=dict)
@@ -83,14 +81,13 @@ class Step:
         return self.stacks.index(text)
 
 
-def step(*, mode: Mode = "train", precision: Precision = "fp32", allocations: int = 2000, unit: int = 96 * KIB) -> Step:
-    """Returns a step with about this many allocations. `unit` is the size of the smallest parameter of a layer."""
-    made = Step(mode=mode, precision=precision)
+def step(*, mode: Mode = "train", allocations: int = 2000) -> Step:
+    """Returns a step in fp32 with about this many allocations."""
+    made = Step(mode=mode)
     layers, trains = 4, mode == "train"
-    half = 2 if precision == "bf16" else 1
     temporaries = max(1, allocations // (layers * len(LAYER) * (3 if trains else 1)) - 3)
     weights = [
-        (f"layers.{n}.{name}", weight * unit)
+        (f"layers.{n}.{name}", weight * UNIT)
         for n in range(layers)
         for name, weight in zip(LAYER, WEIGHTS, strict=True)
     ]
@@ -102,45 +99,42 @@ def step(*, mode: Mode = "train", precision: Precision = "fp32", allocations: in
     made.begin("forward")
     kept: list[tuple[str, int, int]] = []
     for module, size in weights:
-        copy = made.allocate(size // 2, "autocast copy", module=module, operation="aten::to") if half == 2 else None
-        _temporaries(made, temporaries, module=module, unit=unit)
-        saved = made.allocate(6 * size // half, "activation", module=module, operation="aten::mm")
+        _temporaries(made, temporaries, module=module)
+        saved = made.allocate(6 * size, "activation", module=module, operation="aten::mm")
         if trains:
             kept.append((module, size, saved))
         else:
             made.free(saved)
-        if copy is not None:
-            made.free(copy)
     if trains:
-        _train(made, kept, temporaries=temporaries, unit=unit)
+        _train(made, kept, temporaries=temporaries)
     return made
 
 
-def _train(made: Step, kept: list[tuple[str, int, int]], *, temporaries: int, unit: int) -> None:
+def _train(made: Step, kept: list[tuple[str, int, int]], *, temporaries: int) -> None:
     made.begin("loss")
-    logits = made.allocate(48 * unit, "activation", operation="aten::log_softmax")
+    logits = made.allocate(48 * UNIT, "activation", operation="aten::log_softmax")
     made.begin("backward")
-    grad_logits = made.allocate(48 * unit, "temporary", operation="aten::_log_softmax_backward_data")
+    grad_logits = made.allocate(48 * UNIT, "temporary", operation="aten::_log_softmax_backward_data")
     gradients = []
     for module, size, saved in reversed(kept):
-        _temporaries(made, temporaries, module=module, unit=unit)
+        _temporaries(made, temporaries, module=module)
         gradients.append(made.allocate(size, "gradient", module=module, operation="aten::mm"))
         made.free(saved)
     made.free(grad_logits)
     made.free(logits)
     made.begin("optimizer")
     for module, size, _ in kept:
-        _temporaries(made, temporaries, module=module, unit=unit)
+        _temporaries(made, temporaries, module=module)
         made.free(made.allocate(size, "temporary", module=module, operation="aten::_foreach_sqrt"))
     for gradient in gradients:
         made.free(gradient)
 
 
-def _temporaries(made: Step, count: int, *, module: str, unit: int) -> None:
+def _temporaries(made: Step, count: int, *, module: str) -> None:
     """Allocates short-lived blocks of a few sizes, two of them at a time."""
     before = None
     for number in range(count):
-        size = (unit, 4 * KIB, unit // 2, ALIGNMENT, 2 * unit)[number % 5]
+        size = (UNIT, 4 * KIB, UNIT // 2, ALIGNMENT, 2 * UNIT)[number % 5]
         operation = ("aten::mul", "aten::add", "aten::softmax")[number % 3]
         block = made.allocate(size, "temporary", module=module, operation=operation)
         if before is not None:
@@ -164,14 +158,14 @@ def totals(blocks: Iterable[AllocationRow]) -> dict[int, int]:
 def tables(of: RunRow, made: Step, *, title: str | None = None) -> dict[str, Sequence[object]]:
     """Returns the rows of one memory cell with its timeline, by table."""
     cell = MemoryCell(d_model=256, d_ff=768, layers=4, heads=8, vocabulary=2048, context=128, mode=made.mode,
-                      precision=made.precision, timeline=True)  # fmt: skip
+                      precision="fp32", timeline=True)  # fmt: skip
     ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
     rows = [AllocationRow(**ids, allocation=number, **block) for number, block in enumerate(made.blocks)]
     held = totals(rows)
     peak_at = max(held, key=held.__getitem__)
     peak = held[peak_at]
     timeline = TimelineRow(
-        **ids, origin="cpu-profiler", title=title or f"toy-256 · 128 · {made.mode} · {made.precision}",
+        **ids, origin="cpu-profiler", title=title or f"toy-256 · 128 · {made.mode} · fp32",
         allocations=len(made.blocks), duration_us=made.now_us, peak_bytes=peak, peak_block_bytes=peak + 2 * MIB,
         peak_at_us=peak_at, lost_events=0,
         baseline_bytes=sum(block["allocated_bytes"] for block in made.blocks if block["phase"] is None),
