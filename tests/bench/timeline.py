@@ -48,7 +48,7 @@ def run() -> list[Result]:
         first: list[float] = []
         with served(path) as address:
             for _ in range(OPENINGS):
-                with opened(browser, f"{address}/memory-timeline?fold=nothing") as visitor:
+                with opened(browser, f"{address}/memory-timeline?show=every+allocation&fold=nothing") as visitor:
                     visitor.page.wait_for_selector(".timeline[data-first-draw-ms]")
                     visitor.page.wait_for_timeout(1_000)
                     first += _marks(visitor.page.locator(".timeline"), "first-draw")
