@@ -152,7 +152,7 @@ def run_query(
                 [sys.executable, "-X", "utf8", "-m", "runner.store.console", str(theirs)],
                 pass_fds=[theirs],
                 cwd=_ROOT,
-                env={},  # nothing of this process's secrets
+                env={"PYTHONPATH": os.pathsep.join(sys.path)},  # nothing of this process's secrets
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

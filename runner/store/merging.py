@@ -146,7 +146,7 @@ def extract(source: Path, folder: Path) -> list[str]:
         done = subprocess.run(
             command,
             cwd=_ROOT,
-            env={},
+            env={"PYTHONPATH": os.pathsep.join(sys.path)},  # nothing of this process's secrets
             input=request,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

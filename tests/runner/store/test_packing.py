@@ -1,5 +1,9 @@
 """Results files as Parquet: packing and unpacking keeps the rows, which are checked like those of any foreign file."""
 
+import os
+import subprocess
+import sys
+import sysconfig
 from pathlib import Path
 
 import duckdb
@@ -33,6 +37,16 @@ def rewrite(parquet: Path, query: str) -> None:
     with duckdb.connect() as con:
         con.execute(f"CREATE TABLE old AS FROM read_parquet('{parquet}')")
         con.execute(f"COPY ({query}) TO '{parquet}' (FORMAT parquet)")
+
+
+def test_packages_may_lie_on_a_path_of_their_own(file: Path, tmp_path: Path) -> None:
+    """As on a machine without a registry, to which one wheel was carried: its Python has no package of ours."""
+    bare = sysconfig.get_config_var("BINDIR") + f"/python{sysconfig.get_python_version()}"
+    command = [bare, "-m", "runner", "export", str(tmp_path / "packed"), "--parquet", "--db", str(file)]
+    path = os.pathsep.join(one for one in sys.path if one)
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert is_packed(tmp_path / "packed")
 
 
 def test_packing_and_unpacking_keeps_all_rows(file: Path, tmp_path: Path) -> None:
