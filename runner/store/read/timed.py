@@ -166,7 +166,7 @@ def find_timed(path: Path, words: str) -> tuple[StepRow | AttentionRow, Mapping[
 _ABLATION = f"""
     WITH ablation AS (
         SELECT * FROM chosen WHERE status = 'ok' AND min_steps = max_steps AND list_contains([0, 1, 2, 5], warmup_steps)
-        WINDOW family AS (PARTITION BY machine, last_run, {", ".join(name for name in KEY if name != "warmup_steps")})
+        WINDOW family AS (PARTITION BY machine, {", ".join(name for name in KEY if name != "warmup_steps")})
         QUALIFY min(warmup_steps) OVER family < max(warmup_steps) OVER family)
     SELECT {", ".join(KEY)}, machine, cell_id, m.step, bool_or(m.is_warmup) AS is_warmup, {STEP_MS} AS step_ms
     FROM ablation a JOIN samples m USING (cell_id) GROUP BY ALL ORDER BY {", ".join(KEY)}, m.step"""

@@ -1,6 +1,7 @@
 """Warm-up, spread, noise, kernels and trust: against rows made by hand, and against SQL on the shipped rows."""
 
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
@@ -99,8 +100,9 @@ def test_warmup_on_the_shipped_rows_is_what_the_samples_say() -> None:
     ]
     assert view.get(row, "mean_ms") == pytest.approx(fmean(times))
     assert view.get(row, "first_ratio") == pytest.approx(times[0] / median(times[1:]))
-    assert query(f"SELECT max_seconds FROM steps WHERE cell_id = '{row.cells[0]}'") == [(10,)], "the most careful"
     rows = shipped("early", "audited")
+    ((most, _),) = Counter(one.cell.max_seconds for one in rows.early if one.cell.context == 512).most_common(1)
+    assert query(f"SELECT max_seconds FROM steps WHERE cell_id = '{row.cells[0]}'") == [(most,)], "the most steps"
     found = {one.cell_id: {finding.code for finding in one.findings} for one in rows.audited}
     doubts = ask("warmup", rows, {"context": "512"}).doubts
     assert {one.code in found[cell] for one in doubts for cell in one.cells} == {True}, "each of its own process"
