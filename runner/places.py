@@ -173,9 +173,10 @@ _OURS, _MARK = re.compile(r"stepscope-(?:[a-z]+-)?(\d+)-"), re.compile(r"stepsco
 
 @contextlib.contextmanager
 def temporary_folder(what: str) -> Iterator[Path]:
-    """Yields a new folder, which is removed afterwards. Raises StepscopeError where there can be none."""
+    """Yields a new folder, which is removed afterwards, or by the next sweep where another process still writes into
+    it. Raises StepscopeError where there can be none."""
     try:
-        made = tempfile.TemporaryDirectory(prefix=f"stepscope-{what}-{os.getpid()}-")
+        made = tempfile.TemporaryDirectory(prefix=f"stepscope-{what}-{os.getpid()}-", ignore_cleanup_errors=True)
     except OSError as error:
         raise unusable_error(error) from error
     with made as name:

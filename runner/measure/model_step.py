@@ -13,7 +13,6 @@ every time, and no decision of the host in between. Inputs, weights and gradient
 import gc
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
@@ -31,6 +30,7 @@ from runner.models.given import own_workload
 from runner.models.ranges import named_range
 from runner.models.source import load_part
 from runner.models.workload import Workload, first_tensor, list_tensors, transformer_workload
+from runner.places import temporary_folder
 from runner.schema import PHASES, Backend, CompileCache, PassCell, Phase, Precision, StepCell
 from runner.schema.own import is_own_part
 
@@ -217,8 +217,8 @@ def compiler_cache(cache: CompileCache) -> Iterator[None]:
         return
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
-    with tempfile.TemporaryDirectory(prefix="stepscope-compiler-", ignore_cleanup_errors=True) as folder:
-        with patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=folder, TRITON_CACHE_DIR=f"{folder}/triton"):
+    with temporary_folder("compiler") as folder:
+        with patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=str(folder), TRITON_CACHE_DIR=f"{folder}/triton"):
             yield
         with suppress(OSError):  # a full disk: further rounds compile again
             shutil.copytree(folder, cache_dir(), dirs_exist_ok=True, copy_function=_add_file)
