@@ -172,9 +172,15 @@ def _select(options: ReportOptions, contents: Contents, *, db: Path) -> Selectio
 
 
 def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tuple[tuple[str, str], ...]:
-    """Returns the head of the report: the machine and its versions, the runs with their commands, and how far the rows
-    can be trusted."""
-    runs = [run for run in contents.runs if run.machine == of.machine and of.run in (None, run.run_id)]
+    """Returns the head of the report: the machine and its versions, the runs with their commands, of an edition those
+    whose rows count, and how far the rows can be trusted."""
+    audited = [row for row in read(db, of, ("audited",), load=load).audited if of.holds(row.row)]
+    counted = {row.row.run_id for row in audited}
+    runs = [
+        run
+        for run in contents.runs
+        if run.machine == of.machine and of.run in (None, run.run_id) and (not of.only or run.run_id in counted)
+    ]
     if not runs:
         return (("Rows", f"This file has no measured run. Measure what this machine can: {MEASURE}"),)
 
@@ -204,7 +210,7 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
         "Runs": "; ".join([*commands[:_MAX_RUNS], *earlier]),
         "Trust": "no row has a grade.",
     }
-    counts: Counter[Grade | None] = Counter(row.grade for row in read(db, of, ("audited",), load=load).audited)
+    counts: Counter[Grade | None] = Counter(row.grade for row in audited)
     if graded := sum(number for grade, number in counts.items() if grade):
         fine = f"{counts['A'] + counts['B']:,} of {graded:,} graded rows have nothing against them or a note (A, B)"
         facts["Trust"] = f"{fine}, {counts['C']:,} are in doubt (C), {counts['D']:,} are wrong (D). {GRADE_WORDS}"

@@ -82,6 +82,9 @@ def test_an_edition_has_its_own_cells_alone(tmp_path: Path) -> None:
 def test_a_report_of_an_edition_answers_each_question_or_has_the_command(edition: str) -> None:
     """The commands of a question, as `sweep` reads them, measure its cells without a row, and nothing else."""
     done = run("report", "--edition", edition, "--format", "json", db=FOLDER)
+    runs = json.loads(done.stdout)["Runs"]
+    assert f"--preset cs336-{edition}" in runs
+    assert "--preset flash" not in runs, "nothing of it counts"
     report = json.loads(done.stdout)
     assert list(report["handout"]) == list(COURSE)
     covered = {one for answer in report["answers"] for one in QUESTIONS[answer["question"]].course}
