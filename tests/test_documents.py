@@ -121,9 +121,8 @@ def test_the_commands_of_the_documents_run(path: Path, folder: Path) -> None:
 def test_the_examples_of_every_help_run(folder: Path) -> None:
     """Those that need a repository, a server or a foreign file are parsed."""
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    named = [*commands.items(), *(("model", one) for one in commands["model"].commands.values())]
-    examples = [(name, one) for name, one in named if one.epilog and not one.hidden]
-    assert len(examples) == 14
+    examples = [(name, one) for name, one in commands.items() if one.epilog and not one.hidden]
+    assert len(examples) == 13
     for name, command in examples:
         words = shlex.split(command.epilog.partition("Example: stepscope ")[2])
         assert words[0] == name

@@ -79,6 +79,9 @@ class Commands(TyperGroup):
         if args and (new := OLD_NAMES.get(args[0])):
             errors.say(f"{args[0]} is now: python -m runner {new}")
             args = [*new.split(), *(args[1:] or (["all"] if args[0] == "list" else []))]
+        if args[:2] == ["model", "check"]:
+            errors.say("model check is now: python -m runner model")
+            del args[1]
         name, command, rest = super().resolve_command(ctx, args)
         return name, make_command(str(name)) if isinstance(command, LongCommand) else command, rest
 
@@ -597,13 +600,17 @@ def note_command(
     notes.note(console, about, texts, [kind for kind in marks if marks[kind]], remove=remove, db=path, as_json=as_json)
 
 
-model_group = typer.Typer(no_args_is_help=True, epilog="Example: stepscope model check train.py:build")
-app.add_typer(model_group, name="model")
-
-
-@model_group.callback()
-def model_about() -> None:
-    """Models of your own: what is understood of one before it is measured.
+@app.command(name="model", epilog="Example: stepscope model train.py:build --batch 8 --context 512")
+def model_command(
+    spec: Annotated[str, typer.Argument(help="FILE.py:build, package.module:build or hf:CONFIG.", metavar="MODEL")],
+    batch: Annotated[int, typer.Option(help="Samples in one step.", min=1)] = 4,
+    context: Annotated[int, typer.Option(help="Tokens of each sequence.", min=1)] = 128,
+    device: Annotated[str, typer.Option(help="auto, cuda, cuda:1, mps or cpu.")] = "auto",
+    timeout: Annotated[str, typer.Option(help="When a model that is not built yet is given up: 90s, 5m.")] = "60s",
+    as_json: Annotated[bool, typer.Option("--json", help="The same as one object.")] = False,
+) -> None:
+    """Build a model of yours once, run two steps, and say what was understood: parameters, batch, blocks, FLOPs, and
+    which experiments apply.
 
     `FILE.py:build` or `package.module:build` is a function of one argument. It returns a module and a batch (a
     tensor, a tuple of arguments or a dictionary of keywords) and, if wanted, a function from the module's output to
@@ -615,19 +622,6 @@ def model_about() -> None:
     sets. `hf:CONFIG` is a config.json of transformers on this disk, or its folder: random weights, nothing
     downloaded.
     """
-
-
-@model_group.command(name="check", epilog="Example: stepscope model check nano.py:build --batch 8 --context 512")
-def model_check(
-    spec: Annotated[str, typer.Argument(help="FILE.py:build, package.module:build or hf:CONFIG.", metavar="MODEL")],
-    batch: Annotated[int, typer.Option(help="Samples in one step.", min=1)] = 4,
-    context: Annotated[int, typer.Option(help="Tokens of each sequence.", min=1)] = 128,
-    device: Annotated[str, typer.Option(help="auto, cuda, cuda:1, mps or cpu.")] = "auto",
-    timeout: Annotated[str, typer.Option(help="When a model that is not built yet is given up: 90s, 5m.")] = "60s",
-    as_json: Annotated[bool, typer.Option("--json", help="The same as one object.")] = False,
-) -> None:
-    """Build a model once, run two steps, and say what was understood: parameters, batch, blocks, FLOPs, and which
-    experiments apply."""
     _check_configuration(spec)
     from runner.cli.model import check_model
     from runner.sweep.request import parse_duration

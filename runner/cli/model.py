@@ -1,6 +1,6 @@
 """What Stepscope understands of a user's own model, in one screen.
 
-python -m runner model check nano.py:build --batch 8 --context 512
+python -m runner model nano.py:build --batch 8 --context 512
 
 The model is built once, without data where that is possible, and two steps of it run on the device.
 """

@@ -28,7 +28,6 @@ from tests.synthetic.rows import run as a_run
 
 COMMANDS = (
     "", "sweep", "show", "fit", "tune", "compare", "ab", "report", "import", "export", "doctor", "app", "note", "model",
-    "model check",
 )  # fmt: skip
 
 
@@ -101,6 +100,12 @@ def test_an_old_name_says_the_new_one_and_does_the_same(old: str, new: str, fill
     assert said.returncode == now.returncode
 
 
+def test_model_check_is_model_now() -> None:
+    said = run_here("model", "check", "hf:nowhere")
+    assert "model check is now: python -m runner model" in said.output
+    assert "nowhere cannot be read" in said.output.partition("\n")[2]
+
+
 def test_the_names_there_are(filled: Path) -> None:
     text = " ".join(run("show", "all", db=filled).stdout.split())
     for name, words in {**{preset.name: preset.doc for preset in PRESETS.values()}, **QUESTIONS}.items():
@@ -123,7 +128,7 @@ def test_the_runs_of_a_file(filled: Path) -> None:
 
 def test_every_command_but_app_prints_json() -> None:
     lacking = {name for name in COMMANDS if name and "--json" not in run_here(*name.split(), "--help").stdout}
-    assert lacking == {"app", "model"}, "model is a group"
+    assert lacking == {"app"}
 
 
 def printed(*words: str, db: Path, code: int = 0) -> Any:

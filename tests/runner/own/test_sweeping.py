@@ -13,8 +13,8 @@ from tests.synthetic.stored import read
 
 
 def check(spec: str, *options: str, code: int) -> str:
-    """Returns what `python -m runner model check` says, which ends with a code."""
-    return run_line("model", "check", spec, "--device", "cpu", *options, code=code).stdout
+    """Returns what `python -m runner model` says, which ends with a code."""
+    return run_line("model", spec, "--device", "cpu", *options, code=code).stdout
 
 
 LIMITS = ("--rounds", "1", "--max-steps", "4", "--precisions", "fp32", "--device", "cpu")

@@ -194,7 +194,7 @@ HEAVY = ("duckdb", "torch", "pandas", "numpy")
 _LIGHT = (
     "show --db /dev/zero", "compare a b --db /dev/zero", "note a b --db /dev/zero", "app --db /dev/zero",
     "doctor --db /dev/zero", "report --out /dev/full", "export /dev/full/copy.duckdb", "import /dev/zero",
-    "import table.md --db /dev/zero", "model check hf:/dev/zero", "--help", "",
+    "import table.md --db /dev/zero", "model hf:/dev/zero", "--help", "",
 )  # fmt: skip
 _PLANS = (
     "sweep --model hf:/dev/zero", "sweep --config /dev/zero", "sweep --db /dev/zero", "ab --db /dev/zero",
