@@ -56,7 +56,6 @@ def ab(
     """Measures both versions and prints how B compares with A: two refs of a repository and one model, or the model or
     the value of an option that was given and the one that it is compared `against`. Returns 0 without a regression, 1
     with one, and raises UsageError where a version cannot be built or measured; what was measured is kept."""
-    given.check()
     if "frontier" in request.experiments:
         raise UsageError("--experiment got 'frontier'.", expected=f"some of {', '.join(QUESTIONS)}")
     if request.experiments == tuple(QUESTIONS):  # none was named
@@ -118,13 +117,13 @@ def _compare(
         raise UsageError(f"A and B are both {sides.a}.", expected="two versions")
     request = replace(request, axes={**request.axes, sides.flag: (sides.a, sides.b)}, rounds=FIRST_ROUNDS)
     ends_at = time.monotonic() + settings.budget_s if settings.budget_s else None
-    rounds, answer, rows = 0, None, Rows()
+    rounds, answer, rows, threshold = 0, None, Rows(), given.threshold or 0.0
     failed: list[str] = []
     opened = open_engine("local", on=(), compiles=request.may_compile)
     lines = SweepLines(progress, db=settings.db, fresh=True)
     with opened as (engine,), lock_machine(progress.say), closing(lines) as watcher:
         try:
-            while answer is None or (rounds < MAX_ROUNDS and _list_undecided(answer, given.limit)):
+            while answer is None or (rounds < MAX_ROUNDS and _list_undecided(answer, threshold)):
                 left_s = ends_at - time.monotonic() if ends_at else None
                 if left_s is not None and left_s <= 0:
                     break
@@ -153,7 +152,7 @@ def _compare(
     code = print_comparison(console, answer, rows, given)
     if failed:
         raise UsageError(f"Not measured in both versions: {_join(failed)}.", expected="cells that both have in time")
-    if undecided := _list_undecided(answer, given.limit):
+    if undecided := _list_undecided(answer, threshold):
         when = "when the budget ended" if ends_at and time.monotonic() >= ends_at else f"after {rounds} rounds"
         progress.say(f"Undecided {when}: {_join(undecided)}.")
     return code

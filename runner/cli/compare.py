@@ -40,6 +40,9 @@ _LOST = ("oom", "timeout", "crashed", "error")
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions:
+    """The options of a comparison; `threshold` is how much slower or larger is a regression, as a share. Raises
+    UsageError for a format or a clock that there is not."""
+
     a: str
     b: str
     within: Sequence[str] = ()
@@ -49,22 +52,15 @@ class CompareOptions:
     threshold: float | None = None
     as_json: bool = False
 
-    def check(self) -> None:
-        """Raises UsageError for a format or a clock that there is not."""
+    def __post_init__(self) -> None:
         if self.form not in FORMATS:
             raise UsageError(f"There is no format {self.form!r}.", expected=" or ".join(FORMATS))
         if self.clock not in CLOCK_WORDS:
             raise UsageError(f"There is no clock {self.clock!r}.", expected=", ".join(CLOCK_WORDS))
 
-    @property
-    def limit(self) -> float:
-        """How much slower or larger is a regression, as a share."""
-        return self.threshold or 0.0
-
 
 def compare(console: Terminal, options: CompareOptions, *, db: Path) -> int:
     """Prints how B compares with A; returns 1 when a threshold is asked for and something is worse beyond it."""
-    options.check()
     phases = {name: words for words, name in PHASES.items()}
     if options.phase not in phases:
         raise UsageError(f"{options.phase!r} is not compared.", expected=", ".join(phases))
@@ -97,19 +93,20 @@ def print_comparison(console: Terminal, answer: Answer, rows: Rows, options: Com
             console.say(line)
     else:
         print_answer(console, replace(answer, choices=()), command=False)
-    if options.threshold is None:
+    if (limit := options.threshold) is None:
         return 0
     worse = []
     for view in answer.views:
         for row in view.rows:
             ratio, outcome = view.get(row, "ratio"), str(view.get(row, "outcome"))
             is_lost = ratio is None and " and " not in outcome and any(word in outcome for word in _LOST)
-            if (outcome in ("slower", "larger") and 1 / ratio > 1 + options.limit) or is_lost:
+            if (outcome in ("slower", "larger") and 1 / ratio > 1 + limit) or is_lost:
                 what = f"{1 / ratio:.3f}× the {'bytes' if outcome == 'larger' else 'time'}" if ratio else outcome
                 worse.append(f"{row.values[0]}: {what}")
     if not options.as_json:
-        limit = f"{options.limit:.0%}"
-        console.say(f"Regressions beyond {limit}: {'; '.join(worse)}" if worse else f"No regression beyond {limit}.")
+        console.say(
+            f"Regressions beyond {limit:.0%}: {'; '.join(worse)}" if worse else f"No regression beyond {limit:.0%}."
+        )
     return 1 if worse else 0
 
 
