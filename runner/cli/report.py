@@ -95,7 +95,8 @@ def print_brief(console: Terminal, options: ReportOptions, *, db: Path) -> None:
 def _make_document(options: ReportOptions, *, db: Path) -> Document:
     names = _choose_questions(options)
     contents = load_contents(db)
-    of = _select(options, contents, db=db)
+    run = find_run(db, options.run) if options.run is not None else None
+    of = contents.select(run.machine, run.run_id) if run else contents.select(options.machine)
     load = load_once()
     handout: Mapping[str, CourseQuestion] = {}
     if options.edition:
@@ -110,15 +111,15 @@ def _make_document(options: ReportOptions, *, db: Path) -> Document:
         outside = f"Outside of what Stepscope measures: {OUTSIDE[options.edition]}."
         facts.append(("Edition", f"{options.edition}, cells without a row: {', '.join(parts) or 'none'}. {outside}"))
     others = ("mode", "precision", "d-head", "against") if options.edition and not options.brief else ()
-
-    def answer(name: str) -> Iterator[Answer]:
+    answers: list[Answer] = []
+    for name in names:
         cells = [cell for id in QUESTIONS[name].course if id in handout for cell in handout[id].cells]
-        return _answer(name, db, of, load, others=others, modes={getattr(cell, "mode", "") for cell in cells})
-
+        modes = {getattr(cell, "mode", "") for cell in cells}
+        answers += _answer(name, db, of, load, others=others, modes=modes)
     return Document(
         title=f"Stepscope report: {of.machine or db.name}",
         facts=tuple(facts),
-        answers=tuple(one for name in names for one in answer(name)),
+        answers=tuple(answers),
         handout=handout,
     )
 
@@ -163,12 +164,6 @@ def _choose_questions(options: ReportOptions) -> Sequence[str]:
     if options.question not in QUESTIONS:
         raise UsageError(f"There is no question {options.question!r}.", expected=", ".join(QUESTIONS))
     return [options.question]
-
-
-def _select(options: ReportOptions, contents: Contents, *, db: Path) -> Selection:
-    """Returns the rows that count. Without a machine or a run it is the machine that measured last."""
-    run = find_run(db, options.run) if options.run is not None else None
-    return contents.select(run.machine, run.run_id) if run else contents.select(options.machine)
 
 
 def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tuple[tuple[str, str], ...]:
