@@ -248,12 +248,10 @@ class Selection:
             (f"{MACHINE} = ?", self.machine),
             ("s.run_id = ?", self.run),
             ("s.cell_key = ?", self.cell_key),
+            ("NOT list_contains(?, s.run_id)", list(self.hidden) if self.run is None else None),
+            ("list_contains(?, s.run_id)", list(self.runs)),
         ]
-        if self.hidden and self.run is None:
-            found.append(("NOT list_contains(?, s.run_id)", list(self.hidden)))
-        if self.runs:
-            found.append(("list_contains(?, s.run_id)", list(self.runs)))
-        known = [(text, value) for text, value in found if value is not None]
+        known = [(text, value) for text, value in found if value not in (None, [])]
         return [text for text, _ in known], [value for _, value in known]
 
 

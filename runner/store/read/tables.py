@@ -80,16 +80,15 @@ def _write_condition(table: Table, selection: Selection) -> tuple[str, list[Any]
         (f"run_id IN (SELECT r.run_id FROM runs r WHERE {MACHINE} = ?)", selection.machine),
         ("run_id = ?", selection.run),
     ]
-    known = [(text, value) for text, value in found if value is not None]
-    of_runs, parameters = [text for text, _ in known], [value for _, value in known]
-    asked = selection.asked()
+    known, asked = [(text, value) for text, value in found if value is not None], selection.asked()
     filters, values = write_conditions(asked)
+    condition = " AND ".join([*(text for text, _ in known), *filters]) or "true"
+    parameters = [*(value for _, value in known), *values]
     if not asked or not _belongs_to_cells(table):
-        return " AND ".join([*of_runs, *filters]) or "true", [*parameters, *values]
+        return condition, parameters
     able = [cells for cells in _CELLS if all(column in cells.names for column, _ in asked)]
-    of_cells = " AND ".join([*of_runs, *filters])
-    queries = " UNION ALL ".join(f"SELECT cell_id FROM {cells.name} WHERE {of_cells}" for cells in able)
-    return f"cell_id IN ({queries})", [*parameters, *values] * len(able)
+    queries = " UNION ALL ".join(f"SELECT cell_id FROM {cells.name} WHERE {condition}" for cells in able)
+    return f"cell_id IN ({queries})", parameters * len(able)
 
 
 def _belongs_to_cells(table: Table) -> bool:

@@ -95,7 +95,8 @@ def find_latest(path: Path, of: Selection) -> list[UUID]:
 #: A run that goes on with the rounds of an earlier one, at its commit, is one with it.
 _HISTORY = f"""
     WITH rounds AS (
-        SELECT {MACHINE} AS machine, cell_key, run_id, (torch, git_commit) AS code, round, {{times}}
+        SELECT {MACHINE} AS machine, cell_key, run_id, (torch, git_commit) AS code, round,
+            {", ".join(f"t.{name}" for name in COLUMNS.values())}
         FROM steps s JOIN runs r USING (run_id) JOIN timings t USING (cell_id)
         WHERE s.status = 'ok' AND t.phase = 'step' AND coalesce({MACHINE} = $machine, true)
             AND NOT list_contains($hidden, run_id)),
@@ -104,21 +105,18 @@ _HISTORY = f"""
             sum(if(min(round) = 0, 1, 0)) OVER (PARTITION BY machine, cell_key, code ORDER BY run_id) AS sweep
         FROM rounds GROUP BY machine, cell_key, code, run_id),
     timed AS (
-        SELECT machine, cell_key, max(run_id) AS run_id, {{medians}}
+        SELECT machine, cell_key, max(run_id) AS run_id,
+            {", ".join(f"median({name}) AS {name}" for name in COLUMNS.values())}
         FROM rounds JOIN sweeps USING (machine, cell_key, code, run_id) GROUP BY machine, cell_key, code, sweep)
-    SELECT machine, cell_key, {{lists}} FROM timed GROUP BY ALL
+    SELECT machine, cell_key, {", ".join(f"list({name} ORDER BY run_id)" for name in COLUMNS.values())}
+    FROM timed GROUP BY ALL
     HAVING count(*) > 1 AND max(run_id) = (SELECT max(run_id) FROM timed) ORDER BY ALL"""
 
 
 def load_history(path: Path, of: Selection) -> list[CellHistory]:
     """Returns the times of every cell of the latest run that an earlier sweep measured too, over all of its sweeps."""
-    query = _HISTORY.format(
-        times=", ".join(f"t.{name}" for name in COLUMNS.values()),
-        medians=", ".join(f"median({name}) AS {name}" for name in COLUMNS.values()),
-        lists=", ".join(f"list({name} ORDER BY run_id)" for name in COLUMNS.values()),
-    )
     with open_reader(path) as reader:
-        rows = reader.execute(query, {"machine": of.machine, "hidden": list(of.hidden)}).fetchall()
+        rows = reader.execute(_HISTORY, {"machine": of.machine, "hidden": list(of.hidden)}).fetchall()
     return [
         CellHistory(
             machine=machine,
