@@ -23,8 +23,7 @@ def check_model(
     spec, engine = parse_spec(text), LocalEngine()
     machine = engine.describe(device)
     where = machine["device"] if device == "auto" else device
-    points = ((batch, context),)
-    job = OwnModelJob(spec=spec.text, device=where, points=points, runs=True)
+    job = OwnModelJob(spec=spec.text, device=where, points=((batch, context),), runs=True)
     found = engine.describe_model(job, timeout_s=timeout_s)
     flops, absent = next(iter(found.flops.values()), None), _list_absent(found)
     experiments = [one.name for one in EXPERIMENTS if any(issubclass(kind.cell, Model) for kind in one.kinds)]

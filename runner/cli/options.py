@@ -39,10 +39,7 @@ _what = partial(_option, "What to measure", metavar="A,B,…")
 _how = partial(_option, "How carefully")
 where = partial(_option, "Where and how long")
 _largest = partial(_option, "The largest that fits, of --experiment frontier")
-
-
-def _flag(name: str, text: str) -> Any:
-    return _option("How it runs", text, name)
+_flag = partial(_option, "How it runs")
 
 
 def _print_all(context: typer.Context, value: bool) -> None:
@@ -107,7 +104,7 @@ def _annotate(column: Any, choices: Sequence[str]) -> Any:
         return Annotated[list[str] | None if flag.open else str | None, _what(text)]
     if flag.kind == "limit":
         return Annotated[Optional[column.type], _how(text, min=flag.least)]  # noqa: UP045
-    return Annotated[bool | None, _flag(f"--{name}/--no-{name}", text)]
+    return Annotated[bool | None, _flag(text, f"--{name}/--no-{name}")]
 
 
 def sweep_options() -> dict[str, Any]:
@@ -145,12 +142,12 @@ def sweep_options() -> dict[str, Any]:
         "timeout": Annotated[str | None, where("Limit for one cell, such as 90s or 10m. [default: 10m]")],
         "budget": Annotated[str | None, where("Start no new cell after this, such as 15m or 2h.")],
         **own["switch"],
-        "fresh": Annotated[bool | None, _flag("--fresh", "Measure finished cells again.")],
+        "fresh": Annotated[bool | None, _flag("Measure finished cells again.", "--fresh")],
         "any_commit": Annotated[
-            bool | None, _flag("--any-commit", "Leave out cells that another commit of Stepscope measured as often.")
+            bool | None, _flag("Leave out cells that another commit of Stepscope measured as often.", "--any-commit")
         ],
-        "skip_predicted_oom": Annotated[bool | None, _flag("--skip-predicted-oom", _SKIP)],
-        "ceilings": Annotated[bool | None, _flag("--ceilings/--no-ceilings", _CEILINGS)],
+        "skip_predicted_oom": Annotated[bool | None, _flag(_SKIP, "--skip-predicted-oom")],
+        "ceilings": Annotated[bool | None, _flag(_CEILINGS, "--ceilings/--no-ceilings")],
         "grow": Annotated[
             str | None,
             _largest("What of a model's step grows; single-head attention without.", metavar="context|batch"),
@@ -162,10 +159,10 @@ def sweep_options() -> dict[str, Any]:
             int | None, _largest("Steps of the answer. [default: 64; 1 for the batch]", "--resolution", "--step", min=1)
         ],
         "again": Annotated[str | None, where("Measure only this cell once more: a row's id, or its beginning.")],
-        "yes": Annotated[bool | None, _flag("--yes", "With --again: run an own model's code without asking.")],
-        "dry_run": Annotated[bool | None, _flag("--dry-run", _DRY_RUN)],
+        "yes": Annotated[bool | None, _flag("With --again: run an own model's code without asking.", "--yes")],
+        "dry_run": Annotated[bool | None, _flag(_DRY_RUN, "--dry-run")],
         "as_json": Annotated[
-            bool | None, _flag("--json", "The rows that it measured, or with --dry-run the plan, as JSON.")
+            bool | None, _flag("The rows that it measured, or with --dry-run the plan, as JSON.", "--json")
         ],
     }
 
@@ -200,6 +197,6 @@ def ab_options() -> dict[str, Any]:
         "threshold": Annotated[str | None, _how("How much slower or larger is a regression. [default: 5%]")],
         "clock": Annotated[str | None, _how("auto, latency, throughput or gpu. [default: auto]")],
         "form": Annotated[str | None, typer.Option("--format", help="text or markdown.", show_default=False)],
-        "as_json": Annotated[bool | None, _flag("--json", "One object with every compared cell.")],
+        "as_json": Annotated[bool | None, _flag("One object with every compared cell.", "--json")],
         **{name: how for name, how in sweep_options().items() if name not in _NOT_OF_AB},
     }
