@@ -1,5 +1,5 @@
-"""What an import says: the lines of what was understood and added, or a first draft of a mapping; and results files of
-several machines joined into one.
+"""What an import says: the lines of what was understood and added; and results files of several machines joined into
+one.
 
 python -m runner import table.md --label 'their run'
 python -m runner import h200.duckdb a100.duckdb results/ --db all.duckdb
@@ -14,7 +14,6 @@ from runner.cli.terminal import Terminal, errors
 from runner.errors import UsageError
 from runner.formats import format_count
 from runner.importers.files import describe_added, import_file
-from runner.published.reading import propose_mapping
 from runner.store.database import check_writable
 from runner.store.fleet import list_files
 from runner.store.merging import merge_files
@@ -22,13 +21,10 @@ from runner.store.packing import find_file, is_packed
 
 
 def import_into(
-    console: Terminal, file: Path, db: Path, *, label: str | None, mapping: Path | None, propose: bool, as_json: bool
+    console: Terminal, file: Path, db: Path, *, label: str | None, mapping: Path | None, as_json: bool
 ) -> int:
-    """Adds the file's rows and prints what became of them; with `propose` prints the draft and adds nothing. Returns
-    the exit code: 1 where a file, a table or a row that was wanted is not stored."""
-    if propose:
-        print(propose_mapping(file), end="")
-        return 0
+    """Adds the file's rows and prints what became of them. Returns the exit code: 1 where a file, a table or a row that
+    was wanted is not stored."""
     check_writable(db)
     report = import_file(file, db=db, label=label, mapping=mapping)
     if as_json:

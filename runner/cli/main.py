@@ -198,13 +198,12 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, as_json: bool | 
     del given["help_all"]
     if not dry_run:
         _check_places(given, config)
-    from runner.sweep.request import parse_duration, parse_frontier, parse_request
+    from runner.sweep.request import list_flags, parse_duration, parse_frontier, parse_request
 
     if again:
         came = {**given, "dry_run": dry_run}
         if others := sorted(name for name, value in came.items() if value and name not in ("db", "device", "timeout")):
-            others = [f"--{name.replace('_', '-')}" for name in others]
-            raise UsageError(f"--again measures one cell; {', '.join(others)} came with it.", do="Leave that out.")
+            raise UsageError(f"--again measures one cell; {list_flags(others)} came with it.", do="Leave that out.")
         timeout_s = parse_duration("timeout", given["timeout"] or "10m")
         from runner.cli.again import measure_again
 
@@ -277,10 +276,9 @@ def show_command(
         raise typer.Exit(code if strict else 0)
     if what in QUESTIONS:
         show.print_question(console, what, context.args, db=path, as_json=as_json)
-        return
-    if context.args:
+    elif context.args:
         raise UsageError(f"There is no question {what!r}.", expected=", ".join(QUESTIONS))
-    if what in NAMES:
+    elif what in NAMES:
         show.print_names(console, what, as_json=as_json)
     else:
         show.print_run(console, what, db=path, as_json=as_json)
@@ -528,12 +526,15 @@ def import_command(
     from runner.cli import imports
 
     if not propose and imports.are_results(files):
-        code = imports.merge(console, files, path, label=label, mapping=mapping, as_json=as_json)
-        raise typer.Exit(code)
+        raise typer.Exit(imports.merge(console, files, path, label=label, mapping=mapping, as_json=as_json))
     if len(files) > 1:
         raise UsageError(f"{len(files)} files are named.", expected="one, or only results files (.duckdb)")
-    code = imports.import_into(console, files[0], path, label=label, mapping=mapping, propose=propose, as_json=as_json)
-    raise typer.Exit(code)
+    if propose:
+        from runner.published.reading import propose_mapping
+
+        print(propose_mapping(files[0]), end="")
+    else:
+        raise typer.Exit(imports.import_into(console, files[0], path, label=label, mapping=mapping, as_json=as_json))
 
 
 @app.command(name="export", epilog="Example: stepscope export backup.duckdb --db results.duckdb")

@@ -94,19 +94,20 @@ def parse_frontier(given: Mapping[str, Any], *, config: Path | None) -> tuple[Ma
     own = [name for name in FRONTIER if options.get(name) is not None]
     if options["experiment"] is None or "frontier" not in (names := _split(options["experiment"])):
         if own:
-            raise UsageError(f"{_list_flags(own)} came without --experiment frontier.", do="Add that, or leave it out.")
+            raise UsageError(f"{list_flags(own)} came without --experiment frontier.", do="Add that, or leave it out.")
         return None
     known = ("experiment", *FRONTIER, *FRONTIER_AXES, *_FRONTIER_SETTINGS)
     others = [name for name, value in options.items() if value is not None and name not in known]
     if others or len(names) > 1:
         raise UsageError(
-            f"--experiment frontier came with {_list_flags(others) if others else 'other experiments'}.",
-            expected=f"that alone, with any of {_list_flags((*FRONTIER, *FRONTIER_AXES, *_FRONTIER_SETTINGS))}",
+            f"--experiment frontier came with {list_flags(others) if others else 'other experiments'}.",
+            expected=f"that alone, with any of {list_flags((*FRONTIER, *FRONTIER_AXES, *_FRONTIER_SETTINGS))}",
         )
     return {name: options[name] for name in (*FRONTIER, *FRONTIER_AXES)}, _settings(options)
 
 
-def _list_flags(names: Iterable[str]) -> str:
+def list_flags(names: Iterable[str]) -> str:
+    """Returns names as options of the command line: `--max-steps, --db`."""
     return ", ".join(f"--{name.replace('_', '-')}" for name in names)
 
 
