@@ -54,6 +54,15 @@ def explain_error(error: OSError) -> str:
     return error.strerror or type(error).__name__
 
 
+@contextlib.contextmanager
+def explained(what: str, *, expected: str = "", do: str, kind: type[StepscopeError] = StoreError) -> Iterator[None]:
+    """Makes an error of the system one that says what cannot be done: `FOLDER cannot be written: Permission denied.`"""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {explain_error(error)}.", expected=expected, do=do) from error
+
+
 _SHIPPED_NAME = Path("data/reference/h200")
 SHIPPED = Path(__file__).parents[1] / _SHIPPED_NAME
 

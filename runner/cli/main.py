@@ -42,7 +42,7 @@ from runner.cli.options import (
 from runner.cli.terminal import Terminal, errors
 from runner.errors import INTERRUPTED, INTERRUPTED_CODE, NO_TORCH, DatabaseMissing, StepscopeError, UsageError
 from runner.formats import format_bytes, format_count
-from runner.places import check_results, check_room, check_source, default_path, explain_error, split
+from runner.places import check_results, check_room, check_source, default_path, explain_error, explained, split
 
 #: The width of output to a pipe or a file, in characters, unless COLUMNS says another.
 PIPED_WIDTH = 160
@@ -87,11 +87,8 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            try:
+            with explained("The working folder cannot be used", do="cd elsewhere.", kind=UsageError):
                 os.getcwd()  # in a folder that is gone, relative names would lead nowhere
-            except OSError as error:
-                got = f"The working folder cannot be used: {explain_error(error)}."
-                raise UsageError(got, do="cd elsewhere.") from None
             try:
                 return super().invoke(ctx)
             except typer.BadParameter as error:

@@ -40,6 +40,7 @@ from runner.importers.recordings import (
     refuse,
     write_run,
 )
+from runner.places import explained
 from runner.published.reading import PROVENANCE, read_bytes
 from runner.published.tables import ENDINGS, OTHERS
 from runner.schema import TABLES, AllocationRow, KernelRow, TimelineRow, TraceOrigin, TraceRow, new_id
@@ -115,11 +116,9 @@ def _import(path: Path, *, db: Path, label: str | None, mapping: Path | None, is
 
 def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path | None, is_merged: bool) -> ImportReport:
     """Adds the traces of a folder as the ranks of one run, and every other file by itself; names those left out."""
-    try:
+    with explained(f"{folder} cannot be read", do="Name a folder to import.", kind=UsageError):
         found = [path for path in sorted(folder.iterdir()) if not path.name.startswith((".", PROVENANCE))]
         files = [path for path in found if path.is_file() and not (is_merged and _RESULTS.search(path.name))]
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be read: {error.strerror}.", do="Name a folder to import.") from None
     if len(files) > MAX_FILES:
         got = f"{folder} holds {len(files):,} files."
         raise UsageError(got, expected=f"at most {MAX_FILES:,}", do="Name a smaller one.")

@@ -23,7 +23,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from runner.errors import UsageError
 from runner.formats import visible
-from runner.places import explain_place
+from runner.places import explain_place, explained
 from runner.published.headings import (
     TIME,
     WHOLE,
@@ -255,7 +255,7 @@ def parse_file(path: Path, *, ending: str | None = None) -> tuple[list[TextTable
 def read_bytes(path: Path, *, most: int | None = None, first: int = -1, do: str = "Name a file to import.") -> bytes:
     """Returns the bytes of a file, or the first of them. Raises UsageError for one that cannot be read, holds more than
     `most`, or has no first bytes because it is empty."""
-    try:
+    with explained(f"{path} cannot be read", do=do, kind=UsageError):
         # A file of the system such as /proc/kmsg says that it is empty, and is waited for.
         if why := explain_place(path) or ("it is empty" if first > 0 and not path.stat().st_size else ""):
             raise UsageError(f"{path} cannot be read: {why}.", do=do)
@@ -263,8 +263,6 @@ def read_bytes(path: Path, *, most: int | None = None, first: int = -1, do: str 
             raise UsageError(f"{path} holds {path.stat().st_size:,} bytes.", expected=f"at most {most:,}", do=do)
         with path.open("rb") as file:
             return file.read(first)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.", do=do) from None
 
 
 def _read_provenance(path: Path) -> Mapping[str, str]:

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from runner.errors import StoreError, UsageError
-from runner.places import check_place, explain_error, is_list, split
+from runner.places import check_place, explained, is_list, split
 from runner.store.attached import missing_error
 from runner.store.contract import Survey, survey
 from runner.store.shared import Taken
@@ -38,10 +38,8 @@ def list_files(path: Path) -> list[Path]:
         return list(dict.fromkeys(file for one in split(path) for file in list_files(one)))
     if not os.path.isdir(path):
         return [path]
-    try:
+    with explained(f"{path} cannot be read", do="Get the right to read it."):
         names = {name.removesuffix(_SPOOL) for name in os.listdir(path)}
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {explain_error(error)}.", do="Get the right to read it.") from None
     return [path / name for name in sorted(names) if name.endswith(_ENDING) and not name.startswith(".")]
 
 

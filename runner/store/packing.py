@@ -38,7 +38,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner.errors import DatabaseForeign, DatabaseMissing, StepscopeError, StoreError, UsageError
-from runner.places import SHIPPED, check_place, default_path, explain_error, split, temporary_folder
+from runner.places import SHIPPED, check_place, default_path, explained, split, temporary_folder
 from runner.schema import TABLES, Table
 from runner.store.attached import (
     check_columns,
@@ -86,15 +86,12 @@ def pack(source: Path, folder: Path) -> dict[str, int]:
                 rows = f"SELECT * FROM read_parquet({quote(f'{raw / name}{ENDING}')}) ORDER BY {order}"
                 con.execute(f"COPY ({rows}) TO {quote(f'{packed / name}{ENDING}')} ({_FORMAT})")
         sizes = {file.stem: file.stat().st_size for file in packed.iterdir()}
-        try:
+        with explained(f"{folder} cannot be written", do="Name a folder with room, where you may write."):
             folder.mkdir(parents=True, exist_ok=True)
             for name in names:
                 shutil.copyfile(packed / f"{name}{ENDING}", folder / f"{name}{ENDING}")
             for file in before - {f"{name}{ENDING}" for name in names}:
                 (folder / file).unlink()
-        except OSError as error:
-            do = "Name a folder with room, where you may write."
-            raise StoreError(f"{folder} cannot be written: {error.strerror}.", do=do) from error
     return dict(sorted(sizes.items(), key=lambda item: -item[1]))
 
 
@@ -144,33 +141,30 @@ def copy_file(path: Path, out: Path) -> int:
     check_place(path)
     if os.path.lexists(out):
         raise UsageError(f"{out} is there already.", expected="the name of a new file")
-    try:
-        with (
-            tempfile.TemporaryDirectory(prefix=".stepscope-copy-", dir=out.parent) as name,
-            lock(path, "shared", patience_s=PATIENCE_S),
-        ):
-            if not path.exists() and not spool.files():
-                raise DatabaseMissing(f"{path} does not exist.", do="Name a results file with --db.")
-            copy = Path(name, "copy.duckdb")
-            if path.exists():
-                _copy_database(path, copy)
-            to = Spool(copy)
-            spool.check_readable()
-            files = spool.files()
-            to.folder.mkdir(parents=True)
-            for file in files:
-                shutil.copy2(file, to.folder / file.name)
-            try:
-                while ingest(copy, patience_s=PATIENCE_S):
-                    pass
-            except StepscopeError as error:
-                got = error.got.replace(str(copy), str(path))
-                raise type(error)(got, expected=error.expected, do=error.do) from error
-            copy.rename(out)
-            sync_folder(out.parent)
-    except OSError as error:
-        do = "Name a place with room for the whole file, where you may write."
-        raise StoreError(f"{out} cannot be written: {error.strerror}.", do=do) from error
+    with (
+        explained(f"{out} cannot be written", do="Name a place with room for the whole file, where you may write."),
+        tempfile.TemporaryDirectory(prefix=".stepscope-copy-", dir=out.parent) as name,
+        lock(path, "shared", patience_s=PATIENCE_S),
+    ):
+        if not path.exists() and not spool.files():
+            raise DatabaseMissing(f"{path} does not exist.", do="Name a results file with --db.")
+        copy = Path(name, "copy.duckdb")
+        if path.exists():
+            _copy_database(path, copy)
+        to = Spool(copy)
+        spool.check_readable()
+        files = spool.files()
+        to.folder.mkdir(parents=True)
+        for file in files:
+            shutil.copy2(file, to.folder / file.name)
+        try:
+            while ingest(copy, patience_s=PATIENCE_S):
+                pass
+        except StepscopeError as error:
+            got = error.got.replace(str(copy), str(path))
+            raise type(error)(got, expected=error.expected, do=error.do) from error
+        copy.rename(out)
+        sync_folder(out.parent)
     return len(files)
 
 
@@ -265,21 +259,16 @@ def _build(folder: Path) -> Path:
     files = tuple(sorted(folder.glob(f"*{ENDING}")))
     for file in files:
         check_place(file)
-    try:
+    with explained(f"{folder} cannot be read", do="Let this user read it (chmod a+rX)."):
         states = tuple((file.stat().st_size, file.stat().st_mtime_ns) for file in files)
         name = f"reference-{_hash(folder.name, files, states)}"
-    except OSError as error:
-        do = "Let this user read it (chmod a+rX)."
-        raise StoreError(f"{folder} cannot be read: {explain_error(error)}.", do=do) from error
     with _building:
         cache = _find_cache()
         path = cache / name / f"reference-{folder.name}.duckdb"
         if not path.exists():
-            try:
+            do = "Make room there, or name another folder with XDG_CACHE_HOME."
+            with explained(f"{cache} cannot be written", do=do):
                 _make(folder, path)
-            except OSError as error:
-                do = "Make room there, or name another folder with XDG_CACHE_HOME."
-                raise StoreError(f"{cache} cannot be written: {error.strerror}.", do=do) from error
             for made in cache.iterdir():
                 with contextlib.suppress(OSError):
                     if time.time() - made.stat().st_mtime > _KEPT_S:

@@ -31,7 +31,7 @@ from runner.schema.axes import SHAPE
 from runner.schema.own import is_own_part
 from runner.schema.sizes import shape_name, size_named
 from runner.store import history
-from runner.sweep.loop import ingest_all, make_folder, store
+from runner.sweep.loop import ingest_all, store, store_run
 from runner.sweep.prepare import new_run, sweep_key
 from runner.sweep.request import Settings, parse_values
 from runner.sweep.start import lock_machine
@@ -202,8 +202,7 @@ def explore(flags: Mapping[str, Any], settings: Settings, *, say: Callable[[str]
         key = sweep_key(sorted(question.key for question in questions), machine)
         known = None if settings.fresh else history.find_run(settings.db, key)
         run = new_run(known or new_id(), settings, machine, sweep_key=key)
-        make_folder(settings.db)
-        store(settings.db, {"runs": [run]}, name=f"run-{run.run_id}")  # a run that goes on is in the file already
+        store_run(settings.db, run)  # one that goes on is in the file already
         rows = [_search(question, run, settings, engine=engine, say=say) for question in owed]
         ingest_all(settings.db)
     return rows

@@ -26,8 +26,9 @@ from runner.engines.engine import Engine, PlaceLost
 from runner.errors import StoreError
 from runner.formats import format_count, format_share
 from runner.job import CeilingJob, Job, Outcome
+from runner.places import explained
 from runner.plan.planning import share_out, size_of
-from runner.schema import DONE, Moment, PlanRow, Row, TimingRow, new_id, table_of, utc_now
+from runner.schema import DONE, Moment, PlanRow, Row, RunRow, TimingRow, new_id, table_of, utc_now
 from runner.schema.sizes import title
 from runner.store import history
 from runner.store.database import BETWEEN_CELLS, ingest
@@ -71,13 +72,11 @@ class Spent:
 LAST_INGEST_SECONDS = 5.0
 
 
-def make_folder(db: Path) -> None:
-    """Makes the folder of a new file. Raises StoreError where that is not allowed."""
-    try:
+def store_run(db: Path, run: RunRow) -> None:
+    """Stores the row of a run that begins, and makes the folder of a new file. Raises StoreError."""
+    with explained(f"{db.parent} cannot be made", expected="a folder", do="Name a file elsewhere with --db."):
         db.absolute().parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        do = "Name a file elsewhere with --db."
-        raise StoreError(f"{db.parent} cannot be made: {error.strerror}.", expected="a folder", do=do) from error
+    store(db, {"runs": [run]}, name=f"run-{run.run_id}")
 
 
 def store(db: Path, rows: Mapping[str, Sequence[object]], *, name: str) -> None:
@@ -89,14 +88,9 @@ def store(db: Path, rows: Mapping[str, Sequence[object]], *, name: str) -> None:
     again = "The cell that was just measured is not kept; the same command measures it again and goes on."
     if not folder.exists():
         raise StoreError(f"{folder} is gone: it was there when this began.", do=f"Bring it back. {again}")
-    try:
+    expected, do = "room on the disk and the right to write there", f"Cells that were finished before are kept. {again}"
+    with explained(f"{spool.folder} cannot be written", expected=expected, do=do):
         spool.write(rows, name=name)
-    except OSError as error:
-        raise StoreError(
-            f"{spool.folder} cannot be written: {error.strerror}.",
-            expected="room on the disk and the right to write there",
-            do=f"Cells that were finished before are kept. {again}",
-        ) from error
     ingest(db, **BETWEEN_CELLS)
 
 
@@ -297,8 +291,8 @@ class Sweep:
     def _begin(self, place: Place) -> None:
         place.is_new = False
         run = new_run(place.run_id, self.settings, place.machine, sweep_key=place.key, preset=self.prepared.preset)
-        make_folder(self.settings.db)
-        self._store({"runs": [run]}, name=f"run-{place.run_id}")
+        with self.lock:
+            store_run(self.settings.db, run)
         self._measure_ceilings(place, "start")
 
     def _next_round(self) -> deque[Expected]:
@@ -360,7 +354,7 @@ class Sweep:
         times = [getattr(step, name) for name in history.TIMES] if step else []
         again = seconds - (getattr(row, "compile_cold_seconds", None) or 0.0)
         with self.lock:
-            self._store({table.name: [row], **details}, name=str(cell_id))
+            store(self.settings.db, {table.name: [row], **details}, name=str(cell_id))
             self.prepared.forecast.learn(item.measured, predicted=item.predicted.seconds, measured=seconds)
             self.spent += Spent.of(row)
             self.further.record(item, MeasuredRound.of(row.status, again, *times))
@@ -380,7 +374,7 @@ class Sweep:
                 reasons = "; ".join(f"{name} ({reason})" for name, reason in ceilings.missing.items())
                 self.watcher.waiting(f"What this machine can do at most was not measured for {reasons}.")
             if ceilings.rows:
-                self._store({"ceilings": ceilings.rows}, name=f"ceilings-{place.run_id}-{moment}")
+                store(self.settings.db, {"ceilings": ceilings.rows}, name=f"ceilings-{place.run_id}-{moment}")
 
     def _run_cell(self, item: Expected, place: Place, cell_id: UUID, *, beat: Callable[[str], None]) -> Outcome:
         """Runs the cell in a fresh process, or skips it if it is predicted not to fit and the user wants that."""
@@ -398,10 +392,6 @@ class Sweep:
             flops=self.prepared.counted(item.cell),
         )
         return place.engine.measure(job, timeout_s=self.settings.timeout_s, beat=beat)
-
-    def _store(self, rows: Mapping[str, Sequence[object]], *, name: str) -> None:
-        with self.lock:
-            store(self.settings.db, rows, name=name)
 
     def _update_plan(self, item: Expected, **changes: Any) -> None:
         """Writes the plan with changes to one cell, a heartbeat and the current forecast. The seconds of what comes
