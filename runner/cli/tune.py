@@ -1,4 +1,4 @@
-"""The fastest way to train a model on this machine: the race of `runner.sweep.tune`, and its answer.
+"""The fastest way to train a model on this machine: the race of `runner.sweep.race`, and its answer.
 
 python -m runner tune --sizes small --context 512 --budget 10m
 python -m runner tune nano.py:build --objective tokens/J --json
@@ -38,10 +38,9 @@ from runner.store.read.selection import Selection
 from runner.sweep.frontier import DeviceMemory, default_limit, parse_size
 from runner.sweep.loop import SweepEnd
 from runner.sweep.prepare import Prepared, describe_models, prepare
-from runner.sweep.race import SETTINGS, Race, Way, list_ways
+from runner.sweep.race import SETTINGS, Race, Tuner, Way, list_ways
 from runner.sweep.request import Settings
 from runner.sweep.start import lock_machine
-from runner.sweep.tune import Tuner
 
 #: The ways that the ranking shows while they are raced.
 SHOWN = 6

@@ -21,9 +21,8 @@ from runner.results.times import Estimate, PhaseTime
 from runner.schema import StepCell, new_id
 from runner.schema.axes import PLAIN
 from runner.sweep.prepare import Expected, prepare
-from runner.sweep.race import FILLING, Race, list_ways, way_of
+from runner.sweep.race import FILLING, Race, Tuner, list_ways, way_of
 from runner.sweep.request import Settings
-from runner.sweep.tune import Tuner
 from tests.command import rows
 from tests.synthetic.rows import ok
 from tests.synthetic.rows import run as a_run
