@@ -264,12 +264,12 @@ def show_command(
     """
     path = Path() if what in NAMES else _find_results(db)
     from runner.answers import QUESTIONS
-    from runner.cli import findings, show
+    from runner.cli import show
 
     if with_findings or strict:
         if what in QUESTIONS or what in NAMES or context.args:
             raise UsageError("--findings and --strict are about a run.", expected="a run, or no name for the latest")
-        code = findings.print_findings(console, what, db=path, as_json=as_json)
+        code = show.print_findings(console, what, db=path, as_json=as_json)
         raise typer.Exit(code if strict else 0)
     if what in QUESTIONS:
         show.print_question(console, what, context.args, db=path, as_json=as_json)
