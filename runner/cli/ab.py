@@ -61,14 +61,14 @@ def ab(
     if request.experiments == tuple(QUESTIONS):  # none was named
         request = replace(request, experiments=("benchmark",))
     specs = request.axes.get("model", ())
-    settings = replace(settings, db=settings.db.absolute(), fresh=True, ceilings=False)
     command = shlex.join(["python", "-m", "runner", *sys.argv[1:]])
+    settings = replace(settings, db=settings.db.absolute(), fresh=True, ceilings=False, command=command)
     if against and (given.a or given.b):
         raise UsageError("--against was given with two refs.", expected="two refs, or --against")
     if against and (flag := _find_option(request, against)):
         check_writable(settings.db)
         sides = Sides(flag=flag, by=FLAGS[flag].name, a=str(request.axes[flag][0]), b=against)
-        return _compare(console, progress, given, request, replace(settings, command=command), sides)
+        return _compare(console, progress, given, request, settings, sides)
     if against and not specs:
         raise UsageError(
             f"--against got {against!r}.",
@@ -79,8 +79,7 @@ def ab(
         raise UsageError(f"--model was given {len(specs)} times.", expected="one model, such as --model train.py:build")
     check_writable(settings.db)
     if against:
-        sides = Sides(a=specs[0], b=parse_spec(against).text)
-        return _compare(console, progress, given, request, replace(settings, command=command), sides)
+        return _compare(console, progress, given, request, settings, Sides(a=specs[0], b=parse_spec(against).text))
     if not (given.a and given.b):
         raise UsageError("ab was given no two refs.", expected="two refs such as main HEAD, or --model and --against")
     with _check_out(given.a, given.b, parse_spec(specs[0])) as (folder, models, note):

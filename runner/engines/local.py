@@ -28,7 +28,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from runner.allowance import gpu_handle, read_counter, read_text
 from runner.engines.engine import COMPILER, ENVIRONMENT, PRELOADED, PlaceLost
@@ -173,13 +173,11 @@ class LocalEngine:
 
     def describe_model(self, job: OwnModelJob, *, timeout_s: float) -> OwnModel:
         """Returns what was understood of an own model. Raises BadModel with the reason where it cannot be built."""
-        model: OwnModel = self._understand(job, timeout_s=timeout_s)
-        return model
+        return cast(OwnModel, self._understand(job, timeout_s=timeout_s))
 
     def count_step(self, job: FitJob, *, timeout_s: float) -> CountedStep:
         """Returns the bytes of an own model's training step. Raises BadModel where they cannot be counted."""
-        step: CountedStep = self._understand(job, timeout_s=timeout_s)
-        return step
+        return cast(CountedStep, self._understand(job, timeout_s=timeout_s))
 
     def _understand(self, job: OwnModelJob | FitJob, *, timeout_s: float) -> Any:
         found, why, text = self._ask(job, timeout_s=timeout_s, late=f"stopped after {timeout_s:g} s (--timeout)")
@@ -365,8 +363,7 @@ def _listen(worker: Worker, *, ends: float, beat: Callable[[str], None]) -> tupl
         except (EOFError, ConnectionResetError):
             worker.wait_for(process.sentinel, seconds=10)
             process.join(0)
-            code = process.exitcode
-            if code is not None and code < 0:
+            if (code := process.exitcode) is not None and code < 0:
                 return ("died", f"The process was ended by {signal.Signals(-code).name}"), phase
             return ("died", f"The process ended with exit code {code} and no result"), phase
         if message[0] == "refused":

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from runner.engines.engine import ADJUSTABLE, ENVIRONMENT, PlaceLost
 from runner.engines.local import BEAT_SECONDS, CEILINGS_SECONDS, LocalEngine
@@ -96,12 +96,10 @@ class Actor:
 
     def call(self, method: str, *words: Any, **more: Any) -> Any:
         """Returns what a method of the engine returns, or the error that it raises, which Ray would wrap."""
-
-        def beat(phase: str) -> None:
-            self.phase = phase
-
+        if method == "measure":
+            more["beat"] = partial(setattr, self, "phase")
         try:
-            return getattr(self.engine, method)(*words, **more, **({"beat": beat} if method == "measure" else {}))
+            return getattr(self.engine, method)(*words, **more)
         except StepscopeError as error:
             return error
         finally:
@@ -119,27 +117,23 @@ class RayEngine:
         self.spot, self.actor, self.phase, self.has_ended = spot, self.start(), "start", False
 
     def describe(self, device: str) -> dict[str, Any]:
-        columns: dict[str, Any] = self._ask("describe", device, within_s=START_SECONDS)
-        return columns
+        return cast(dict[str, Any], self._ask("describe", device, within_s=START_SECONDS))
 
     def describe_model(self, job: OwnModelJob, *, timeout_s: float) -> OwnModel:
-        model: OwnModel = self._ask("describe_model", job, within_s=timeout_s, timeout_s=timeout_s)
-        return model
+        return cast(OwnModel, self._ask("describe_model", job, within_s=timeout_s, timeout_s=timeout_s))
 
     def ceilings(self, job: CeilingJob) -> Ceilings:
         try:
-            found: Ceilings = self._ask("ceilings", job, within_s=CEILINGS_SECONDS)
+            return cast(Ceilings, self._ask("ceilings", job, within_s=CEILINGS_SECONDS))
         except _Ended as ended:
             return Ceilings(rows=(), missing={"all": str(ended)})
-        return found
 
     def measure(self, job: Job, *, timeout_s: float, beat: Callable[[str], None] = lambda phase: None) -> Outcome:
         """Measures one cell. Raises PlaceLost when the node is gone."""
         try:
-            found: Outcome = self._ask("measure", job, within_s=timeout_s, beat=beat, timeout_s=timeout_s)
+            return cast(Outcome, self._ask("measure", job, within_s=timeout_s, beat=beat, timeout_s=timeout_s))
         except _Ended as ended:
             return Outcome(status=ended.status, failed_phase=self.phase, message=str(ended))
-        return found
 
     def end(self) -> None:
         """Ends the actor and what it runs, for good; whoever waits for it gets PlaceLost."""

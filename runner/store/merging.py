@@ -31,7 +31,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 from duckdb import DuckDBPyConnection
@@ -167,8 +167,7 @@ def extract(source: Path, folder: Path) -> list[str]:
     if "refused" in answer:
         kind, got, expected, do = answer["refused"]
         raise getattr(errors, kind)(got, expected=expected, do=do)
-    tables: list[str] = answer["tables"]
-    return tables
+    return cast(list[str], answer["tables"])
 
 
 def answer(source: Path, folder: Path) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 import duckdb
@@ -189,8 +189,7 @@ def remember(con: DuckDBPyConnection, name: str, compute: Callable[[], T]) -> T:
         return compute()
     if key not in _known:
         _keep(key, compute())
-    result: T = _known[key]
-    return result
+    return cast(T, _known[key])
 
 
 def remember_runs(

@@ -48,15 +48,11 @@ def trial_cell(question: FrontierCell, size: int) -> AttentionCell | StepCell:
     once = {"warmup_steps": 0, "min_steps": 1, "max_steps": 1}
     asked: dict[str, Any] = {"precision": question.precision, "batch": question.batch, question.limited: size, **once}
     if question.limited == "seq_len":
-        own: dict[str, Any] = {
-            "implementation": question.implementation,
-            "d_head": question.d_head,
-            "causal": question.causal,
-        }
-        return AttentionCell(**own, **asked)
-    shape: dict[str, Any] = {name: getattr(question, name) for name in SHAPE}
-    context: dict[str, Any] = {} if question.limited == "context" else {"context": question.context}
-    return StepCell(**shape, **context, mode=question.mode, attention=question.implementation, **asked)
+        names: tuple[str, ...] = ("implementation", "d_head", "causal")
+        return AttentionCell(**{name: getattr(question, name) for name in names}, **asked)
+    names = (*SHAPE, "mode", *(() if question.limited == "context" else ("context",)))
+    own: dict[str, Any] = {name: getattr(question, name) for name in names}
+    return StepCell(**own, attention=question.implementation, **asked)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -205,9 +205,8 @@ class SweepProgress:
     argv: str | None = None
 
     def is_alive(self, *, now: datetime | None = None) -> bool:
-        if self.heartbeat_at is None:
-            return False
-        return ((now or utc_now()) - self.heartbeat_at).total_seconds() <= STALE_S
+        beat_at = self.heartbeat_at
+        return beat_at is not None and ((now or utc_now()) - beat_at).total_seconds() <= STALE_S
 
 
 _PROGRESS = """

@@ -52,11 +52,10 @@ def load_rows(path: Path, name: str, selection: Selection, window: Window) -> Ta
     order = ", ".join(f"{column}{' DESC' if index == 0 else ''}" for index, column in enumerate(table.unique))
     limit = f"LIMIT {min(window.limit, MAX_ROWS)} OFFSET {window.offset}"
     with open_reader(path) as reader:
-        total = reader.execute(f"SELECT count(*) FROM {name} WHERE {condition}", parameters).fetchone()
+        (total,) = reader.execute(f"SELECT count(*) FROM {name} WHERE {condition}", parameters).fetchone() or (0,)
         query = f"SELECT {columns} FROM {name} WHERE {condition} ORDER BY {order} {limit}"
         found = reader.execute(query, parameters).fetchall()
-    assert total is not None
-    return TablePage(rows=found, total=total[0])
+    return TablePage(rows=found, total=total)
 
 
 def load_page(path: Path, name: str, selection: Selection, window: Window) -> TablePage:
