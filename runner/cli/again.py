@@ -122,8 +122,7 @@ class _Lines(SweepLines):
         for name in _ENVIRONMENT:
             values = map(attrgetter(name), (self.run, here))
             then, now = ("unknown" if value is None else str(value)[:40] for value in values)
-            label = TABLES["runs"].column(name).label
-            differences += [f"{label} ({then} → {now})"] if then != now else []
+            differences += [f"{TABLES['runs'].column(name).label} ({then} → {now})"] if then != now else []
         if differences:
             self.console.say(f"The environments differ in {', '.join(differences)}.")
 

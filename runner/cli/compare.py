@@ -210,8 +210,7 @@ def _make_row(answer: Answer, measured: Mapping[UUID, Any], view: View, row: Any
     clocks = {}
     for name, clock in CLOCKS.items():
         if ratio := pair.ratio(phase=phase, clock=clock):
-            sides = pair.sides
-            a_ms, b_ms = ratio.undisturbed or [side.times[phase].by(clock).ms for side in sides]
+            a_ms, b_ms = ratio.undisturbed or [side.times[phase].by(clock).ms for side in pair.sides]
             clocks[_IN_JSON[name]] = {
                 "a_ms": a_ms,
                 "b_ms": b_ms,

@@ -233,8 +233,7 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, as_json: bool | 
         with open_engine(name, on=on) as (engine, *_):
             print_plan(console, prepare(request, settings, engine, report=progress.say), as_json=bool(as_json))
         return
-    lines = SweepLines(progress, db=settings.db, fresh=settings.fresh, budget_s=settings.budget_s)
-    with closing(lines) as watcher:
+    with closing(SweepLines(progress, db=settings.db, fresh=settings.fresh, budget_s=settings.budget_s)) as watcher:
         code = sweep(request, settings, watcher=watcher)
     if as_json:
         console.dump([make_json(row, timings) for row, timings in watcher.rows])

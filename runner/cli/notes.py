@@ -83,10 +83,9 @@ def _remove(subject: Subject, said: Sequence[tuple[NoteKind, str]], *, db: Path)
     own = _load_about(db, subject)
     wanted = [one for one in own if ((one.kind, one.text) in said if said else one.kind == "note")]
     if not wanted:
-        known = _describe_all([(one.kind, one.text) for one in own])
         raise UsageError(
             f"Nothing of the kind was said of {_name(subject)}.",
-            expected=f"of {known}" if own else "a note that is there",
+            expected=f"of {_describe_all([(one.kind, one.text) for one in own])}" if own else "a note that is there",
         )
     for one in wanted:
         _write(db, subject, kind="removal", removed=one.note_id)
@@ -94,8 +93,7 @@ def _remove(subject: Subject, said: Sequence[tuple[NoteKind, str]], *, db: Path)
 
 
 def _load_about(db: Path, subject: Subject) -> list[Note]:
-    about = (subject.run_id, subject.cell_id)
-    return [one for one in load_notes(db).notes if (one.run_id, one.cell_id) == about]
+    return [one for one in load_notes(db).notes if (one.run_id, one.cell_id) == (subject.run_id, subject.cell_id)]
 
 
 def _name(subject: Subject) -> str:

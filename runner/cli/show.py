@@ -175,10 +175,9 @@ def _print_audit(console: Terminal, audited: _Audited) -> None:
         console.print(grid)
         console.say(" ".join([*audited.notes, GRADE_WORDS]), style="dim")
     for (severity, code), found in group_findings(audited.found).items():
-        style = STYLES[SEVERITIES[severity]]
         count = format_count(len({one for (_, touched), _ in found for one in touched}), audited.noun)
         console.say("")
-        console.say(Text.assemble((code, f"bold {style}"), f" ({severity}), {count}"))
+        console.say(Text.assemble((code, f"bold {STYLES[SEVERITIES[severity]]}"), f" ({severity}), {count}"))
         console.say(f"  What to do: {audited.remedies[code]}")
         for (where, _), finding in found:
             console.say(f"  {where}")
@@ -369,6 +368,5 @@ def columns_markdown() -> str:
         for column in table.columns:
             choices = f" One of {', '.join(f'`{choice}`' for choice in column.choices)}." if column.choices else ""
             key = " *Key.*" if column.name in table.key else ""
-            meaning = f"{column.doc}{choices}{key}"
-            lines.append(f"| `{column.name}` | {column.sql_type} | {column.unit} | {meaning} |")
+            lines.append(f"| `{column.name}` | {column.sql_type} | {column.unit} | {column.doc}{choices}{key} |")
     return "\n".join(lines) + "\n"

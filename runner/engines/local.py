@@ -187,8 +187,7 @@ class LocalEngine:
 
     def ceilings(self, job: CeilingJob) -> Ceilings:
         """Returns what this machine can do at most. Where measuring fails, all ceilings are missing."""
-        late = f"no result within {CEILINGS_SECONDS:g} s"
-        found, why, text = self._ask(job, timeout_s=CEILINGS_SECONDS, late=late)
+        found, why, text = self._ask(job, timeout_s=CEILINGS_SECONDS, late=f"no result within {CEILINGS_SECONDS:g} s")
         return Ceilings(rows=(), missing={"all": f"{why}{f': {text}' if text else ''}"}) if why else found
 
     def measure(self, job: Job, *, timeout_s: float, beat: Callable[[str], None] = lambda phase: None) -> Outcome:

@@ -159,8 +159,7 @@ def _parse_column(name: str, given: object) -> Meaning:
         raise _refuse_mapping(f"“{next(iter(left))}” for the column “{name}”", "quantity, statistic, unit and settings")
     if "quantity" not in kinds:
         return Meaning(role="setting" if "setting" in kinds else "origin", setting=meant, unit=unit)
-    quantity = cast(Quantity, meant)
-    return Meaning(role="figure", quantity=quantity, statistics=statistics, unit=unit, variant=variant)
+    return Meaning(role="figure", quantity=cast(Quantity, meant), statistics=statistics, unit=unit, variant=variant)
 
 
 def _refuse_mapping(got: str, expected: str) -> UsageError:
@@ -207,8 +206,7 @@ def read_file(path: Path, *, mapping: TableMapping | None = None) -> ReadFile:
             continue
         lost += [f"{text.name}: {said}" for said in text.lost if REFUSED in said]
         meanings = understand_columns(text, mapping)
-        table_id = uuid5(_NAMESPACE, f"{digest}:{mapping.digest}:{number}")
-        table = _build_table(text, meanings, mapping, path, table_id)
+        table = _build_table(text, meanings, mapping, path, uuid5(_NAMESPACE, f"{digest}:{mapping.digest}:{number}"))
         figures = [(row, figure) for row in table.rows for figure in row.figures]
         if any(row.status == "oom" or one.value is not None or one.quantity == "dtype" for row, one in figures):
             machine = table.machine or provenance.get("machine")
@@ -442,7 +440,6 @@ def _build_row(
     # Where only one variant of several ran out, its own figure says so.
     lost = [figure for figure in figures if figure.value is None and is_oom(figure.text)]
     ran_out |= bool(lost) and (not all(one.variant for one in lost) or all(one.value is None for one in figures))
-    source = [origins[name] for name in ("file", "line") if name in origins]
     return PublishedRow(
         row_id=row_id,
         line=text.line,
@@ -450,7 +447,7 @@ def _build_row(
         status="oom" if ran_out else status,
         figures=tuple(figures),
         stated=stated,
-        source=":".join(source) or None,
+        source=":".join(origins[name] for name in ("file", "line") if name in origins) or None,
         remarks=tuple(remarks),
     )
 

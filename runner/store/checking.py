@@ -169,8 +169,7 @@ def _name_cells(con: DuckDBPyConnection, readable: Columns, cells: str) -> str:
 def _list_checks(table: Table, readable: Columns) -> Iterator[tuple[Kind, str, str, str, str]]:
     """Yields kinds of wrong rows or cells of a table: a query, a noun, what is said of them, and the repair."""
     ids, rows = ", ".join(table.unique), f"FROM file.main.{table.name} AS cell WHERE"
-    repeats = f"with the {ids} of an earlier one"
-    yield "duplicate", repeated(table), "row", repeats, "A repair keeps the first of each."
+    yield "duplicate", repeated(table), "row", f"with the {ids} of an earlier one", "A repair keeps the first of each."
     alone = f"{rows} {without_cell(table, readable)}"
     yield "orphan", alone, "row", "whose cell is not in the file", "A repair removes them."
     repair = "A repair adds their run, with all that is unknown of it missing."

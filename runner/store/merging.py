@@ -140,14 +140,12 @@ _DO = "Nothing of it is stored. Take another copy of the file, or ask whoever ma
 def extract(source: Path, folder: Path) -> list[str]:
     """Writes `<table>.parquet` into `folder` for each table that has rows, and returns their names. Raises
     DatabaseForeign, DatabaseDamaged, RowsRefused, DatabaseBusy, DatabaseMissing, UsageError."""
-    request = json.dumps({"path": str(source), "folder": str(folder)})
-    command = [sys.executable, "-X", "utf8", "-m", "runner.store.merging"]
     try:
         done = subprocess.run(
-            command,
+            [sys.executable, "-X", "utf8", "-m", "runner.store.merging"],
             cwd=_ROOT,
             env={"PYTHONPATH": os.pathsep.join(sys.path)},  # nothing of this process's secrets
-            input=request,
+            input=json.dumps({"path": str(source), "folder": str(folder)}),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             encoding="utf-8",

@@ -51,8 +51,7 @@ def trial_cell(question: FrontierCell, size: int) -> AttentionCell | StepCell:
         names: tuple[str, ...] = ("implementation", "d_head", "causal")
         return AttentionCell(**{name: getattr(question, name) for name in names}, **asked)
     names = (*SHAPE, "mode", *(() if question.limited == "context" else ("context",)))
-    own: dict[str, Any] = {name: getattr(question, name) for name in names}
-    return StepCell(**own, attention=question.implementation, **asked)
+    return StepCell(**{name: getattr(question, name) for name in names}, attention=question.implementation, **asked)
 
 
 @dataclass(frozen=True, kw_only=True)

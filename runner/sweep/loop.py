@@ -326,8 +326,7 @@ class Sweep:
             with self.lock:
                 own_s = self.prepared.forecast.left(item.measured, item.predicted.seconds)
                 cell_left_s = max(0.0, own_s - (time.monotonic() - began))
-                left_s = cell_left_s + self._seconds_left(rest) + self._seconds_after()
-                self.watcher.doing(item, phase, left_s=left_s)
+                self.watcher.doing(item, phase, left_s=cell_left_s + self._seconds_left(rest) + self._seconds_after())
                 if phase == "start" or time.monotonic() - self.beat_at > HEARTBEAT_SECONDS:
                     self._update_plan(item, state="running", seconds=cell_left_s)
 

@@ -261,8 +261,7 @@ def _forecast(
 ) -> tuple[Forecast, tuple[Expected, ...]]:
     """Returns the forecast from this machine's earlier cells, and each planned cell with its prediction."""
     predict = _predictor(machine, rates=history.measured_rates(db, machine), own=own)
-    past = history.past_cells(db, machine)
-    forecast = Forecast((cell, predict(cell).seconds, seconds) for cell, seconds in past)
+    forecast = Forecast((cell, predict(cell).seconds, seconds) for cell, seconds in history.past_cells(db, machine))
     expected = []
     for item in planned:
         predicted = predict(item.measured)
@@ -283,7 +282,6 @@ def describe_models(
     and by name why others cannot be built.
 
     Raises BadModel where none can, and where a cell that was given is of another version of its source."""
-    device = settings.torch_device(machine)
     specs: tuple[str, ...] = request.axes.get("model", ())
     given = [cell for cell in request.cells if isinstance(cell, Model) and cell.model_key is not None]
     own, failed = dict[str, OwnModel](), dict[str, BadModel]()
@@ -291,7 +289,7 @@ def describe_models(
         waiting = f"Building {spec} …, for at most {settings.timeout_s:g} s (--timeout)."
         (timer := Timer(BUILD_SECONDS, report, (waiting,))).start()
         try:
-            job = OwnModelJob(spec=spec, device=device, points=list_points(request, spec))
+            job = OwnModelJob(spec=spec, device=settings.torch_device(machine), points=list_points(request, spec))
             described = engine.describe_model(job, timeout_s=settings.timeout_s)
             own[described.key] = described
         except BadModel as error:

@@ -237,10 +237,8 @@ class Race:
             return f"one trial takes longer than {format_duration(MOST_OF_BUDGET * self.budget_s)}"
         rate, ranked = self.rates.get(at["precision"]), [] if self.by_energy else self.ranked()
         flops = item.predicted.step_flops
-        if rate and flops and ranked:
-            most = self._tokens(item) / flops * rate
-            if most < (self.known[ranked[0]].rate or 0):
-                return f"{at['precision']} products alone would take longer than the best way"
+        if rate and flops and ranked and self._tokens(item) / flops * rate < (self.known[ranked[0]].rate or 0):
+            return f"{at['precision']} products alone would take longer than the best way"
         return ""
 
     def is_too_large(self, way: Way) -> bool:
@@ -328,8 +326,7 @@ class Tuner:
         left = list(self.finals)
         for number in range(ROUNDS):
             order = random.Random(f"{self.prepared.machine['host']} {number}").sample(left, len(left))
-            items = [replace(one, round=number) for one in order]
-            if not self._measure(items, until=FINALS):
+            if not self._measure([replace(one, round=number) for one in order], until=FINALS):
                 return
             left = self._list_undecided(left) if number else left
             if number and len(left) < 2:
@@ -366,8 +363,7 @@ class Tuner:
         close = [one for one in self.taken_back if (self._score(one) or 0) > CLOSE * scores[winner]]
         for number in range(1, ROUNDS if close else 0):  # which may be as good as it
             again = [(item, ROUNDS + number), *((one, number) for one in close)]
-            items = [replace(one, round=place) for one, place in again]
-            if not self._measure(items, until=1.0):
+            if not self._measure([replace(one, round=place) for one, place in again], until=1.0):
                 return
 
     def _score(self, item: Expected) -> float | None:

@@ -53,13 +53,12 @@ def load_findings(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> 
 def _judge_cells(path: Path, cells: Sequence[UUID], table: str) -> dict[UUID, tuple[Audited, list[Finding]]]:
     """Returns the rows of these cells of one table with their findings, in the given order."""
     kind, alike = AUDITED[table]
-    columns = ", ".join(("run_id", *alike))
     with open_reader(path) as reader:
         # Semi-joins, because a list of thousands would be searched once for each row of the file.
         reader.execute(
             "CREATE OR REPLACE TEMP TABLE chosen AS SELECT unnest($cells) AS cell_id", {"cells": list(cells)}
         )
-        reader.execute(_BESIDE.format(table=table, columns=columns))
+        reader.execute(_BESIDE.format(table=table, columns=", ".join(("run_id", *alike))))
         found = fetch_rows(reader, kind, f"{table} SEMI JOIN seen USING (cell_id)")
         timings = fetch_by_cell(reader, TimingRow, "timings SEMI JOIN seen USING (cell_id)")
         runs = {row.run_id: row for row in fetch_rows(reader, RunRow, "runs SEMI JOIN seen USING (run_id)")}

@@ -125,11 +125,10 @@ _NAMED = ("phase", "operation", "module")
 def load_columns(path: Path, cell_id: UUID) -> Columns:
     """Returns the allocations of a timeline, with their names, stacks and marks."""
     rank = "CASE WHEN {0} IS NOT NULL THEN dense_rank() OVER (ORDER BY {0} NULLS LAST) - 1 ELSE -1 END::INTEGER AS {0}"
-    named = ", ".join(rank.format(name) for name in _NAMED)
     query = f"""
         SELECT born_us AS born, coalesce(died_us, -1) AS died, address, allocated_bytes AS bytes,
             (coalesce(list_position(?, category), {len(CATEGORIES)}) - 1)::INTEGER AS category,
-            coalesce(stack, -1)::INTEGER AS stack, {named}
+            coalesce(stack, -1)::INTEGER AS stack, {", ".join(rank.format(name) for name in _NAMED)}
         FROM allocations WHERE cell_id = ? ORDER BY born_us, allocation"""
     with open_reader(path) as reader:
         arrays = reader.execute(query, [list(CATEGORIES), cell_id]).fetchnumpy()
@@ -252,7 +251,6 @@ def load_accumulations(path: Path, of: Selection) -> list[AccumulationResult]:
 
 def _load_rows(path: Path, of: Selection, *, table: str, kind: type[R]) -> list[R]:
     """Returns the rows that count, with their machine, one round of each cell."""
-    row = TABLES[table].row
     query, parameters = select_chosen(table, of, tuple(column.name for column in TABLES[table].columns))
     with open_reader(path) as reader:
-        return fetch(reader, f"SELECT {select(row)}, machine FROM ({query})", parameters, kind=kind)
+        return fetch(reader, f"SELECT {select(TABLES[table].row)}, machine FROM ({query})", parameters, kind=kind)

@@ -66,8 +66,7 @@ def load_repeated(path: Path, of: Selection) -> list[RepeatedCell]:
     with open_reader(path, damaged="empty") as reader:
         given = {"machine": of.machine, "run": of.run}
         found = [reader.execute(_REPEATING.format(table=table), given).fetchall() for table in TIMED]
-        runs = sorted({run for rows in found for (run,) in rows})[-MAX_RUNS:]
-        return _load_repeated(reader, runs)
+        return _load_repeated(reader, sorted({run for rows in found for (run,) in rows})[-MAX_RUNS:])
 
 
 def load_drifts(path: Path, runs: Iterable[UUID]) -> Mapping[UUID, Sequence[Drift]]:

@@ -54,8 +54,7 @@ def load_rows(path: Path, name: str, selection: Selection, window: Window) -> Ta
     with open_reader(path) as reader:
         (total,) = reader.execute(f"SELECT count(*) FROM {name} WHERE {condition}", parameters).fetchone() or (0,)
         query = f"SELECT {columns} FROM {name} WHERE {condition} ORDER BY {order} {limit}"
-        found = reader.execute(query, parameters).fetchall()
-    return TablePage(rows=found, total=total)
+        return TablePage(rows=reader.execute(query, parameters).fetchall(), total=total)
 
 
 def load_page(path: Path, name: str, selection: Selection, window: Window) -> TablePage:

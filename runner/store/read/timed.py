@@ -88,8 +88,7 @@ def find_latest(path: Path, of: Selection) -> list[UUID]:
     the baseline that was noted, or the latest before it that measured one of the same cells."""
     known = {"machine": of.machine, "hidden": list(of.hidden), "baseline": load_notes(path).baseline}
     with open_reader(path) as reader:
-        rows = reader.execute(_LATEST, known).fetchall()
-    return [run for (run,) in rows if run is not None]
+        return [run for (run,) in reader.execute(_LATEST, known).fetchall() if run is not None]
 
 
 #: A run that goes on with the rounds of an earlier one, at its commit, is one with it.
