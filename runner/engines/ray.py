@@ -5,9 +5,8 @@
 Each place is an actor that holds its GPU, and in it the engine `local` runs: a fresh process a cell, from a fork server
 that has never touched CUDA, with the threads that a sweep on that machine would have. On two H200s of a host, the GPU
 time of a cell was within 0.4% of that alone; six latencies that the host sets, of seven processes each, were 1.09 (1.00
-to 1.19) times as long beside the other GPU. The 56 cells of a plan took 205 s on both and 204 s on one; but Ray started
-8 s later than a local sweep and one place ended 17 s before the other, so that the whole took 141 s instead of 228 s.
-On one machine `--on cuda:0,cuda:1` needs no Ray.
+to 1.19) times as long beside the other GPU. A plan of 56 cells took 141 s on both and 228 s on one. On one machine
+`--on cuda:0,cuda:1` needs no Ray.
 Nothing is retried: Ray restarts neither actors nor tasks here, because a cell that died of memory would die again. Rows
 go back to the driver, which alone writes. `--on` names accelerator types of Ray or custom resources. Without it there
 is a place for each GPU or, where no node has one, for each node.

@@ -8,7 +8,6 @@ A cell is done when its key, device name, torch version and commit agree with a 
 done cells are not measured again unless `fresh`. The same sweep started again continues its run. Once every cell is
 measured, further rounds of some may follow (`runner.sweep.rounds`). A finished cell is on disk before the next one
 starts; moving it into the file is tried once, without waiting for readers.
-`Spent` says where the time of a sweep went: most of it should go to measured steps.
 """
 
 import contextlib
@@ -41,8 +40,8 @@ from runner.sweep.rounds import FurtherRounds
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """Seconds of a sweep by what they went to, of `all_s`. Measured steps are those waited for and those of the loop.
-    The rest is what starts a process and ends it, ceilings, and the store."""
+    """Seconds of a sweep by what they went to, of `all_s`; most should go to measured steps: those waited for and those
+    of the loop. The rest is what starts a process and ends it, ceilings, and the store."""
 
     parts: Mapping[str, float] = field(default_factory=dict)
     all_s: float = 0.0

@@ -41,8 +41,7 @@ class Contents:
     @property
     def machines(self) -> tuple[str, ...]:
         """The machines, the last to measure first, and then the machines of imported recordings."""
-        measured_first = sorted(self.runs, key=lambda run: run.source == "imported")
-        return tuple(dict.fromkeys(run.machine for run in measured_first))
+        return tuple(dict.fromkeys(run.machine for run in sorted(self.runs, key=lambda run: run.source == "imported")))
 
     def select(self, machine: str | None = None, run: UUID | None = None) -> Selection:
         """Returns the rows of a machine, of the last that measured where none is named, and of a run where one is;
