@@ -124,8 +124,7 @@ def resolve(
     """Returns the side that a word of the command line means: by what, and its name. Raises UsageError for none and
     for several."""
     prefix, colon, rest = text.partition(":")
-    kinds = [prefix] if colon and prefix in sides else ["label", "run"]
-    value = rest if kinds == [prefix] else text
+    kinds, value = ([prefix], rest) if colon and prefix in sides else (["label", "run"], text)
     for kind in kinds:
         names = [name for name in sides[kind] if name == value] or [
             name for name in sides[kind] if value and _means(kind, value, name, ids)

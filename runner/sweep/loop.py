@@ -331,7 +331,7 @@ class Sweep:
 
         outcome = self._run_cell(item, place, cell_id, beat=beat)
         seconds, table = time.monotonic() - began, table_of(cell)
-        predicted = {"predicted_peak_bytes": item.predicted.peak_bytes}
+        known = {"predicted_peak_bytes": item.predicted.peak_bytes} if "predicted_peak_bytes" in table.names else {}
         row: Row = table.row(
             **asdict(cell),
             run_id=place.run_id,
@@ -343,7 +343,7 @@ class Sweep:
             message=outcome.message,
             started_at=started,
             cell_seconds=seconds,
-            **{name: value for name, value in predicted.items() if name in table.names},
+            **known,
             **outcome.measurement.values,
         )
         details = outcome.measurement.details

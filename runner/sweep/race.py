@@ -21,6 +21,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
@@ -194,11 +195,7 @@ class Race:
                 self.items[way].predicted.seconds,
             ),
         )
-        found: list[Expected] = []
-        for way in hopeful:
-            if len(found) < count and not self.objection(way):
-                found.append(self.items[way])
-        return found
+        return list(islice((self.items[way] for way in hopeful if not self.objection(way)), count))
 
     def _fit(self) -> Callable[[Way], float]:
         """Returns a function that guesses the logarithm of a way's score: a mean and a term for each setting, by least
