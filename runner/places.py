@@ -5,7 +5,8 @@
 
 Reading a pipe waits for ever and reading a device never ends, so that each is refused before it is opened. What is
 written is written beside and renamed, so that an earlier file survives a full disk. Commands look at the places that
-they are given first (`check_results`, `check_room`), before they import or compute anything.
+they are given first (`check_results`, `check_room`), before they import or compute anything. Several results
+files are named together by a folder, or by a list as in PATH (`list_files`).
 
     with temporary_folder("merge") as folder: ...        # /tmp/stepscope-merge-4711-k2j8/
     remove_leftovers()                                    # of processes that were killed
@@ -22,7 +23,7 @@ import shlex
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from runner.errors import DatabaseMissing, StepscopeError, StoreError, UsageError
@@ -69,7 +70,7 @@ SHIPPED = Path(__file__).parents[1] / _SHIPPED_NAME
 
 def default_path() -> Path:
     """Returns the results file to use when none is named: `STEPSCOPE_DB`, which may also be a folder or a list
-    (`runner.store.fleet`), else `data/results.duckdb`."""
+    (`list_files`), else `data/results.duckdb`."""
     return Path(os.environ.get("STEPSCOPE_DB") or "data/results.duckdb")
 
 
@@ -88,6 +89,44 @@ def split(path: Path) -> list[Path]:
 def is_list(path: Path) -> bool:
     """Returns whether the path is a list of paths, as in PATH; a file whose own name has a `:` in it is one file."""
     return os.pathsep in str(path) and not (os.path.exists(path) or os.path.exists(f"{path}.spool"))
+
+
+def is_fleet(path: Path) -> bool:
+    """Returns whether the path names several files: a folder, or a list."""
+    return os.path.isdir(path) or is_list(path)
+
+
+def list_files(path: Path) -> list[Path]:
+    """Returns the results files that a path names, each once. A folder stands for its files that end in `.duckdb`, in
+    the order of their names, and for those of which there is only a spool yet. Raises StoreError for a folder that
+    cannot be read."""
+    if is_list(path):
+        return list(dict.fromkeys(file for one in split(path) for file in list_files(one)))
+    if not os.path.isdir(path):
+        return [path]
+    with explained(f"{path} cannot be read", do="Get the right to read it."):
+        names = {name.removesuffix(".spool") for name in os.listdir(path)}
+    return [path / name for name in sorted(names) if name.endswith(".duckdb") and not name.startswith(".")]
+
+
+def join(paths: Iterable[Path]) -> Path:
+    """Returns the list of these paths."""
+    return Path(os.pathsep.join(map(str, paths)))
+
+
+def absolute(path: Path) -> Path:
+    """Returns the path, or the list of paths, as from the root of the file system."""
+    return join(one.absolute() for one in split(path))
+
+
+def refuse_fleet(path: Path) -> None:
+    """Raises UsageError for a fleet, which is for reading."""
+    if is_fleet(path):
+        raise UsageError(
+            f"{path} names several results files, to which nothing can be added.",
+            expected="one file",
+            do="Name it with --db, such as --db results.duckdb.",
+        )
 
 
 def check_place(path: Path) -> None:

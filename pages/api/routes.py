@@ -46,11 +46,10 @@ from pages.live import ADDRESS, BASE, choose_shown_state
 from pages.sign_in import signs_in
 from runner.answers import QUESTIONS, ask, check_chosen
 from runner.errors import DatabaseBusy, StepscopeError, StoreError, UsageError
-from runner.places import default_path
+from runner.places import default_path, list_files
 from runner.render.json import dump
 from runner.schema import TABLES, Status
 from runner.store.database import fingerprint, look_through, plan_fingerprint
-from runner.store.fleet import list_files
 from runner.store.packing import choose_file, is_reference
 from runner.store.read import read
 from runner.store.read.runs import Contents, load_contents

@@ -14,8 +14,8 @@ from runner.cli.terminal import Terminal, errors
 from runner.errors import UsageError
 from runner.formats import format_count
 from runner.importers.files import describe_added, import_file
+from runner.places import list_files
 from runner.store.database import check_writable
-from runner.store.fleet import list_files
 from runner.store.merging import merge_files
 from runner.store.packing import find_file, is_packed
 

@@ -42,7 +42,7 @@ from runner.cli.options import (
 from runner.cli.terminal import Terminal, errors
 from runner.errors import INTERRUPTED, INTERRUPTED_CODE, NO_TORCH, DatabaseMissing, StepscopeError, UsageError
 from runner.formats import format_bytes, format_count
-from runner.places import check_results, check_room, check_source, default_path, explain_error, explained, split
+from runner.places import check_results, check_room, check_source, explain_error, explained, is_fleet, split
 
 #: The width of output to a pipe or a file, in characters, unless COLUMNS says another.
 PIPED_WIDTH = 160
@@ -152,7 +152,6 @@ def _find_results(db: Path | None, *, one: bool = False) -> Path:
     """Returns the results that are named. Raises what `check_results` raises and, where it is to be `one` file,
     UsageError for a list and a folder of several."""
     named = check_results(db)
-    from runner.store.fleet import is_fleet
     from runner.store.packing import find_file
 
     path = find_file(named)
@@ -516,7 +515,7 @@ def import_command(
     table it says what was understood, what was assumed and what was refused; of a folder of them, one line each.
     The exit code is 1 where a file, a table or a row is not stored; a cell without a readable number is, as its text.
     """
-    path = default_path() if propose else check_results(db, adds=True)
+    path = Path() if propose else check_results(db, adds=True)
     for file in (*(files if len(files) == 1 else ()), *([mapping] if mapping else ())):
         check_source(file, do="Name a file to import.")
     from runner.cli import imports

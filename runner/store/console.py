@@ -42,9 +42,9 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner.errors import StoreError, UsageError
+from runner.places import absolute, list_files
 from runner.store.attached import format_reason
 from runner.store.database import READER_PATIENCE_S, look_through, open_reader
-from runner.store.fleet import absolute, list_files
 from runner.store.spool import STALE_S, Spool
 from runner.store.views import explain_damage
 

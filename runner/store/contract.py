@@ -17,7 +17,9 @@ Limits: rows that somebody changes in place while a sweep adds others are notice
 """
 
 import contextlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import isfinite
@@ -27,7 +29,8 @@ from typing import Any
 import duckdb
 from duckdb import DuckDBPyConnection
 
-from runner.errors import RowsRefused
+from runner.errors import RowsRefused, StoreError
+from runner.places import check_place, list_files
 from runner.schema import TABLES, Column, Model, Table
 from runner.schema.axes import SHAPE
 from runner.schema.own import PART
@@ -40,8 +43,10 @@ from runner.store.attached import (
     is_damage,
     is_stepscope,
     load_columns,
+    missing_error,
 )
 from runner.store.shared import Taken, spilling, take_connection
+from runner.store.spool import Spool
 from runner.store.sql import fetch_count, quote, select_stored_rows
 
 #: The smallest measured number but 0, in its unit: the inverse of a smaller one may not fit into 64 bits.
@@ -318,3 +323,49 @@ def _examine(
 def select_runs(ids: Sequence[str]) -> str:
     """Returns a query whose rows are these ids."""
     return " UNION ALL ".join(f"SELECT {quote(run_id)}::UUID" for run_id in sorted(set(ids))) or NO_RUNS
+
+
+#: How many files are examined at once: most of an examination is waiting for DuckDB, which uses other cores.
+_AT_ONCE = 4
+
+
+def survey_fleet(path: Path, *, patience_s: float) -> Survey:
+    """Returns what is wrong with the files of a folder or a list together; `broken` names each that is left out, and
+    why. One that another program holds for writing is left out until it or another changes."""
+    files = [file.absolute() for file in list_files(path)]
+    shared = {name for name, count in Counter(file.name for file in files).items() if count > 1}
+    named = {file: str(file) if file.name in shared else file.name for file in files}
+    surveyed, refused = survey_files(files, patience_s=patience_s)
+    rows, left_out, stored = Counter[str](), Counter[str](), dict[str, frozenset[str]]()
+    broken = {named[file]: error.got for file, error in refused.items()}
+    for file, found in surveyed.items():
+        rows.update(found.rows)
+        left_out.update(found.left_out)
+        stored |= {name: columns | stored.get(name, frozenset()) for name, columns in found.stored.items()}
+        broken |= {f"{named[file]}, {name}": why for name, why in Spool(file).find_unreadable().items()}
+        broken |= {f"{named[file]}, table {name}": why for name, why in found.damaged.items()}
+    return Survey(stored=stored, rows=dict(rows), left_out=dict(left_out), broken=broken)
+
+
+def survey_files(
+    files: Sequence[Path], *, patience_s: float, taken: Taken | None = None
+) -> tuple[dict[Path, Survey], dict[Path, StoreError]]:
+    """Returns what each file holds, and for the others why they cannot be read. One is examined on `taken`."""
+
+    def examine(file: Path) -> Survey | StoreError:
+        try:
+            check_place(file)
+            if not file.exists():
+                spool = Spool(file)
+                if spool.files() or spool.plans() or spool.find_unreadable():
+                    return Survey()
+                if not file.exists():  # rows go from the spool to the file
+                    return missing_error(file)
+            return survey(file, patience_s=patience_s, taken=taken)
+        except StoreError as error:
+            return error
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = dict(zip(files, (map if len(files) == 1 else pool.map)(examine, files), strict=True))
+    surveyed = {file: one for file, one in found.items() if isinstance(one, Survey)}
+    return surveyed, {file: one for file, one in found.items() if isinstance(one, StoreError)}

@@ -26,7 +26,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner.errors import DatabaseBusy, DatabaseMissing, StoreError
-from runner.places import check_place, check_results
+from runner.places import check_place, check_results, is_fleet, list_files, refuse_fleet
 from runner.schema import STORED, TABLES
 from runner.store.attached import (
     attach,
@@ -42,8 +42,7 @@ from runner.store.attached import (
     refuse_newer,
     unusable_error,
 )
-from runner.store.contract import Survey, survey
-from runner.store.fleet import is_fleet, list_files, refuse_fleet, survey_files, survey_fleet
+from runner.store.contract import Survey, survey, survey_files, survey_fleet
 from runner.store.shared import mark, take_connection, take_turn
 from runner.store.spool import SET_ASIDE, Spool, sync_folder
 from runner.store.sql import default_value, insert_rows

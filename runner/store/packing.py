@@ -38,7 +38,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner.errors import DatabaseForeign, DatabaseMissing, StepscopeError, StoreError, UsageError
-from runner.places import SHIPPED, check_place, default_path, explained, split, temporary_folder
+from runner.places import SHIPPED, check_place, default_path, explained, join, split, temporary_folder
 from runner.schema import TABLES, Table
 from runner.store.attached import (
     check_columns,
@@ -52,7 +52,6 @@ from runner.store.attached import (
 )
 from runner.store.contract import check, check_unique
 from runner.store.database import PATIENCE_S, fingerprint, ingest, open_reader, open_writer
-from runner.store.fleet import join
 from runner.store.merging import MEMORY, extract
 from runner.store.spool import Spool, sync_folder
 from runner.store.sql import EVERY_CELL, fetch_count, quote, select_stored_rows

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from runner.errors import DatabaseMissing, StoreError, UsageError
+from runner.places import absolute, list_files
 from runner.store.console import run_query
 from runner.store.database import fingerprint, ingest, look_through, open_reader, plan_fingerprint
-from runner.store.fleet import absolute, list_files
 from runner.store.merging import merge_files
 from runner.store.read.runs import load_contents
 from runner.store.spool import Spool

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from runner.places import list_files
 from runner.store.checking import check_file
-from runner.store.fleet import list_files
 from runner.store.packing import (
     choose_file,
     describe_reference,
