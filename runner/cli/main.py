@@ -357,7 +357,7 @@ def tune_command(
 
     budget_s = parse_duration("budget", budget)
     settings = Settings(db=path, device=device, label=label or None, budget_s=budget_s, fresh=fresh)
-    code = tune.tune(
+    tune.tune(
         console,
         errors if as_json else console,
         settings,
@@ -369,7 +369,6 @@ def tune_command(
         keep_math=keep_math,
         as_json=as_json,
     )
-    raise typer.Exit(code)
 
 
 @app.command(name="report", epilog="Example: stepscope report --format html --out report.html")

@@ -58,10 +58,9 @@ def tune(
     memory: str,
     keep_math: bool,
     as_json: bool,
-) -> int:
+) -> None:
     """Races the ways to train a model, named as an axis of a sweep names it, at one length. Prints the ranking and what
-    the winner needs, and returns 0. Raises UsageError where nothing can be raced or no way works; what was measured is
-    kept."""
+    the winner needs. Raises UsageError where nothing can be raced or no way works; what was measured is kept."""
     if objective not in RANKS:
         raise UsageError(f"--objective got {objective!r}.", expected=", ".join(RANKS))
     limit = parse_size("memory", memory) if memory else None
@@ -121,7 +120,7 @@ def tune(
     left_out = race.list_left_out(tuner.results.values())
     if as_json:
         console.dump(_make_json(found, left_out))
-        return 0
+        return
     print_answer(console, found, command=False)
     reasons = Counter(left_out.values())
     console.say(
@@ -134,7 +133,6 @@ def tune(
         console.say(f"  {line}")
     where = write_db(settings.db)
     console.say(f"Again: stepscope show tune{where}. The rows: stepscope show{where}, or stepscope app{where}.")
-    return 0
 
 
 def _make_json(answer: Answer, left_out: Mapping[Way, str]) -> dict[str, Any]:

@@ -22,8 +22,7 @@ from uuid import UUID
 import duckdb
 
 from runner.results.cells import PhaseSample
-from runner.schema import DONE, TABLES, Cell, Row, TimingRow, config_of, table_of
-from runner.schema import Model as Model
+from runner.schema import DONE, TABLES, Cell, Model, Row, TimingRow, config_of, table_of
 from runner.schema.axes import MODEL, SHAPE
 from runner.store.contract import is_stated
 from runner.store.database import open_reader

@@ -16,12 +16,12 @@ from runner.analysis.pair import Pair, pair_cells, partner_key
 from runner.analysis.statistics import estimate, ratio
 from runner.results.cells import StepResult
 from runner.results.times import Estimate, Noise, RoundTime
-from runner.schema import TABLES, StepCell, utc_now
+from runner.schema import TABLES, Model, StepCell, utc_now
 from runner.store.database import open_reader
 from runner.store.read import runs, selection, tables
 from runner.store.read import timed as timed_cells
 from runner.store.read.findings import load_findings
-from runner.store.read.selection import Model, Selection
+from runner.store.read.selection import Selection
 from runner.store.read.tables import MAX_ROWS, Window
 from runner.store.read.timed import NoiseKind, load_noise
 from runner.store.spool import Spool
