@@ -77,7 +77,7 @@ class _Audited:
     notes: Sequence[str] = ()
 
 
-def print_left_out(console: Terminal, db: Path) -> None:
+def _print_left_out(console: Terminal, db: Path) -> None:
     """Prints how many rows of the file break the contract and are in no table, and which of several files cannot be
     read, if any."""
     found = look_through(db)
@@ -87,8 +87,9 @@ def print_left_out(console: Terminal, db: Path) -> None:
         console.say(f"Left out, as their values break the contract: {counts} in {db}.", style="yellow")
 
 
-def print_title(console: Terminal, run: RunSummary) -> None:
-    """Prints what one run is: its id, when it began, its label, what measured it and how many cells."""
+def _print_head(console: Terminal, run: RunSummary, db: Path) -> None:
+    """Prints what one run is: its id, when it began, its label, what measured it and how many cells; and what of the
+    file is left out."""
     started = f"{run.started_at:%Y-%m-%d %H:%M} UTC" if run.started_at else ""
     named = " ".join([run.given or run.label or "", *(f"#{tag}" for tag in run.tags)]).strip()
     preset = run.preset or ("" if run.source in (None, "measured") else run.source)
@@ -97,6 +98,7 @@ def print_title(console: Terminal, run: RunSummary) -> None:
     cells = f"{format_count(run.cells, 'cell')}{f', {failed} not ok' if failed else ''}"
     console.print(f"run {run.run_id}", style="bold")
     console.print(" · ".join(filter(None, (started, named, preset, run.device_name, torch, cells))), "")
+    _print_left_out(console, db)
 
 
 def print_findings(console: Terminal, run: str, *, db: Path, as_json: bool) -> int:
@@ -111,8 +113,7 @@ def print_findings(console: Terminal, run: str, *, db: Path, as_json: bool) -> i
     if as_json:
         console.dump(_make_json(found, audited))
     else:
-        print_title(console, found)
-        print_left_out(console, db)
+        _print_head(console, found, db)
         _print_audit(console, audited)
     return int(any(counts["D"] for counts in audited.grades.values()))
 
@@ -218,7 +219,7 @@ def print_question(console: Terminal, name: str, words: Sequence[str], *, db: Pa
     if as_json:
         console.dump(answer_json(answer))
     else:
-        print_left_out(console, db)
+        _print_left_out(console, db)
         print_answer(console, answer, ending="" if is_reference(db) else write_db(db))
 
 
@@ -259,8 +260,7 @@ def print_run(console: Terminal, run: str, *, db: Path, as_json: bool) -> None:
         others = {name: list(map(asdict, of)) for name, of in named.items() if of}
         console.dump({"run": asdict(found), **known, **others})
         return
-    print_title(console, found)
-    print_left_out(console, db)
+    _print_head(console, found, db)
     for one in published:
         console.say(f"{one.title}, {one.file}")
         headings = [*dict.fromkeys(figure.heading for row in one.rows for figure in row.figures)]
