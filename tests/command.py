@@ -10,6 +10,7 @@ Sweeps leave out the ceilings unless `--ceilings` is given: they take 2 s and mo
 """
 
 import contextlib
+import json
 import os
 import shlex
 import subprocess
@@ -22,7 +23,7 @@ from unittest.mock import patch
 
 import psutil
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from runner.cli.main import app
 from runner.job import Job
@@ -66,14 +67,24 @@ def run(*words: str, db: Path, code: int | None = None) -> subprocess.CompletedP
     return run_line(*_line(*words, db=db), code=code)
 
 
-def run_line(*line: str, code: int | None = None) -> subprocess.CompletedProcess[str]:
+def run_line(*line: str, code: int | None = None, columns: int = 300) -> subprocess.CompletedProcess[str]:
     """Runs `python -m runner LINE` as it stands."""
+    done = _invoke(line, code, columns)
+    return subprocess.CompletedProcess(line, done.exit_code, stdout=done.output, stderr=done.stderr)
+
+
+def run_json(*words: str, db: Path, code: int | None = 0) -> Any:
+    """Returns what a command prints with --json, and nothing else on its standard output."""
+    return json.loads(_invoke([*_line(*words, db=db), "--json"], code).stdout)
+
+
+def _invoke(line: Sequence[str], code: int | None, columns: int = 300) -> Result:
     with patch.dict(os.environ), patch.object(sys, "argv", ["runner", *line]):
-        done = CliRunner().invoke(app, line, env={"COLUMNS": "300"})
+        done = CliRunner().invoke(app, line, env={"COLUMNS": str(columns)})
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert code in (None, done.exit_code), done.output
-    return subprocess.CompletedProcess(line, done.exit_code, stdout=done.output)
+    return done
 
 
 def start(
@@ -192,7 +203,7 @@ def workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return found
 
 
-def gone(processes: Sequence[psutil.Process], *, within_s: float = 60.0) -> bool:
-    """Returns whether all of them end in time. A zombie counts as ended, even before its parent collects it."""
-    _, alive = psutil.wait_procs(list(processes), timeout=within_s)
+def gone(processes: Sequence[psutil.Process]) -> bool:
+    """Returns whether all of them end within a minute. A zombie counts as ended, even before its parent collects it."""
+    _, alive = psutil.wait_procs(list(processes), timeout=60.0)
     return all(process.status() == psutil.STATUS_ZOMBIE for process in alive if process.is_running())

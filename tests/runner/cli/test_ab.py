@@ -5,14 +5,13 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from runner.cli.main import app
-from tests.command import PATIENCE_S, ROOT, execute, rows, run, start
+from tests.command import PATIENCE_S, ROOT, execute, rows, run, run_json, start
 
 MODEL = """
 import torch
@@ -59,19 +58,12 @@ def commit(folder: Path, text: str) -> None:
     git(folder, "-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "--quiet", "--message", text)
 
 
-def run_ab(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = (sys.executable, "-m", "runner", "ab", *QUICK, *words, "--db", str(folder.parent / "ab.duckdb"))
-    return execute(*command, cwd=folder, env={"COLUMNS": "300"})
-
-
 def test_a_slower_commit_is_found_and_the_tree_stays_as_is(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """16 times the layers take longer in every round, with other work too. Both commits share the rounds of a run."""
     (repository / "net.py").write_text("this is not committed")
     monkeypatch.chdir(repository)
-    words = ("main", "slow", "--model", "net.py:build", "--budget", "2m", "--json")
-    done = CliRunner().invoke(app, ["ab", *QUICK, *words, "--db", str(repository.parent / "ab.duckdb")])
-    assert done.exit_code == 1, done.stderr
-    found = json.loads(done.stdout)
+    words = ("main", "slow", "--model", "net.py:build", "--budget", "2m")
+    found = run_json("ab", *QUICK, *words, db=repository.parent / "ab.duckdb", code=1)
     assert re.fullmatch(r"main@[0-9a-f]{7}/net\.py:build", found["a"])
     assert re.fullmatch(r"slow@[0-9a-f]{7}/net\.py:build", found["b"])
     assert [row["verdict"] for row in found["rows"]] == ["slower"]
@@ -113,14 +105,12 @@ def test_what_is_not_measured(
 
 
 @pytest.mark.soak
-def test_two_files_are_compared_without_a_repository(tmp_path: Path) -> None:
-    folder = tmp_path / "here"
-    folder.mkdir()
-    (folder / "old.py").write_text(VERSIONS["slow"])
-    (folder / "new.py").write_text(MODEL)
-    done = run_ab(folder, "--model", "old.py:build", "--against", "new.py:build", "--json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+def test_two_files_are_compared_without_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("old.py").write_text(VERSIONS["slow"])
+    Path("new.py").write_text(MODEL)
+    words = ("--model", "old.py:build", "--against", "new.py:build")
+    found = run_json("ab", *QUICK, *words, db=tmp_path / "ab.duckdb")
     assert (found["a"], found["b"]) == ("old.py:build", "new.py:build")
     assert [row["verdict"] for row in found["rows"]] == ["faster"]
     [ratio] = [clock["ratio"] for clock in found["rows"][0]["clocks"].values()]
@@ -128,17 +118,13 @@ def test_two_files_are_compared_without_a_repository(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_two_values_of_an_option_are_compared(tmp_path: Path) -> None:
-    words = ("--attention", "naive", "--against", "sdpa", "--sizes", "toy-64", "--contexts", "16")
-    done = run_ab(tmp_path, *words, "--json")
-    assert done.returncode in (0, 1), done.stderr
-    found = json.loads(done.stdout)
+def test_two_values_of_an_option_are_compared(db: Path) -> None:
+    words = ("ab", *QUICK, "--sizes", "toy-64", "--attention", "naive", "--against")
+    found = run_json(*words, "sdpa", "--contexts", "16", db=db, code=None)  # which of them is slower is open
     assert (found["a"], found["b"]) == ("naive", "sdpa")
     (row,) = found["rows"]
     assert min(row["rounds"].values()) >= 3  # the canary, one of the two, is measured once more
-    refused = run_ab(tmp_path, "--attention", "naive", "--against", "naive", "--sizes", "toy-64")
-    assert refused.returncode == 2
-    assert "A and B are both naive" in refused.stderr
+    assert "A and B are both naive" in run(*words, "naive", db=db, code=2).stdout
 
 
 def test_cells_of_one_side_are_named_and_of_both_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

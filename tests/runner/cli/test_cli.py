@@ -1,26 +1,24 @@
 """What the commands print and their exit codes. `test_sweep` tests the sweep itself."""
 
-import json
 import os
 import platform
 import pty
 import re
+import shlex
 import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from runner.cli.doctor import checks
-from runner.cli.main import OLD_NAMES, app, make_command
+from runner.cli.main import OLD_NAMES, make_command
 from runner.plan.planning import PRESETS, QUESTIONS
 from runner.schema import RunRow
 from runner.schema.sizes import SIZES
-from tests.command import TINY, execute, received, run, run_apart, start
+from tests.command import TINY, execute, received, run, run_apart, run_json, run_line, start
 from tests.runner.answers.shipped import FOLDER, query
 from tests.some import some
 from tests.synthetic.rows import asked, failed, ok, store
@@ -31,12 +29,6 @@ COMMANDS = (
 )  # fmt: skip
 
 
-def run_here(*words: str, columns: int = 300) -> Result:
-    """Runs the command in this process."""
-    with patch.dict(os.environ):
-        return CliRunner().invoke(app, words, env={"COLUMNS": str(columns)})
-
-
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns a file of two runs. The later one has a failed cell, and brackets wherever words are free."""
@@ -45,22 +37,14 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store(path, first, [ok(first, asked(context=64))])
     later = a_run(label="odd [/name]", device_name="CPU [rev 2]")
     message = "RuntimeError: [enforce fail at alloc.cpp:1] [/no] you tried to allocate 12 bytes"
-    return store(
-        path,
-        later,
-        [
-            ok(later, asked(mode="train")),
-            ok(later, asked(mode="inference")),
-            failed(later, asked("toy-256"), message=message),
-        ],
-    )
+    cells = [ok(later, asked(mode=mode)) for mode in ("train", "inference")]
+    return store(path, later, [*cells, failed(later, asked("toy-256"), message=message)])
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_every_command_fits_a_screen_and_has_an_example(command: str) -> None:
-    done = run_here(*command.split(), "--help", columns=80)
+    done = run_line(*command.split(), "--help", code=0, columns=80)
     lines = done.stdout.splitlines()
-    assert done.exit_code == 0, done.stderr
     assert (max(map(len, lines)) <= 80, len(lines) <= 50) == (True, True), len(lines)
     example = " ".join(done.stdout.split()).rpartition("Example: ")[2]
     assert example.startswith(f"stepscope {command}".strip())
@@ -69,16 +53,14 @@ def test_the_help_of_every_command_fits_a_screen_and_has_an_example(command: str
 def test_the_whole_help_of_sweep_explains_every_option_and_the_short_one_names_it() -> None:
     names = [option for item in make_command("sweep").params for option in item.opts[:1]]
     assert len(names) > 35
-    short, whole = (run_here("sweep", how).stdout for how in ("--help", "--help-all"))
+    short, whole = (run_line("sweep", how).stdout for how in ("--help", "--help-all"))
     assert all(name in short and name in whole for name in names)
     assert "Warm-up steps" in whole
     assert "Warm-up steps" not in short
 
 
 def test_the_program_alone_says_in_eight_lines_what_to_do_first() -> None:
-    done = run_here()
-    assert done.exit_code == 0
-    lines = done.stdout.splitlines()
+    lines = run_line(code=0).stdout.splitlines()
     assert (len(lines), max(map(len, lines)) <= 80) == (8, True)
     assert all(any(name in line for line in lines) for name in ("sweep", "app", "show", "report", "--help"))
 
@@ -114,8 +96,8 @@ def test_the_names_there_are(filled: Path) -> None:
     assert all(name in text for name in SIZES)
     assert "128,625,408" in text, "the parameters of small"
     assert "12,832,823,808" in text, "the parameters of 10B"
-    sizes = json.loads(run("show", "sizes", "--json", db=filled).stdout)
-    assert {one["size"]: one["parameters"] for one in sizes}["small"] == 128_625_408
+    sizes = {one["size"]: one["parameters"] for one in run_json("show", "sizes", db=filled)}
+    assert sizes["small"] == 128_625_408
 
 
 def test_the_runs_of_a_file(filled: Path) -> None:
@@ -127,63 +109,56 @@ def test_the_runs_of_a_file(filled: Path) -> None:
 
 
 def test_every_command_but_app_prints_json() -> None:
-    lacking = {name for name in COMMANDS if name and "--json" not in run_here(*name.split(), "--help").stdout}
+    lacking = {name for name in COMMANDS if name and "--json" not in run_line(*name.split(), "--help").stdout}
     assert lacking == {"app"}
 
 
-def printed(*words: str, db: Path, code: int = 0) -> Any:
-    """Returns what a command prints with --json, and nothing else on its output."""
-    done = run_here(*words, "--json", "--db", str(db))
-    assert done.exit_code == code, done.output
-    return json.loads(done.stdout)
-
-
 def test_what_prints_rows_prints_them_as_json(filled: Path, tmp_path: Path) -> None:
-    shown = printed("show", db=filled)
+    shown = run_json("show", db=filled)
     assert shown["run"]["label"] == "odd [/name]"
     assert sorted(row["status"] for row in shown["steps"]) == ["ok", "ok", "oom"]
     assert {"title", "cell_id", "medians_ms", "findings"} <= {*shown["steps"][0]}
-    assert any(row["findings"] for row in printed("show", db=Path("data/reference/h200"))["steps"])
-    findings = printed("show", "--findings", db=filled)
+    assert any(row["findings"] for row in run_json("show", db=Path("data/reference/h200"))["steps"])
+    findings = run_json("show", "--findings", db=filled)
     assert sum(findings["grades"]["steps"].values()) == 3
     assert all({"code", "severity", "remedy", "found"} == {*one} for one in findings["findings"])
-    assert printed("show", "step", db=filled)["question"] == "step"
-    checked = printed("doctor", db=filled)
+    assert run_json("show", "step", db=filled)["question"] == "step"
+    checked = run_json("doctor", db=filled)
     assert (checked["problems"], checked["rows"]["steps"]) == ([], 4)
-    report = printed("report", "--question", "step", db=filled)
+    report = run_json("report", "--question", "step", db=filled)
     assert [answer["question"] for answer in report["answers"]] == ["step"]
 
 
 def test_what_writes_says_it_as_json(filled: Path, tmp_path: Path) -> None:
     db, copy, folder = (tmp_path / name for name in ("all.duckdb", "copy.duckdb", "folder"))
-    exported = printed("export", str(copy), db=filled)
+    exported = run_json("export", str(copy), db=filled)
     assert exported == {"out": str(copy), "bytes": copy.stat().st_size, "cells_from_spool": 0}
-    packed = printed("export", str(folder), "--parquet", db=filled)
+    packed = run_json("export", str(folder), "--parquet", db=filled)
     assert packed["bytes"] == sum(file.stat().st_size for file in folder.iterdir()) == sum(packed["tables"].values())
     (tmp_path / "broken.duckdb").write_text("not a results file")
-    merged = printed("import", str(folder), str(copy), str(tmp_path / "broken.duckdb"), db=db, code=1)
+    merged = run_json("import", str(folder), str(copy), str(tmp_path / "broken.duckdb"), db=db, code=1)
     assert [(one["source"], one["added"].get("steps"), bool(one["refused"])) for one in merged] == [
         (str(folder), 4, False), (str(copy), None, False), (str(tmp_path / "broken.duckdb"), None, True),
     ]  # fmt: skip
     table = tmp_path / "table.md"
     table.write_text("| model | forward (ms) |\n|---|---|\n| small | 12.3 |\n| large | 26. 4 |\n")
-    imported = printed("import", str(table), db=db)
+    imported = run_json("import", str(table), db=db)
     assert (len(imported["lines"]) > 1, imported["is_whole"]) == (True, True)
-    assert printed("note", db=db) == []
-    assert [one["text"] for one in printed("note", "first", "a draft", db=db)] == ["a draft"]
-    assert printed("note", "first", "--remove", db=db) == []
+    assert run_json("note", db=db) == []
+    assert [one["text"] for one in run_json("note", "first", "a draft", db=db)] == ["a draft"]
+    assert run_json("note", "first", "--remove", db=db) == []
 
 
 def test_what_measures_prints_its_rows_as_json(db: Path) -> None:
-    (cell,) = printed("sweep", *TINY, "--dry-run", db=db)
+    (cell,) = run_json("sweep", *TINY, "--dry-run", db=db)
     assert (cell["experiment"], cell["done"]) == ("benchmark", None)
     words = ("sweep", *TINY, "--precisions", "fp32,bf16", "--no-ceilings")
-    row, other = printed(*words, db=db)
+    row, other = run_json(*words, db=db)
     assert (row["status"], other["status"], row["medians_ms"]["step"] > 0) == ("ok", "ok", True)
-    assert printed(*words, db=db) == [], "they are measured"
-    compared = printed("compare", "precision:fp32", "precision:bf16", "--fail-on-regression", "--threshold=999", db=db)
+    assert run_json(*words, db=db) == [], "they are measured"
+    compared = run_json("compare", "precision:fp32", "precision:bf16", "--fail-on-regression", "--threshold=999", db=db)
     assert [len(compared[name]) for name in ("rows", "left_out")] == [1, 0]
-    again = printed("sweep", "--again", row["cell_id"], db=db)
+    again = run_json("sweep", "--again", row["cell_id"], db=db)
     assert (again["cell_key"], again["round"], again["medians_ms"]["step"] > 0) == (row["cell_key"], 1, True)
 
 
@@ -238,8 +213,7 @@ def test_show_without_a_file_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_doctor_describes_this_machine() -> None:
-    done = run_here("doctor", "--device", "cpu")
-    assert done.exit_code == 0
+    done = run_line("doctor", "--device", "cpu", code=0)
     assert all(words in done.stdout for words in (platform.node(), platform.python_version()))
     lines = {" ".join(line.split()) for line in done.stdout.splitlines()}
     assert any(line.startswith("yes fp32 IEEE") for line in lines)
@@ -249,14 +223,9 @@ def test_doctor_describes_this_machine() -> None:
 
 def test_doctor_describes_other_machines() -> None:
     gpu = dict.fromkeys(RunRow.__dataclass_fields__) | {
-        "device": "cuda",
-        "device_name": "NVIDIA H100 80GB HBM3",
-        "compute_capability": "9.0",
-        "compiler": "g++ 12",
-        "threads": 8,
-        "cpu_cores": 8,
-        "omp_wait_policy": "PASSIVE",
-    }
+        "device": "cuda", "device_name": "NVIDIA H100 80GB HBM3", "compute_capability": "9.0", "compiler": "g++ 12",
+        "threads": 8, "cpu_cores": 8, "omp_wait_policy": "PASSIVE",
+    }  # fmt: skip
     possible = {check.what: check.possible for check in checks(gpu)}
     assert all(possible[what] for what in ("tf32", "bf16 in hardware", "CUDA graphs", "device clock", "MFU"))
     assert not possible["quiet CPU threads"]
@@ -268,26 +237,15 @@ def test_doctor_describes_other_machines() -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ("sweep", "--sizes", "xl"),
-        ("sweep", "--steps", "0"),
-        ("sweep", "--nonsense"),
-        ("sweep", "--again", ""),
-        ("sweep", "--again", "0123", "--dry-run"),
-        ("sweep", "--experiment", "frontier", "--dry-run"),
-        ("sweep", "--max-seconds", "x"),
-        ("sweep", "--config", "/nonexistent.toml"),
-        ("show", "--nonsense"),
-        ("nonsense",),
-        ("doctor", "--device", "tpu"),
-    ],
-)
-def test_wrong_usage_is_exit_2_and_no_traceback(words: tuple[str, ...]) -> None:
-    done = run_here(*words)
-    assert done.exit_code == 2
+    "line",
+    ["sweep --sizes xl", "sweep --steps 0", "sweep --nonsense", "sweep --again ''", "sweep --again 0123 --dry-run",
+     "sweep --experiment frontier --dry-run", "sweep --max-seconds x", "sweep --config /nonexistent.toml",
+     "show --nonsense", "nonsense", "doctor --device tpu"],
+)  # fmt: skip
+def test_wrong_usage_is_exit_2_and_no_traceback(line: str) -> None:
+    done = run_line(*shlex.split(line), code=2)
     assert "rror" in done.stderr
-    assert done.stdout == ""
+    assert done.stdout == done.stderr, "nothing goes to the standard output"
 
 
 @pytest.mark.parametrize(

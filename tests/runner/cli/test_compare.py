@@ -1,16 +1,11 @@
 """`compare` through the real command: two labels with ratios worked out by hand, the gate, JSON and refusals."""
 
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from runner.answers import ask
-from runner.store.read import read
-from runner.store.read.selection import Selection
-from tests.command import run, run_apart
+from tests.command import run, run_json, run_line
 from tests.runner.answers.shipped import FOLDER
 from tests.synthetic import sides as made
 
@@ -20,23 +15,16 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made.written(tmp_path_factory.mktemp("compare"))
 
 
-def compared(file: Path, *words: str) -> dict[str, Any]:
-    done = run("compare", "before", "after", "--json", *words, db=file)
-    found: dict[str, Any] = json.loads(done.stdout[: done.stdout.rindex("}") + 1])
-    return found
-
-
 @pytest.mark.parametrize("sides", [("precision:fp32", "precision:bf16"), ("standard", "cs336-2025")])
 def test_rounds_are_those_of_all_runs_of_a_side(sides: tuple[str, str]) -> None:
     """Those of attention are in JSON too."""
-    done = run("compare", *sides, "--json", db=FOLDER)
-    found = json.loads(done.stdout[: done.stdout.rindex("}") + 1])
+    found = run_json("compare", *sides, db=FOLDER)
     assert max(row["rounds"]["a"] for row in found["rows"] if "seq_len" in row["cell"]) == 3
 
 
 def test_every_compared_cell_is_listed_farthest_from_one_first(file: Path) -> None:
     """40 against 10 ms is 4×, 10 against 20 is 0.5×, 10 against 10 is 1×; a ratio is the time of A over that of B."""
-    found = compared(file)
+    found = run_json("compare", "before", "after", db=file)
     assert (found["a"], found["b"]) == ("before", "after")
     ratios = {row["cell"]["context"]: row["clocks"]["latency"]["ratio"] for row in found["rows"]}
     assert {16: ratios[16], 32: ratios[32], 48: ratios[48]} == pytest.approx({16: 4.0, 32: 0.5, 48: 1.0})
@@ -58,16 +46,6 @@ def test_every_compared_cell_is_listed_farthest_from_one_first(file: Path) -> No
     assert {row["cell"]["context"] for row in found["left_out"]} >= {80, 96}
 
 
-def test_terminal_page_and_json_have_one_ratio(file: Path) -> None:
-    view = ask("compare", read(file, Selection(), ("by_run",)), {"by": "label", "a": "before", "b": "after"}).views[0]
-    rows = {view.get(row, "cell"): view.get(row, "ratio") for row in view.rows}
-    of_json = {row["cell"]["context"]: row["clocks"]["latency"]["ratio"] for row in compared(file)["rows"]}
-    assert sorted(value for value in rows.values() if value) == sorted(of_json.values())
-    done = run_apart("compare", "before", "after", db=file, env={"COLUMNS": "80"}, code=0)
-    assert "4.00" in done.stdout
-    assert "0.500" in done.stdout
-
-
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -80,7 +58,10 @@ def test_the_gate(file: Path, words: tuple[str, ...], code: int, said: str) -> N
     assert said in run("compare", "before", "after", *words, db=file, code=code).stdout
 
 
-def test_markdown_has_the_table(file: Path) -> None:
+def test_the_terminal_and_markdown_have_the_ratios(file: Path) -> None:
+    """Of real rows `test_a_pair_has_one_ratio_interval_and_verdict_everywhere` compares all forms."""
+    narrow = run_line("compare", "before", "after", "--db", str(file), columns=80, code=0).stdout
+    assert ("4.00" in narrow, "0.500" in narrow) == (True, True)
     done = run("compare", "before", "after", "--format", "markdown", db=file)
     assert done.stdout.startswith("## after against before")
     assert re.search(r"\\| .*4\.00", done.stdout)

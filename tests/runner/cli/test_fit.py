@@ -1,6 +1,5 @@
 """`stepscope fit`: whether a training step fits, of Stepscope's own models by formula, of others on fake tensors."""
 
-import json
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -14,15 +13,10 @@ from runner.job import FitJob
 from runner.measure.fit import count_step
 from runner.schema import StepCell
 from runner.schema.own import WAYS, CountedStep
-from tests.command import run
+from tests.command import run, run_json
 from tests.runner.answers.shipped import FOLDER, query, shipped
 from tests.runner.own.build import MIXTRAL, MLP, own_file
 from tests.synthetic import rows
-
-
-def fitted(*words: str) -> Any:
-    done = run("fit", *words, "--json", db=FOLDER, code=0)
-    return json.loads(done.stdout)
 
 
 def test_a_size_has_the_answer_of_show(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +31,8 @@ def test_a_size_has_the_answer_of_show(db: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_json_is_one_object_and_of_several_models_a_list() -> None:
-    small, own = fitted("--sizes", "small", "--shape", "d_model=64,d_ff=192,layers=2,heads=2", "--weights", "bf16")
+    words = ("--sizes", "small", "--shape", "d_model=64,d_ff=192,layers=2,heads=2", "--weights", "bf16")
+    small, own = run_json("fit", *words, db=FOLDER)
     assert list(small) == ["peak_bytes", "parts", "fits", "error", "largest"]
     assert list(small["parts"]) == ["parameters", "gradients", "optimizer", "activations", "temporaries"]
     assert sum(small["parts"].values()) == small["peak_bytes"] > own["peak_bytes"]
@@ -57,7 +52,8 @@ def test_a_network_is_counted_as_by_hand() -> None:
     """Linear 64 → 256, GELU, linear 256 → 10, cross-entropy: with one sample the end of the step is the peak, with many
     the backward pass of GELU."""
     parameters = 64 * 256 + 256 + 256 * 10 + 10
-    done = fitted(MLP, "--batch", "1", "--precision", "fp32", "--optimizer", "foreach", "--gpu", "H200")
+    words = ("fit", MLP, "--precision", "fp32", "--batch")
+    done = run_json(*words, "1", "--optimizer", "foreach", "--gpu", "H200", db=FOLDER)
     assert done["parts"]["parameters"] == done["parts"]["gradients"] == parameters * 4
     assert done["parts"]["optimizer"] == 2 * parameters * 4
     rest = done["parts"]["temporaries"] - parameters * 4 - 2 * 32 * 2**20
@@ -65,7 +61,7 @@ def test_a_network_is_counted_as_by_hand() -> None:
     assert list(done["largest"]) == ["batch"]
     assert list(done["largest"]["batch"]["fp32"]) == ["none"], "no block repeats"
 
-    many = fitted(MLP, "--batch", "100000", "--precision", "fp32")["parts"]
+    many = run_json(*words, "100000", db=FOLDER)["parts"]
     kept, gradient = 256 + 256 + 10, 256 * 10 + 10
     assert many["activations"] == 100_000 * kept * 4 + 8, "with the loss and its weight"
     rest = many["temporaries"] - 2 * 32 * 2**20

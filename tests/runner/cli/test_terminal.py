@@ -10,17 +10,15 @@ from typing import Any
 import duckdb
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
 from runner.cli.doctor import print_report
-from runner.cli.main import app
 from runner.cli.progress import SweepLines
 from runner.cli.terminal import Terminal
 from runner.formats import visible
 from runner.schema import TABLES, new_id, utc_now
 from runner.sweep.loop import Spent, SweepEnd
 from runner.sweep.prepare import Prepared
-from tests.command import ROOT, tiny
+from tests.command import ROOT, run_line, tiny
 from tests.synthetic import memory_rows, roofline_rows, rows, traces
 from tests.synthetic.everything import store as store_everything
 from tests.synthetic.stored import read
@@ -78,9 +76,7 @@ def harmless(text: str) -> str:
 
 def run_here(*words: str, file: Path, code: int = 0) -> str:
     """Returns what a command prints in this process."""
-    done = CliRunner().invoke(app, [*words, "--db", str(file)], env={"COLUMNS": "2000"})
-    assert done.exit_code == code, done.output
-    return harmless(done.output)
+    return harmless(run_line(*words, "--db", str(file), code=code, columns=2000).stdout)
 
 
 @pytest.mark.soak

@@ -16,19 +16,14 @@ from runner.results.rows import Rows
 from runner.results.times import Estimate, PhaseTime, Spread
 from runner.schema import new_id
 from runner.sweep.race import SETTINGS
-from tests.command import rows, run
+from tests.command import rows, run, run_json
 from tests.runner.own.build import own_file
 from tests.synthetic.rows import asked, ok
 from tests.synthetic.rows import run as run_row
 
 
-def tune(db: Path, *words: str) -> Any:
-    done = run("tune", *words, "--device", "cpu", "--json", db=db, code=0)
-    return json.loads(done.stdout[done.stdout.index("\n{") :])
-
-
 def test_a_race_on_a_cpu_ranks_ways_that_are_rows(db: Path) -> None:
-    found = tune(db, "--sizes", "toy-64", "--context", "16", "--budget", "12s")
+    found = run_json("tune", *["--sizes", "toy-64", "--context", "16", "--budget", "12s", "--device", "cpu"], db=db)
     ranking = found["ranking"]
     assert [*ranking[0]["settings"]] == [*SETTINGS]
     rates = [one["tokens_per_s"] for one in ranking[1:]]
