@@ -60,12 +60,12 @@ def cell_rows(run: RunRow, cell_id: UUID, *, samples: int = SAMPLES) -> dict[str
     return {"runs": [run], "steps": [step], "samples": timed}
 
 
-def trial(db_path: Path, *, cells: int, cell_s: float = CELL_S, readers: int = READERS) -> Trial:
-    """Runs a sweep of cells that only sleep, while `readers` processes query the same file continuously."""
+def trial(db_path: Path, *, cells: int, cell_s: float = CELL_S) -> Trial:
+    """Runs a sweep of cells that only sleep, while READERS processes query the same file continuously."""
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
     pipes, processes = [], []
-    for _ in range(readers):
+    for _ in range(READERS):
         here, there = context.Pipe(duplex=False)
         process = context.Process(target=_read, args=(db_path, stop, there))
         process.start()

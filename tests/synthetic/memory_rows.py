@@ -78,11 +78,11 @@ def _times(ids: dict[str, Any], forward: float) -> Tables:
     }  # fmt: skip
 
 
-def frontier(of: RunRow, *, largest: int, limit_bytes: int = GIB, **asked: Any) -> Tables:
+def frontier(of: RunRow, *, largest: int, **asked: Any) -> Tables:
     """Returns a result of the frontier: it fits at `largest`, does not fit 64 further, and was predicted 64 too
     far."""
     rest = {"limited": "seq_len", "implementation": "naive", "precision": "fp32", "d_head": 64, "batch": 8, **asked}
-    cell = FrontierCell(limit_bytes=limit_bytes, **rest)
+    cell = FrontierCell(limit_bytes=GIB, **rest)
     row = FrontierRow(**key_of(cell), run_id=of.run_id, cell_id=new_id(), cell_key=cell.key, status="ok",
                       predicted=largest + 64, largest=largest, smallest_failing=largest + 64, trials=3)  # fmt: skip
     return {"runs": [of], "frontier": [row]}

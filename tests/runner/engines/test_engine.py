@@ -81,12 +81,7 @@ def test_a_cell_that_works(engine: LocalEngine) -> None:
 
 @pytest.mark.parametrize(
     ("number", "phase"),
-    [
-        (signal.SIGKILL, "start"),
-        (signal.SIGKILL, "measure"),
-        (signal.SIGTERM, "measure"),
-        (signal.SIGSEGV, "measure"),
-    ],
+    [(signal.SIGKILL, "start"), (signal.SIGKILL, "measure"), (signal.SIGTERM, "measure"), (signal.SIGSEGV, "measure")],
 )
 def test_a_killed_worker_is_crashed(engine: LocalEngine, number: signal.Signals, phase: str) -> None:
     """It is killed when a phase is first heard of; from its start, which is no message, it may have gone on."""
@@ -127,7 +122,7 @@ def test_out_of_memory_and_an_error_are_reported_and_do_not_affect_the_next_cell
 @pytest.mark.parametrize(
     ("cell", "reason"),
     [
-        (tiny(precision="tf32"), "TF32 needs an NVIDIA GPU"),
+        (tiny(precision="tf32"), "TF32 needs an NVIDIA GPU of compute capability 8.0"),
         (tiny(backend="compiled-reduce-overhead"), "CUDA graphs"),
         (tiny(attention="sdpa-cudnn"), "no sdpa-cudnn kernel for cpu"),
     ],

@@ -19,6 +19,7 @@ from runner.engines.ray import list_spots
 from runner.errors import UsageError
 from runner.store.spool import Spool
 from tests.command import ROOT, TINY, ended, planned, rows, start
+from tests.synthetic.stored import read
 
 #: 60 cells of 15 sizes.
 WORDS = (*TINY, "--contexts", ",".join(str(4 * number) for number in range(2, 17)), "--precisions", "fp32,bf16",
@@ -104,20 +105,18 @@ def cluster() -> Iterator[Cluster]:
         found.process.communicate()
 
 
-def lines(process: "subprocess.Popen[str]", words: str, count: int) -> list[str]:
-    """Returns the output of the sweep up to the line where `words` have occurred `count` times."""
+def lines(process: "subprocess.Popen[str]", count: int) -> list[str]:
+    """Returns the output of the sweep up to the line where so many cells were ok."""
     assert process.stdout is not None
     said: list[str] = []
-    while sum(words in line for line in said) < count:
-        line = process.stdout.readline()
-        assert line, said
-        said.append(line)
+    while sum(" ok " in line for line in said) < count:
+        said.append(process.stdout.readline())
+        assert said[-1], said
     return said
 
 
 def outcomes(db: Path) -> Counter[tuple[str, str]]:
-    found = rows(db, "SELECT cell_key, status FROM steps")
-    return Counter((row["cell_key"], row["status"]) for row in found)
+    return Counter(read(db, "SELECT cell_key, status FROM steps"))
 
 
 @pytest.mark.soak
@@ -126,19 +125,19 @@ def test_sixty_cells_on_two_nodes_where_every_process_dies_once(db: Path, cluste
     keys = {item.cell.key for item in planned(*WORDS)}
     assert len(keys) == CELLS
     process = cluster.start(*WORDS, "--on", "TOY", db=db)
-    said = lines(process, " ok ", 5)
+    said = lines(process, 5)
     assert any("2 places" in line for line in said), said
     assert any(f"{CELLS} cells\n" in line for line in said), "those of both places, none of them measured before"
     victim = cluster.places()[0]
     victim.kill()
-    lines(process, " ok ", 10)
+    lines(process, 10)
     process.kill()  # the driver
     process.communicate()
     kept = outcomes(db)
     assert len(kept) >= 15
     assert {status for _, status in kept} <= {"ok", "crashed"}
     process = cluster.start(*WORDS, "--on", "TOY", db=db)
-    lines(process, " ok ", 10)
+    lines(process, 10)
     cluster.remove(1)
     output = ended(process)
     assert process.returncode == 0, output
@@ -158,7 +157,7 @@ def test_missing_resources_are_reported_and_an_interrupt_leaves_no_process(db: P
     output = ended(process)
     assert (process.returncode, "No node of the cluster has B200" in output) == (2, True), output
     process = cluster.start(*WORDS, "--on", "TOY", db=db)
-    lines(process, " ok ", 2)
+    lines(process, 2)
     places = cluster.places()
     assert len(places) == 2
     process.send_signal(signal.SIGINT)

@@ -33,8 +33,8 @@ def sleeping(mark: Callable[[], None]) -> None:
         mark()
 
 
-def measured(step: Callable[[Callable[[], None]], None] = sleeping, *, warmup: int = 0, least: int = 3) -> Steps:
-    limits = StepLimits(warmup=warmup, min_steps=least, max_steps=least, seconds=60.0)
+def measured(step: Callable[[Callable[[], None]], None] = sleeping, *, warmup: int = 0) -> Steps:
+    limits = StepLimits(warmup=warmup, min_steps=3, max_steps=3, seconds=60.0)
     return measure(step, CPU, phases=TWO, limits=limits)
 
 

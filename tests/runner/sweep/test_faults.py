@@ -21,6 +21,7 @@ from runner.store.checking import check_file
 from runner.store.spool import Spool
 from tests import faulty
 from tests.command import TINY, awaited, ended, family, gone, planned, rows, run_apart, start, workers
+from tests.synthetic.stored import read
 
 pytestmark = pytest.mark.soak
 CONTEXTS = ("8", "12", "16", "20", "24", "28")
@@ -28,15 +29,15 @@ WORDS = (*TINY, "--contexts", ",".join(CONTEXTS))
 
 
 def outcomes(db: Path) -> Counter[tuple[int, str]]:
-    return Counter((row["context"], row["status"]) for row in rows(db, "SELECT context, status FROM steps"))
+    return Counter(read(db, "SELECT context, status FROM steps"))
 
 
 def check_continues(db: Path, kept: int) -> None:
     """Asserts that the same command measures the missing cells, then every cell is there once and nothing is wrong."""
     done = run_apart("sweep", *WORDS, db=db, code=0)
     assert f"{kept} of them measured before" in done.stdout if kept else True, done.stdout
-    found = Counter(row["cell_key"] for row in rows(db, "SELECT cell_key FROM steps WHERE status = 'ok'"))
-    assert found == Counter(item.cell.key for item in planned(*WORDS))
+    found = Counter(read(db, "SELECT cell_key FROM steps WHERE status = 'ok'"))
+    assert found == Counter((item.cell.key,) for item in planned(*WORDS))
     assert check_file(db).problems == ()
     assert Spool(db).files() == Spool(db).plans() == []
 
@@ -50,7 +51,7 @@ def test_a_worker_that_dies_hangs_or_cannot_import_is_a_row_and_affects_no_other
         [(8, "ok"), (12, "ok"), (16, "ok"), (20, "ok"),
          (faulty.KILLED, "crashed"), (faulty.HUNG, "timeout"), (faulty.NOT_IMPORTED, "error")]
     )  # fmt: skip
-    said = {row["context"]: row["message"] for row in rows(db, "SELECT context, message FROM steps")}
+    said = dict(read(db, "SELECT context, message FROM steps"))
     assert "SIGKILL" in said[faulty.KILLED]
     assert "a_package_that_nobody_has" in said[faulty.NOT_IMPORTED]
     assert check_file(db).problems == ()

@@ -25,16 +25,18 @@ from runner.store.spool import Spool
 from tests.command import TINY, awaited, gone, planned, rows, run_apart, start, workers
 from tests.synthetic.rows import asked, ok, spooled
 from tests.synthetic.rows import run as a_run
+from tests.synthetic.stored import read
 
-#: 12 cells, measured in as many rounds as there are kills at each moment.
-WORDS = (*TINY, "--contexts", "8,12,16", "--precisions", "fp32,bf16", "--modes", "inference,train", "--rounds")
+#: Number of kills of the runner at each moment, and of workers in each round that measures.
+ROUNDS, KILLED = 3, 7
+#: 12 cells, measured in as many rounds.
+WORDS = (*TINY, "--contexts", "8,12,16", "--precisions", "fp32,bf16", "--modes", "inference,train",
+         "--rounds", str(ROUNDS))  # fmt: skip
 CELLS = 12
 #: Number of cells of another machine in the spool where an ingest must take a while.
 BACKLOG = 25
 Moment = Literal["starting", "measuring", "ingesting"]
 MOMENTS: tuple[Moment, ...] = ("starting", "measuring", "ingesting")
-#: Number of kills of the runner at each moment, and of workers in each round that measures.
-ROUNDS, KILLED = 3, 7
 
 pytestmark = pytest.mark.soak
 
@@ -64,9 +66,8 @@ def of_these_sweeps(folder: Path) -> list[psutil.Process]:
 class Trial:
     """One sweep that is killed again and again. `cells` are the ids that were seen and must not disappear."""
 
-    def __init__(self, db: Path, *, words: tuple[str, ...], workers: int) -> None:
+    def __init__(self, db: Path) -> None:
         self.db, self.spool, self.random = db, Spool(db), random.Random(20_261)
-        self.words, self.workers = words, workers
         self.hits: Counter[tuple[str, str]] = Counter()
         self.waiting: set[Any] = set()
         self.cells: set[Any] = set()
@@ -75,7 +76,7 @@ class Trial:
         """Starts the sweep and kills the runner at that moment; while it measures, kills workers first."""
         if moment == "ingesting":
             self.leave_backlog()
-        process, began = start("sweep", *self.words, db=self.db), time.time()
+        process, began = start("sweep", *WORDS, db=self.db), time.time()
         try:
             if moment == "starting":
                 time.sleep(self.random.uniform(0.2, 2.5))
@@ -89,7 +90,7 @@ class Trial:
         finally:
             process.kill()
             process.communicate()
-        now = {row["cell_id"] for row in rows(self.db, "SELECT cell_id FROM steps")}
+        now = {cell_id for (cell_id,) in read(self.db, "SELECT cell_id FROM steps")}
         assert now >= self.cells, "a finished cell has disappeared"
         self.cells = now
 
@@ -107,7 +108,7 @@ class Trial:
         killed = 0
         while now := awaited(process, lambda: set(workers(process)).difference(seen)):
             time.sleep(self.random.uniform(0.0, 0.12))
-            if killed >= self.workers:
+            if killed >= KILLED:
                 break
             seen.update(now)
             for worker in now:
@@ -134,15 +135,14 @@ class Trial:
 
 def outcomes(db: Path) -> Counter[tuple[str, int, str]]:
     """Returns the finished cells of the sweep itself."""
-    found = rows(db, "SELECT cell_key, round, status FROM steps JOIN runs USING (run_id) WHERE host <> 'bench1'")
-    return Counter((row["cell_key"], row["round"], row["status"]) for row in found if row["status"] in DONE)
+    found = read(db, "SELECT cell_key, round, status FROM steps JOIN runs USING (run_id) WHERE host <> 'bench1'")
+    return Counter(row for row in found if row[2] in DONE)
 
 
 @pytest.mark.timeout(900)  # starts up to 10 sweeps, which takes minutes on a busy machine
-def test_kills_change_nothing(tmp_path: Path, own_folder: Path) -> None:
+def test_kills_change_nothing(db: Path, own_folder: Path) -> None:
     """Makes ROUNDS kills of the runner at each moment, and KILLED kills of workers in each round that measures."""
-    db, words = tmp_path / "killed.duckdb", (*WORDS, str(ROUNDS))
-    trial = Trial(db, words=words, workers=KILLED)
+    trial = Trial(db)
     trial.leave_backlog()  # there is something to ingest from the beginning
     kills = [*MOMENTS] * ROUNDS
     trial.random.shuffle(kills)
@@ -150,9 +150,9 @@ def test_kills_change_nothing(tmp_path: Path, own_folder: Path) -> None:
         trial.round(moment)
     assert trial.hits.total() >= ROUNDS * (len(MOMENTS) + KILLED)
     assert gone(of_these_sweeps(own_folder)), "no process may be left"
-    run_apart("sweep", *words, db=db, code=0)
+    run_apart("sweep", *WORDS, db=db, code=0)
     assert gone(of_these_sweeps(own_folder))
-    assert outcomes(db) == Counter((item.cell.key, item.round, "ok") for item in planned(*words))
+    assert outcomes(db) == Counter((item.cell.key, item.round, "ok") for item in planned(*WORDS))
     assert outcomes(db).total() == len(outcomes(db)) == CELLS * ROUNDS
     assert Spool(db).files() == Spool(db).plans() == []
     assert not list(Spool(db).folder.glob("*.bad"))

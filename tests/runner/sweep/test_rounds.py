@@ -123,10 +123,10 @@ def test_the_widest_come_first_if_time_is_short() -> None:
     assert choose_cells(cells, seconds_left=0.5) == []
 
 
-def prepared(*contexts: int, device: str = "cpu", canary_rounds: int = 3, **known: Any) -> Prepared:
+def prepared(*contexts: int, device: str = "cpu", **known: Any) -> Prepared:
     """Returns a sweep of cells of 2 s, the first of which is the canary."""
     cells = [tiny(context=context) for context in contexts]
-    planned = [(cells[0], number) for number in range(canary_rounds)] + [(one, 0) for one in cells[1:]]
+    planned = [(cells[0], number) for number in range(3)] + [(one, 0) for one in cells[1:]]
     return Prepared(
         preset="laptop", machine={"host": "node1", "device": device}, is_auto=True, **known,
         cells=tuple(expected(one, number) for one, number in planned),

@@ -10,6 +10,7 @@ import pytest
 
 from runner.sweep import rounds
 from tests.command import TINY, awaited, ended, rows, run, start
+from tests.synthetic.stored import read
 
 #: Three cells of three samples each: too few for an interval, so that each of them certainly gets a second round.
 AUTO = (*TINY, "--rounds", "auto", "--contexts", "8,16,24")
@@ -33,7 +34,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def measured(db: Path) -> list[tuple[int, int]]:
-    return [(row["context"], row["round"]) for row in rows(db, "SELECT context, round FROM steps ORDER BY cell_id")]
+    return read(db, "SELECT context, round FROM steps ORDER BY cell_id")
 
 
 @pytest.mark.soak
