@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from runner.analysis.costs.steps import parameter_count
-from runner.errors import Skipped
 from runner.job import Measurement
 from runner.measure import precision
 from runner.measure.device import Device
@@ -34,8 +33,12 @@ def test_a_real_cell(mode: Mode, dtype: str) -> None:
     assert tuple(timings) == PHASES[mode] + sums
     assert len(samples) == len(timings) * 4, "each phase has one warm-up and three measured steps"
     assert values["parameters"] == parameter_count(cell) == 2 * 2048 * 64 + 2 * (4 * 64**2 + 3 * 64 * 192 + 2 * 64) + 64
-    median = statistics.median(row.duration_ms for row in samples if row.phase == "step" and not row.is_warmup)
+    measured_ms = {phase: [row.duration_ms for row in samples if row.phase == phase][1:] for phase in timings}
+    median = statistics.median(measured_ms["step"])
     assert timings["step"].median_ms == pytest.approx(median)
+    parts = zip(*(measured_ms[phase] for phase in PHASES[mode]), strict=True)
+    shares = [sum(phases) / whole for phases, whole in zip(parts, measured_ms["step"], strict=True)]
+    assert values["phase_sum_share"] == pytest.approx(statistics.median(shares))
     assert values["tokens_per_s"] == pytest.approx(3 * 8 / median * 1e3)
     assert values["flops_per_s"] == pytest.approx(values["step_flops"] / median * 1e3)
     assert values["logits_dtype"] == {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}[dtype]
@@ -117,8 +120,3 @@ def test_weights_in_bf16_need_no_autocast() -> None:
     assert measured(cell).values["logits_dtype"] == "bfloat16"
     assert {parameter.dtype for parameter in ModelStep(cell, Device("cpu")).model.parameters()} == {torch.bfloat16}
     assert not isinstance(precision.autocast(cell, Device("cpu")), torch.autocast)
-
-
-def test_tf32_is_skipped_on_a_cpu() -> None:
-    with pytest.raises(Skipped, match=r"compute capability 8\.0"):
-        measured(tiny(precision="tf32"))

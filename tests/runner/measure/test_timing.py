@@ -106,7 +106,9 @@ def test_timings_and_samples_computed_by_hand() -> None:
 def test_on_a_cpu_each_phase_has_its_undisturbed_time() -> None:
     """The 10th percentile of 1 to 11 is 2; that of their sums with a loss of 2 and a backward pass of 3 is 7."""
     steps = steps_of([sample(float(ms), 2.0, 3.0, step_ms=20.0 + ms) for ms in range(11, 0, -1)])
-    found = {row.phase: row.undisturbed_ms for row in steps.timings(new_id(), new_id())}
+    timings = steps.timings(new_id(), new_id())
+    assert (timings[-1].low_ms, timings[-1].high_ms) == (22.0, 30.0), "of eleven: 1 - 2 (1 + 11) / 2**11 = 98.8%"
+    found = {row.phase: row.undisturbed_ms for row in timings}
     assert found == {"forward": 2.0, "loss": 2.0, "backward": 3.0, "forward_backward": 7.0, "step": 22.0}
     on_gpu = replace(steps, clock="cuda-event").timings(new_id(), new_id())
     few = replace(steps, samples=steps.samples[:5]).timings(new_id(), new_id())
