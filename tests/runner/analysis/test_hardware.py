@@ -60,13 +60,9 @@ def test_the_argument_that_makes_attention_causal(name: str) -> None:
 
 
 def asked(operator: str, *arguments: tuple[Any, str], values: Sequence[Any] = ()) -> Arguments:
-    return Arguments(
-        operator=operator,
-        shapes=[shape for shape, _ in arguments],
-        dtypes=[dtype for _, dtype in arguments],
-        values=values or [None] * len(arguments),
-        list_bytes=2,
-    )
+    shapes, dtypes = ([*part] for part in zip(*arguments, strict=True))
+    values = values or [None] * len(arguments)
+    return Arguments(operator=operator, shapes=shapes, dtypes=dtypes, values=values, list_bytes=2)
 
 
 def test_bytes_count_inputs_and_outputs_once() -> None:

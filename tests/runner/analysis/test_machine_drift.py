@@ -26,22 +26,16 @@ def at(minutes: float) -> datetime:
 
 
 def cell(
-    key: str,
-    medians: Sequence[float],
-    *,
-    minutes: Sequence[float] = (),
-    bound: Bound | None = None,
+    key: str, medians: Sequence[float], *, minutes: Sequence[float] = (), bound: Bound | None = None,
     table: str = "steps",
-) -> RepeatedCell:
+) -> RepeatedCell:  # fmt: skip
     """Returns a cell with rounds every six minutes, whose samples determine their medians exactly."""
     starts = minutes or [6.0 * number for number in range(len(medians))]
+    times = [RoundTime(median_ms=ms, low_ms=ms, high_ms=ms, n=20) for ms in medians]
     rounds = tuple(
-        Repetition(
-            cell_id=new_id(), round=number, started_at=at(start),
-            time=RoundTime(median_ms=ms, low_ms=ms, high_ms=ms, n=20),
-        )
-        for number, (ms, start) in enumerate(zip(medians, starts, strict=True))
-    )  # fmt: skip
+        Repetition(cell_id=new_id(), round=number, started_at=at(start), time=time)
+        for number, (time, start) in enumerate(zip(times, starts, strict=True))
+    )
     return RepeatedCell(table=table, machine="GPU · bench1", run_id=RUN, cell=key, bound=bound, rounds=rounds)
 
 

@@ -147,8 +147,8 @@ def test_verdicts_name_the_clock_that_decides(base: StepResult, other: StepResul
     found = Pair(base=base, other=other).verdict()
     assert (found.outcome, found.clock) == (outcome, clock)
     back = Pair(base=other, other=base).verdict()
-    assert found.ratio is not None
-    assert back.ratio is not None
+    assert found.ratio
+    assert back.ratio
     assert back.ratio.ratio == pytest.approx(1 / found.ratio.ratio)
     assert {outcome, back.outcome} in ({"faster", "slower"}, {"same"}, {"undecided"})
 
@@ -206,10 +206,9 @@ def _load_kinds() -> list[tuple[list[int], float]]:
         WHERE phase = 'step' GROUP BY mode, precision, backend, cell_key, steps.run_id ORDER BY cell_key, steps.run_id
     """).fetchall()
     logs = [values for (values,) in rows]
-    kinds = zip(logs[::2], logs[1::2], strict=True)
     return [
-        ([len(a), len(b)], math.sqrt(fmean([variance(one) for one in (a, b) for _ in one[1:] if len(one) > 1])))
-        for a, b in kinds
+        ([len(a), len(b)], math.sqrt(fmean([variance(one) for one in (a, b) for _ in one[1:]])))
+        for a, b in zip(logs[::2], logs[1::2], strict=True)
     ]
 
 

@@ -47,9 +47,8 @@ def test_the_work_of_every_phase() -> None:
     }
     assert intensity(cell(), device="cpu") == pytest.approx(2880 / (1024 + 256 + 2224 + 8400 + 2 * kept))
     # Without a graph, the stream (2·4 numbers) is read and written by both halves of the block.
-    assert work(cell(mode="inference"), device="cpu") == {
-        "forward": StepWork(flops=960, moved_bytes=896 + 4 * 32 + 128)
-    }
+    alone = work(cell(mode="inference"), device="cpu")
+    assert alone == {"forward": StepWork(flops=960, moved_bytes=896 + 4 * 32 + 128)}
     halved = work(cell(precision="bf16", weights_dtype="bf16"), device="cpu")
     assert halved["optimizer"].moved_bytes == 7 * 300 * 2
 
@@ -94,12 +93,9 @@ def test_roofs_are_the_higher_of_start_and_end() -> None:
 
 def test_a_machine_that_slows_down() -> None:
     """Ten percent less is a change. Three percent are not, and neither are ten that are uncertain by twelve."""
-    starts = [ceiling("matmul fp32", 100.0), ceiling("matmul bf16", 100.0), ceiling("copy", 100.0, doubt=0.12)]
-    ends = [
-        ceiling("matmul fp32", 90.0, moment="end"),
-        ceiling("matmul bf16", 97.0, moment="end"),
-        ceiling("copy", 90.0, moment="end", doubt=0.12),
-    ]
+    at_end, doubts = {"matmul fp32": 90.0, "matmul bf16": 97.0, "copy": 90.0}, {"copy": 0.12}
+    starts = [ceiling(name, 100.0, doubt=doubts.get(name, 0.01)) for name in at_end]
+    ends = [ceiling(name, rate, moment="end", doubt=doubts.get(name, 0.01)) for name, rate in at_end.items()]
     ((name, share),) = changes([*starts, *ends])
     assert name == "matmul fp32"
     assert share == pytest.approx(-0.1)

@@ -37,10 +37,8 @@ def test_one_disturbed_round_in_ten_hardly_widens_the_interval() -> None:
     quiet = [-0.01, -0.008, -0.005, -0.002, 0.0, 0.002, 0.005, 0.008, 0.01, 0.004]
     alone, disturbed = estimate_logs(quiet), estimate_logs([*quiet[:-1], math.log(2)])
     assert disturbed.ms == pytest.approx(alone.ms, rel=0.002)
-    assert disturbed.high_ms is not None
-    assert 1 < disturbed.high_ms < 1.012
-    assert disturbed.std is not None
-    assert disturbed.std > 0.2, "the next process may be disturbed, too"
+    assert 1 < (disturbed.high_ms or 0) < 1.012
+    assert (disturbed.std or 0) > 0.2, "the next process may be disturbed, too"
 
 
 def test_pairs_are_compared_without_the_outermost_rounds() -> None:
