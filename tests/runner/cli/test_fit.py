@@ -15,7 +15,7 @@ from runner.schema import StepCell
 from runner.schema.own import WAYS, CountedStep
 from tests.command import run, run_json
 from tests.runner.answers.shipped import FOLDER, query, shipped
-from tests.runner.own.build import MIXTRAL, MLP, own_file
+from tests.runner.own.build import MIXTRAL, MLP, our_model, own_file
 from tests.synthetic import rows
 
 
@@ -69,25 +69,12 @@ def test_a_network_is_counted_as_by_hand() -> None:
 
 
 SHAPE = {"d_model": 256, "d_ff": 1024, "layers": 3, "heads": 4, "vocabulary": 2048}
-OURS = f"""
-from runner.models.transformer import Transformer
-from runner.schema import StepCell
-
-def build(want):
-    weights = {{torch.float32: "fp32", torch.bfloat16: "bf16"}}[want.dtype]
-    cell = StepCell(**{SHAPE}, batch=want.batch, context=want.context, mode="train", precision="fp32",
-        weights_dtype=weights, attention=want.attention)
-    model = Transformer(cell, device=want.device)
-    tokens = torch.randint(2048, (want.batch, want.context + 1))
-    inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].reshape(-1)
-    return model, inputs, lambda logits: functional.cross_entropy(logits.flatten(0, 1), targets)
-"""
 
 
 @pytest.mark.parametrize("attention", ["sdpa", pytest.param("naive", marks=pytest.mark.soak)])
 def test_our_model_on_fake_tensors_takes_what_its_formula_says(tmp_path: Path, attention: Any) -> None:
     """At batches and contexts that it did not run with, too."""
-    job = FitJob(spec=own_file(tmp_path, OURS), context=128, attention=attention, optimizer="fused")
+    job = FitJob(spec=own_file(tmp_path, our_model(SHAPE)), context=128, attention=attention, optimizer="fused")
     counted = count_step(job)
     for way, (precision, weights) in WAYS.items():
         for blocks, batch, context in ((0, 4, 128), (0, 2, 1024), (1, 16, 512)):
@@ -121,17 +108,14 @@ def test_the_counts_are_off_by_little_on_measured_peaks_of_transformers() -> Non
 
 
 def test_what_cannot_be_counted_is_one_sentence(tmp_path: Path) -> None:
-    reading = own_file(
-        tmp_path,
-        """
+    body = """
         class Reading(nn.Linear):
             def forward(self, x):
                 return super().forward(x).sum() * x.sum().item()
 
         def build(want):
             return Reading(8, 8), torch.randn(want.batch, 8)
-        """,
-    )
+        """
     for words, told in (
         (("--gpu", "RTX 4091"), "GeForce RTX 4090"),
         (("--sizes", "smol"), "no size called 'smol'"),
@@ -150,7 +134,7 @@ def test_what_cannot_be_counted_is_one_sentence(tmp_path: Path) -> None:
         (("hf:nowhere/config.json",), "cannot be read"),
         (("nowhere.py:build",), "no file nowhere.py"),
         ((MIXTRAL, "--context", "5000"), "at most 4,096 tokens"),
-        ((reading,), "cannot be counted on fake tensors"),
+        ((own_file(tmp_path, body),), "cannot be counted on fake tensors"),
     ):
         done = run("fit", *words, db=FOLDER, code=2)
         assert told in done.stdout

@@ -1,5 +1,6 @@
 """A user's own models for tests: their files and their cells."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -12,10 +13,9 @@ from runner.schema.own import parse_spec
 HERE = Path(__file__).parents[2] / "own"
 NANO, MLP = f"{HERE}/nano.py:build", f"{HERE}/mlp.py:build"
 #: A Llama and a Mixtral of a few thousand parameters.
-TINY = (
-    "hidden_size=32,intermediate_size=48,num_hidden_layers=2,num_attention_heads=2,num_key_value_heads=1,vocab_size=64"
-)
-LLAMA, MIXTRAL = f"hf:{HERE}/llama.json,{TINY},head_dim=16", f"hf:{HERE}/mixtral.json,{TINY}"
+TINY = "intermediate_size=48,num_hidden_layers=2,num_attention_heads=2,num_key_value_heads=1,vocab_size=64"
+LLAMA = f"hf:{HERE}/llama.json,hidden_size=32,{TINY},head_dim=16"
+MIXTRAL = f"hf:{HERE}/mixtral.json,hidden_size=32,{TINY}"
 
 
 def own_file(folder: Path, body: str, *, name: str = "mine.py") -> str:
@@ -24,6 +24,23 @@ def own_file(folder: Path, body: str, *, name: str = "mine.py") -> str:
     path = folder / name
     path.write_text(head + dedent(body))
     return f"{path}:build"
+
+
+def our_model(shape: Mapping[str, int]) -> str:
+    """Returns our Transformer as an own model: from `build`, with our own loss."""
+    return f"""
+from runner.models.transformer import Transformer
+from runner.schema import StepCell
+
+def build(want):
+    weights = {{torch.float32: "fp32", torch.bfloat16: "bf16"}}[want.dtype]
+    cell = StepCell(**{shape}, batch=want.batch, context=want.context, mode="train", precision="fp32",
+        weights_dtype=weights, attention=want.attention)
+    model = Transformer(cell, device=want.device)
+    tokens = torch.randint({shape["vocabulary"]}, (want.batch, want.context + 1))
+    inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].reshape(-1)
+    return model, inputs, lambda logits: functional.cross_entropy(logits.flatten(0, 1), targets)
+"""
 
 
 def own_step(spec: str, **asked: Any) -> StepCell:

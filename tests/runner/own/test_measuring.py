@@ -1,5 +1,6 @@
 """Measuring a user's own models, compared with our Transformer, with figures computed by hand and with bare code."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 
 from runner.analysis.costs import steps
-from runner.job import Measurement
+from runner.job import Job, Measurement
 from runner.measure.device import Device
 from runner.measure.kernels import measure_kernels, star_numbers
 from runner.measure.limits import growth_per_step
@@ -20,35 +21,21 @@ from runner.measure.step import count_cell, measure_step
 from runner.models.workload import find_blocks
 from runner.schema import Cell, MemoryCell, NumericsCell, ProfileCell, StepCell
 from tests.command import make_job
-from tests.runner.own.build import LLAMA, MIXTRAL, MLP, NANO, own_file, own_memory, own_step
+from tests.runner.own.build import LLAMA, MIXTRAL, MLP, NANO, our_model, own_file, own_memory, own_step
 
 CPU = Device("cpu")
-#: Our Transformer as an own model: from `build`, with our own loss.
-OURS = """
-from runner.models.transformer import Transformer
-from runner.schema import StepCell
-
-def build(want):
-    cell = StepCell(d_model=32, d_ff=64, layers=2, heads=2, vocabulary=64, batch=want.batch, context=want.context,
-        mode="train", precision="fp32", attention=want.attention)
-    model = Transformer(cell, device=want.device)
-    tokens = torch.randint(64, (want.batch, want.context + 1))
-    inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].reshape(-1)
-    return model, inputs, lambda logits: functional.cross_entropy(logits.flatten(0, 1), targets)
-"""
 SHAPE: dict[str, Any] = {"d_model": 32, "d_ff": 64, "layers": 2, "heads": 2, "vocabulary": 64}
 
 
-def measured(measure: Any, cell: Cell) -> Measurement:
-    result: Measurement = measure(make_job(cell), lambda phase: None)
-    return result
+def measured(measure: Callable[[Job, Callable[[str], None]], Measurement], cell: Cell) -> Measurement:
+    return measure(make_job(cell), lambda phase: None)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("mode", "precision"), [("train", "fp32"), ("train", "bf16"), ("forward", "fp32")])
 def test_our_model_through_build_takes_the_same_bytes(tmp_path: Path, mode: Any, precision: Any) -> None:
     asked = {"mode": mode, "precision": precision, "attention": "naive", "context": 16, "batch": 2}
-    theirs = measured(measure_memory, own_memory(own_file(tmp_path, OURS), **asked)).values
+    theirs = measured(measure_memory, own_memory(own_file(tmp_path, our_model(SHAPE)), **asked)).values
     ours = measured(measure_memory, MemoryCell(**SHAPE, **asked)).values
     names = [name for name in ours if name.endswith("_bytes")]
     assert {name: theirs[name] for name in names} == {name: ours[name] for name in names}
@@ -59,7 +46,7 @@ def test_our_model_through_build_takes_the_same_bytes(tmp_path: Path, mode: Any,
 @pytest.mark.soak
 def test_our_model_through_build_has_the_same_loss_and_operations(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"attention": "naive", "context": 16, "batch": 2, "mode": "train", "precision": "fp32"}
-    theirs = measured(measure_step, own_step(own_file(tmp_path, OURS), **asked))
+    theirs = measured(measure_step, own_step(own_file(tmp_path, our_model(SHAPE)), **asked))
     cell = StepCell(**SHAPE, **asked, min_steps=3, max_steps=3, warmup_steps=1)
     ours = measured(measure_step, cell)
     for name in ("loss", "parameters", "step_flops", "logits_dtype"):
@@ -73,7 +60,7 @@ def test_operations_of_a_small_network_by_hand() -> None:
     """64 → 256 → 10 with 2 images: 2·2·(64·256 + 256·10) forward. Backward has two products for each, except for the
     input's gradient, which is not needed: twice as much minus 2·2·64·256."""
     counted = count_cell(own_step(MLP, context=0, attention="own"), None)
-    assert counted is not None
+    assert counted
     assert counted.forward == 4 * (64 * 256 + 256 * 10)
     assert counted.backward == 2 * counted.forward - 4 * 64 * 256
 
@@ -84,8 +71,8 @@ def test_operations_of_a_decoder_by_hand_with_attention_and_recomputation() -> N
     tokens, block = 2 * 16, 12 * 128 * 128
     forward = 3 * (2 * tokens * block + 4 * 2 * 16 * 16 * 128) + 2 * tokens * 128 * 2048
     counted, again = count_cell(cell, None), count_cell(replace(cell, checkpoint_blocks=1), None)
-    assert counted is not None
-    assert again is not None
+    assert counted
+    assert again
     assert (counted.forward, counted.backward) == (forward, 2 * forward)
     # The last product of each block is not run again, because its output is not needed.
     repeated = 3 * (2 * tokens * (block - 4 * 128 * 128) + 4 * 2 * 16 * 16 * 128)
@@ -151,9 +138,7 @@ def test_the_path_of_equal_blocks_has_asterisks() -> None:
 @pytest.mark.soak
 def test_numerics_computes_the_reference_in_float64_throughout(tmp_path: Path) -> None:
     """The model itself casts to float32, which would round the reference to seven digits."""
-    spec = own_file(
-        tmp_path,
-        """
+    body = """
         class Own(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -162,8 +147,8 @@ def test_numerics_computes_the_reference_in_float64_throughout(tmp_path: Path) -
                 return (x.to(torch.float32) * self.weight.float()).pow(3).sum(dtype=torch.float32)
         def build(want):
             return Own(), torch.full((want.batch, 4), 0.1)
-        """,
-    )
+        """
+    spec = own_file(tmp_path, body)
     fields = {name: getattr(own_step(spec, context=0, attention="own"), name) for name in NumericsCell.names()}
     values = measured(measure_numerics, NumericsCell(**fields)).values
     weight, x = (torch.tensor(number, dtype=torch.float32).double().item() for number in (1 / 3, 0.1))
@@ -189,15 +174,12 @@ def test_weights_in_bf16_and_inputs_that_go_with_them() -> None:
 
 
 def test_compiled_gradients_of_a_model_with_dropout_are_not_compared(tmp_path: Path) -> None:
-    spec = own_file(
-        tmp_path,
-        """
+    body = """
         def build(want):
             model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 1))
             return model, torch.randn(want.batch, 8), lambda out: out.square().mean()
-        """,
-    )
-    step = ModelStep(own_step(spec, context=0, attention="own", mode="backward"), CPU)
+        """
+    step = ModelStep(own_step(own_file(tmp_path, body), context=0, attention="own", mode="backward"), CPU)
     first, second = (step.gradients() for _ in range(2))
     assert any(not torch.equal(first[name], second[name]) for name in first)
     assert take_gradients(step.model).keys() == first.keys()
@@ -205,18 +187,15 @@ def test_compiled_gradients_of_a_model_with_dropout_are_not_compared(tmp_path: P
 
 @pytest.mark.soak
 def test_a_step_that_leaks_memory_is_found(tmp_path: Path) -> None:
-    spec = own_file(
-        tmp_path,
-        """
+    body = """
         KEPT = []
         def loss(out):
             KEPT.append(torch.ones(2 ** 20))  # 4 MiB
             return out.sum()
         def build(want):
             return nn.Linear(4, 4), torch.ones(want.batch, 4), loss
-        """,
-    )
-    cell = replace(own_step(spec, context=0, attention="own"), min_steps=40, max_steps=40)
+        """
+    cell = replace(own_step(own_file(tmp_path, body), context=0, attention="own"), min_steps=40, max_steps=40)
     growth = measured(measure_step, cell).values["memory_growth_bytes"]
     assert growth == pytest.approx(2**22, rel=0.25)
 
@@ -227,7 +206,7 @@ def test_growth_is_measured_in_the_second_half() -> None:
 
 
 def test_the_formula_and_the_counter_agree_on_our_transformer(tmp_path: Path) -> None:
-    spec = own_file(tmp_path, OURS)
+    spec = own_file(tmp_path, our_model(SHAPE))
     for mode, context in (("inference", 8), ("backward", 24)):
         asked: dict[str, Any] = {"mode": mode, "context": context, "batch": 3, "attention": "naive"}
         counted = count_cell(own_step(spec, **asked), None)

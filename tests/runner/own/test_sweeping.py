@@ -92,11 +92,10 @@ def test_a_model_that_cannot_be_built_is_one_clear_error(tmp_path: Path, name: s
     assert "Traceback" not in said
 
 
-def test_a_sweep_skips_models_that_cannot_be_built_and_keeps_rows_of_those_that_fail_later(tmp_path: Path) -> None:
+def test_a_sweep_skips_models_that_cannot_be_built_and_keeps_rows_of_those_that_fail(tmp_path: Path, db: Path) -> None:
     """Printing, forking and reading the command line do no harm; different work every time is a row."""
-    good = own_file(
-        tmp_path,
-        f"""
+    bodies = {
+        "good": f"""
         import os, sys
         assert sys.argv[1:] == []
         def build(want):
@@ -104,11 +103,7 @@ def test_a_sweep_skips_models_that_cannot_be_built_and_keeps_rows_of_those_that_
             os.fork()
             return {MODEL}, {LOSS}
         """,
-        name="good.py",
-    )
-    growing = own_file(
-        tmp_path,
-        f"""
+        "growing": f"""
         class Growing(nn.Linear):
             calls = 0
             def forward(self, x):
@@ -118,16 +113,14 @@ def test_a_sweep_skips_models_that_cannot_be_built_and_keeps_rows_of_those_that_
         def build(want):
             return Growing(4, 1), torch.ones(want.batch, 4), {LOSS}
         """,
-        name="growing.py",
-    )
-    frozen = own_file(
-        tmp_path,
-        f"def build(want):\n    return nn.Linear(4, 1).requires_grad_(False), torch.ones(want.batch, 4), {LOSS}\n",
-        name="frozen.py",
-    )
-    bad = own_file(tmp_path, BAD["raises"][0], name="bad.py")
-    db = tmp_path / "own.duckdb"
-    models = [word for spec in (good, growing, frozen, bad) for word in ("--model", spec)]
+        "frozen": f"""
+        def build(want):
+            return nn.Linear(4, 1).requires_grad_(False), torch.ones(want.batch, 4), {LOSS}
+        """,
+        "bad": BAD["raises"][0],
+    }
+    models = [word for name, body in bodies.items()
+              for word in ("--model", own_file(tmp_path, body, name=f"{name}.py"))]  # fmt: skip
     done = run("sweep", "--experiment", "benchmark", *models, *LIMITS, db=db, code=1)
     assert "raised ValueError: no weights" in done.stdout
     found = read(db, "SELECT regexp_extract(model, '([a-z]+)\\.py:', 1) AS file, status, message FROM steps ORDER BY 1")
@@ -139,17 +132,14 @@ def test_a_sweep_skips_models_that_cannot_be_built_and_keeps_rows_of_those_that_
 @pytest.mark.soak
 def test_a_model_that_depends_on_its_data_is_planned_at_every_context(tmp_path: Path) -> None:
     """The Llama of transformers 5.23 is such a model: the meta device, on which operations are counted, has no data."""
-    asking = own_file(
-        tmp_path,
-        f"""
+    body = f"""
         class Asking(nn.Linear):
             def forward(self, x):
                 return super().forward(x) if x.sum().item() else x
         def build(want):
             return Asking(4, 1), torch.ones(want.batch, want.context, 4), {LOSS}
-        """,
-    )
-    words = ("--experiment", "benchmark", "--model", asking, "--contexts", "8,16,32", *LIMITS)
+        """
+    words = ("--experiment", "benchmark", "--model", own_file(tmp_path, body), "--contexts", "8,16,32", *LIMITS)
     done = run("sweep", *words, "--dry-run", db=tmp_path / "own.duckdb", code=0)
     assert re.findall(r"mine@\w+ · (\d+) · train", done.stdout) == ["8", "16", "32"], done.stdout
 
