@@ -78,11 +78,12 @@ def get(url: str) -> tuple[int, bytes, Message]:
         return error.code, error.read(), error.headers
 
 
-def get_rows(address: str, **parameters: Any) -> dict[str, Any]:
-    status, body, _ = get(f"{address}/api/v1/rows.json?{urlencode(parameters, doseq=True)}")
-    assert status == 200, body
-    found: dict[str, Any] = json.loads(body)
-    return found
+def get_json(url: str) -> Any:
+    return json.loads(get(url)[1])
+
+
+def get_rows(address: str, **parameters: Any) -> Any:
+    return get_json(f"{address}/api/v1/rows.json?{urlencode(parameters, doseq=True)}")
 
 
 def test_the_three_formats_contain_the_files_rows(db: Path, address: str) -> None:
@@ -116,16 +117,13 @@ def test_the_three_formats_contain_the_files_rows(db: Path, address: str) -> Non
         ("steps", {"size": ["toy-64", "toy-256"], "status": "ok"}, "d_model IN (64, 256) AND status = 'ok'"),
         ("steps", {"status": ["oom", "error"]}, "status = 'oom'"),
         ("steps", {"context": 4096}, "context = 4096"),
-        (
-            "timings",
-            {"mode": "train", "precision": "fp32"},
-            "cell_id IN (SELECT cell_id FROM steps WHERE precision = 'fp32')",
-        ),
+        ("timings", {"precision": "fp32", "mode": "train"},
+         "cell_id IN (SELECT cell_id FROM steps WHERE precision = 'fp32')"),
         ("timings", {"backend": "eager"}, "true"),
         ("attention", {}, "true"),
         ("attention", {"precision": "tf32"}, "false"),
     ],
-)
+)  # fmt: skip
 def test_filters(db: Path, address: str, table: str, parameters: dict[str, Any], where: str) -> None:
     answer = get_rows(address, table=table, **parameters)
     expected = {str(row[0]) for row in stored(db, f"SELECT cell_id FROM {table} WHERE {where}")}
@@ -174,7 +172,7 @@ def test_errors_say_why(address: str, path: str, got: str, expected: str) -> Non
 
 
 def test_the_list_of_routes(address: str) -> None:
-    described = json.loads(get(f"{address}/api/v1")[1])
+    described = get_json(f"{address}/api/v1")
     assert list(described["tables"]) == list(TABLES)
     for name, table in described["tables"].items():
         for column, known in zip(table["columns"], TABLES[name].columns, strict=True):
@@ -187,19 +185,15 @@ def test_the_list_of_routes(address: str) -> None:
 
 def test_answers_are_those_of_the_terminal(db: Path, address: str) -> None:
     """The list has every question; an answer has the object that `runner show --json` prints, for the same choices."""
-    assert json.loads(get(f"{address}/api/v1/answers")[1]) == list(QUESTIONS)
+    assert get_json(f"{address}/api/v1/answers") == list(QUESTIONS)
     status, body, _ = get(f"{address}/api/v1/answers/step?precision=bf16")
     found = json.loads(body)
     machine = load_contents(db).machines[0]
     rows_of = read(db, Selection(machine=machine), QUESTIONS["step"].needs)
     assert (status, found) == (200, json.loads(dump(ask("step", rows_of, {"precision": "bf16"}))))
     assert found["chosen"]["precision"]["value"] == "bf16"
-    for path, expected in (
-        ("answers/steps", "precision"),
-        ("answers/step?precision=fp8", "fp32"),
-        ("answers/step?colour=red", "--precision"),
-    ):
-        status, body, _ = get(f"{address}/api/v1/{path}")
+    for path, expected in (("steps", "precision"), ("step?precision=fp8", "fp32"), ("step?colour=red", "--precision")):
+        status, body, _ = get(f"{address}/api/v1/answers/{path}")
         assert status == 400
         assert expected in json.loads(body)["error"]["expected"]
 
@@ -272,22 +266,19 @@ def test_health(db: Path, address: str) -> None:
     (newest,) = stored(db, "SELECT greatest((SELECT max(ingested_at) FROM steps), max(ingested_at)) FROM attention")[0]
     assert health["newest_row_at"] == newest.isoformat() + "Z"
     with moved_away(db):
-        assert json.loads(get(f"{address}/healthz")[1])["present"] is False
+        assert get_json(f"{address}/healthz")["present"] is False
         db.write_bytes(b"no database")
-        assert "not a results file" in json.loads(get(f"{address}/healthz")[1])["error"]["got"]
+        assert "not a results file" in get_json(f"{address}/healthz")["error"]["got"]
 
 
 def test_the_state_changes_only_with_the_rows(db: Path, address: str) -> None:
-    def state() -> dict[str, str]:
-        found: dict[str, str] = json.loads(get(f"{address}/api/v1/state")[1])
-        return found
-
-    before = state()
-    assert before == {"rows": fingerprint(db), "plan": plan_fingerprint(db)} == state()
+    url = f"{address}/api/v1/state"
+    before = get_json(url)
+    assert before == {"rows": fingerprint(db), "plan": plan_fingerprint(db)} == get_json(url)
     with moved_away(db):
-        assert state()["rows"] != before["rows"]
-        assert state()["plan"] == before["plan"]
-    assert state() == before
+        away = get_json(url)
+        assert (away["rows"] != before["rows"], away["plan"]) == (True, before["plan"])
+    assert get_json(url) == before
 
 
 def test_a_token_is_required_for_the_rows(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,15 +317,15 @@ def test_a_pair_has_one_ratio_interval_and_verdict_everywhere(tmp_path: Path, si
     path = find_file(scale(tmp_path, 1.05))
     with site.showing(path) as address:
         names = ("compare?by=label&a=a1&b=a2", "overview")
-        compared, overview = (json.loads(get(f"{address}/api/v1/answers/{name}")[1]) for name in names)
+        compared, overview = (get_json(f"{address}/api/v1/answers/{name}") for name in names)
     view = ask("compare", read(path, Selection(), ("by_run",)), {"by": "label", "a": "a1", "b": "a2"}).views[0]
     assert len(view.rows) == 12
     by_api = {tuple(row["cells"]): row for row in compared["views"][0]["rows"]}
     forms = ("text", "markdown")
     printed = {form: command.run("compare", "a1", "a2", "--format", form, db=path).stdout for form in forms}
     printed["report"] = command.run("report", db=path).stdout
-    of_json = command.run("compare", "a1", "a2", "--json", db=path).stdout
-    by_command = {(*row["cell_ids"]["a"], *row["cell_ids"]["b"]): row for row in json.loads(of_json)["rows"]}
+    of_json = command.run_json("compare", "a1", "a2", db=path)
+    by_command = {(*row["cell_ids"]["a"], *row["cell_ids"]["b"]): row for row in of_json["rows"]}
     (changes,) = [one for one in overview["views"] if one["name"] == "regressions"]
     regressed = {tuple(row["cells"]): row for row in changes["rows"]}
     for place, row in enumerate(view.rows):

@@ -1,4 +1,5 @@
-"""`python -m runner show --findings`: grades by table, every finding with its cell and its remedy, and `--strict`."""
+"""`python -m runner show --findings`: grades by table, every finding with its cell and its remedy, and `--strict`; of
+measured rows, and of published tables."""
 
 from collections import Counter
 from dataclasses import replace
@@ -9,10 +10,11 @@ from unittest.mock import patch
 import pytest
 
 from runner.analysis.audit.findings import REMEDIES, count_grades, list_findings, shorten_ids
+from runner.analysis.audit.published import PUBLISHED_REMEDIES
 from runner.schema import RunRow, new_id
 from runner.store.read.findings import count_not_read, load_audit
 from runner.store.read.selection import Selection
-from tests.command import run
+from tests.command import ROOT, run
 from tests.synthetic import memory_rows, rows
 
 #: Ids of the same millisecond are not ordered.
@@ -116,3 +118,21 @@ def test_only_the_newest_rows_are_read(filled: Path) -> None:
         assert count_not_read(filled, Selection(run=SECOND.run_id)) == 3
     newest = sorted((row.cell_id for row in every if row.table == "steps"), reverse=True)[:2]
     assert [row.cell_id for row in audit if row.table == "steps"] == newest
+
+
+@pytest.mark.soak
+def test_findings_of_a_published_file(db: Path) -> None:
+    run("import", str(ROOT / "data/reference"), db=db, code=0)
+    compiled = "End to End Benchmarks (RTX PRO 6000 WK) / Compiled"
+    lines = run("show", compiled, "--strict", db=db, code=1).stdout.splitlines()  # one row is graded D
+    codes = ["impossible_ratio (fault), 1 row", "cold_step (doubt), 1 row"]
+    assert [words for words in lines if words.endswith((" row", " rows"))] == codes
+    assert f"  What to do: {PUBLISHED_REMEDIES['impossible_ratio']}" in lines
+    assert lines.count("  001_e2e_rtxpro6000_compiled.csv, line 3") == 2
+    assert any("Backward takes 0.213 ms and forward 35.6 ms" in words for words in lines)
+
+
+def test_a_clean_published_table_has_no_findings(db: Path) -> None:
+    run("import", str(ROOT / "data/reference/004_nsys_forward.csv"), db=db, code=0)
+    done = run("show", "1.1.4 nsys forward", "--strict", db=db, code=0)
+    assert "Nothing was found by 11 rules, which does not say that the rows are right." in done.stdout

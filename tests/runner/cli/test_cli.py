@@ -83,9 +83,9 @@ def test_an_old_name_says_the_new_one_and_does_the_same(old: str, new: str, fill
 
 
 def test_model_check_is_model_now() -> None:
-    said = run_here("model", "check", "hf:nowhere")
-    assert "model check is now: python -m runner model" in said.output
-    assert "nowhere cannot be read" in said.output.partition("\n")[2]
+    said = run_line("model", "check", "hf:nowhere")
+    assert "model check is now: python -m runner model" in said.stdout
+    assert "nowhere cannot be read" in said.stdout.partition("\n")[2]
 
 
 def test_the_names_there_are(filled: Path) -> None:

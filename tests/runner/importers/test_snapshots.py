@@ -3,9 +3,11 @@
 from pathlib import Path
 
 from runner.importers.files import import_file
+from runner.schema import AllocationRow
 from tests.bench.snapshot import synthetic
 from tests.command import rows, run
 from tests.synthetic.snapshots import DOCUMENTED, HTML, block, event, segment, write
+from tests.synthetic.timelines import totals
 
 
 def test_a_documented_snapshot_becomes_rows_computed_by_hand(tmp_path: Path, db: Path) -> None:
@@ -82,16 +84,7 @@ def test_the_command(tmp_path: Path, db: Path) -> None:
     done = run("import", str(write(tmp_path, synthetic(1000))), "--label", "theirs", db=db, code=0)
     (timeline,) = rows(db, "SELECT * FROM timelines")
     assert f"their.pickle: {timeline['allocations']:,} allocations; peak " in done.stdout
-    (check,) = rows(
-        db,
-        """
-        WITH changes AS (
-            SELECT born_us AS at_us, allocated_bytes AS change FROM allocations
-            UNION ALL SELECT died_us, -allocated_bytes FROM allocations WHERE died_us IS NOT NULL
-        ), totals AS (SELECT at_us, sum(sum(change)) OVER (ORDER BY at_us) AS total FROM changes GROUP BY at_us)
-        SELECT max(total)::BIGINT AS peak, min(at_us) FILTER (total = (SELECT max(total) FROM totals)) AS at_us
-        FROM totals
-        """,
-    )
-    assert (check["peak"], check["at_us"]) == (timeline["peak_bytes"], timeline["peak_at_us"])
+    held = totals(AllocationRow(**row) for row in rows(db, "FROM allocations"))
+    assert max(held.values()) == held[timeline["peak_at_us"]] == timeline["peak_bytes"]
+    assert timeline["peak_at_us"] == max(held, key=held.__getitem__), "the first moment of several"
     assert "theirs" in run("show", "runs", db=db).stdout

@@ -237,14 +237,7 @@ def test_sizes_by_name_and_by_numbers() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "d_model=8",
-        "d_model=8,d_ff=8,layers=1,heads=0",
-        "d_model=8,d_ff=8,layers=1,heads=x",
-        "d_model=8,d_ff=8,layers=1,heads=1,depth=2",
-        "8,8,1,1",
-    ],
+    ["", "d_model=8", "8,8,1,1", *(f"d_model=8,d_ff=8,layers=1,heads={last}" for last in ("0", "x", "1,depth=2"))],
 )
 def test_an_incomplete_shape_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"Expected d_model=512"):

@@ -21,7 +21,7 @@ from runner.render.document import list_unanswered, order_questions
 from runner.schema import config_of
 from runner.store.packing import find_file
 from runner.store.read.selection import Selection, load_measured
-from tests.command import ROOT, planned, received, run, run_apart
+from tests.command import ROOT, planned, received, run, run_apart, run_json
 from tests.runner.answers.shipped import FOLDER, shipped
 from tests.synthetic import rows
 
@@ -37,8 +37,7 @@ def test_show_prints_the_answer_within_80_columns_and_as_json(file: Path) -> Non
     lines = [line for line in done.stdout.splitlines() if not line.startswith("$ ")]
     assert max(map(len, lines)) <= 160, "a pipe is wide"
     assert f"{format_number(2 * 64**1.5 * 64 / 20_000 / 2)}" in done.stdout, "toy-64 at 64 tokens, half of fp32"
-    done = run("show", "step", "--precision=bf16", "--json", db=file)
-    answer = json.loads(done.stdout)
+    answer = run_json("show", "step", "--precision=bf16", db=file)
     assert answer["chosen"]["precision"]["value"] == "bf16"
     assert {column["name"] for column in answer["views"][0]["columns"]} >= {"size", "context", "median_ms"}
 
@@ -81,11 +80,9 @@ def test_an_edition_has_its_own_cells_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("edition", [pytest.param("2025", marks=pytest.mark.soak), "2026"])
 def test_a_report_of_an_edition_answers_each_question_or_has_the_command(edition: str) -> None:
     """The commands of a question, as `sweep` reads them, measure its cells without a row, and nothing else."""
-    done = run("report", "--edition", edition, "--format", "json", db=FOLDER)
-    runs = json.loads(done.stdout)["Runs"]
-    assert f"--preset cs336-{edition}" in runs
-    assert "--preset flash" not in runs, "nothing of it counts"
-    report = json.loads(done.stdout)
+    report = json.loads(run("report", "--edition", edition, "--format", "json", db=FOLDER).stdout)
+    assert f"--preset cs336-{edition}" in report["Runs"]
+    assert "--preset flash" not in report["Runs"], "nothing of it counts"
     assert list(report["handout"]) == list(COURSE)
     covered = {one for answer in report["answers"] for one in QUESTIONS[answer["question"]].course}
     assert covered == set(COURSE)

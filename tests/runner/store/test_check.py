@@ -3,7 +3,6 @@
 import os
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -52,47 +51,31 @@ def test_a_whole_file_has_nothing_wrong(file: Path) -> None:
 
 
 FIRST = "(SELECT min(cell_id) FROM steps WHERE status = 'ok')"
-#: The statements that damage the file, the kind and the words of each problem, and how many rows of each table the
+#: The statement that damages the file, the kind and the words of the problem, and how many rows of each table the
 #: repair removes. An ok cell of the fixture has 5 or 6 timings.
-WRONG: dict[str, tuple[tuple[str, ...], list[tuple[str, str]], tuple[int, int, int, int]]] = {
-    "duplicates": (
-        ("INSERT INTO timings SELECT * FROM timings WHERE phase = 'step' LIMIT 2",),
-        [("duplicate", "2 rows of timings with the cell_id, phase of an earlier")],
-        (0, 0, 0, 0),
-    ),
-    "rows of no cell": (
-        (f"INSERT INTO timings (run_id, cell_id, phase, n, clock) "
-         f"SELECT run_id, '{STRANGER}', 'step', 3, 'host' FROM runs",),
-        [("orphan", "1 row of timings whose cell is not in the file")],
-        (0, 0, 0, 0),
-    ),
-    "a cell of no run": (
-        (f"UPDATE steps SET run_id = '{STRANGER}' WHERE cell_id = {FIRST}",),
-        [("orphan", "1 row of steps whose run is not in the file")],
-        (-1, 0, 0, 0),
-    ),
-    "values that cannot be": (
-        ("UPDATE timings SET median_ms = -1 WHERE phase = 'loss'",),
-        [("impossible", "median_ms '-1.0'")],
-        (0, 0, 24, 0),
-    ),
-    "an impossible cell": (
-        ("UPDATE steps SET status = 'banana' WHERE status = 'oom'",),
-        [("impossible", "1 of steps with status 'banana'")],
-        (0, 1, 0, 0),
-    ),
+WRONG: dict[str, tuple[str, str, str, tuple[int, int, int, int]]] = {
+    "duplicates": ("INSERT INTO timings SELECT * FROM timings WHERE phase = 'step' LIMIT 2",
+                   "duplicate", "2 rows of timings with the cell_id, phase of an earlier", (0, 0, 0, 0)),
+    "rows of no cell": (f"INSERT INTO timings (run_id, cell_id, phase, n, clock) "
+                        f"SELECT run_id, '{STRANGER}', 'step', 3, 'host' FROM runs",
+                        "orphan", "1 row of timings whose cell is not in the file", (0, 0, 0, 0)),
+    "a cell of no run": (f"UPDATE steps SET run_id = '{STRANGER}' WHERE cell_id = {FIRST}",
+                         "orphan", "1 row of steps whose run is not in the file", (-1, 0, 0, 0)),
+    "values that cannot be": ("UPDATE timings SET median_ms = -1 WHERE phase = 'loss'",
+                              "impossible", "median_ms '-1.0'", (0, 0, 24, 0)),
+    "an impossible cell": ("UPDATE steps SET status = 'banana' WHERE status = 'oom'",
+                           "impossible", "1 of steps with status 'banana'", (0, 1, 0, 0)),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("what", some(WRONG))
 def test_problems_are_reported_and_repaired(file: Path, what: str) -> None:
-    statements, problems, fewer = WRONG[what]
+    statement, kind, words, fewer = WRONG[what]
     before = counts(file)
-    change(file, *statements)
+    change(file, statement)
     damaged = file.read_bytes()
-    found = check_file(file).problems
-    assert [problem.kind for problem in found] == [kind for kind, _ in problems], found
-    assert all(words in one.sentence for one, (_, words) in zip(found, problems, strict=True)), found
+    (problem,) = check_file(file).problems
+    assert (problem.kind, words in problem.sentence) == (kind, True), problem
     done = run("doctor", db=file)
     assert (done.returncode, "doctor --repair --db" in done.stdout, "are removed" in done.stdout) == (1, True, False)
     assert file.read_bytes() == damaged, "checking must change nothing"
@@ -153,21 +136,12 @@ def test_a_large_damaged_table_loses_only_rows_near_the_damage(file: Path) -> No
     assert 0 < before - counts(file)[3] < 2 * 2**15
 
 
-LEFT: dict[str, Callable[[Spool], object]] = {
-    "without a finished cell": lambda spool: (spool.folder / "torn.json").write_text('{"steps": [{'),
-    "a finished cell: torn.json": lambda spool: (spool.folder / "torn.json").write_text(
-        spool.files()[0]
-        .read_text()
-        .replace(spool.files()[0].stem, STRANGER)
-        .replace('"status":"ok"', '"status":"fine"')
-    ),
-    "left over by killed programs": lambda spool: _age(spool.folder / ".cell.json.1.tmp"),
+#: What is said of a file that is left over, and its name.
+LEFT = {
+    "without a finished cell": "torn.json",
+    "a finished cell: torn.json": "torn.json",
+    "left over by killed programs": ".cell.json.1.tmp",
 }
-
-
-def _age(path: Path) -> None:
-    path.touch()
-    os.utime(path, times=(0, time.time() - 2 * LEFTOVER_AGE_S))
 
 
 @pytest.mark.soak
@@ -176,7 +150,10 @@ def test_files_left_over_in_the_spool_are_reported(file: Path, words: str, recwa
     spool, of = Spool(file), rows.run()
     rows.spooled(file, of, rows.ok(of, rows.asked("toy-256", context=512)))
     assert "1 finished cell waits" in check_file(file).notes[0]
-    LEFT[words](spool)
+    (cell,) = spool.files()
+    other = cell.read_text().replace(cell.stem, STRANGER).replace('"status":"ok"', '"status":"fine"')
+    (left := spool.folder / LEFT[words]).write_text(other if "a finished cell: " in words else '{"steps": [{')
+    os.utime(left, times=(0, time.time() - 2 * LEFTOVER_AGE_S))
     (problem,) = check_file(file).problems
     assert (problem.kind, words in problem.sentence) == ("spool", True)
     repair_file(file)

@@ -34,31 +34,15 @@ def stored(tmp_path: Path) -> Path:
     return rows.store(tmp_path / "stored.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])
 
 
-def pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def dangling(path: Path) -> None:
-    path.symlink_to("nowhere")
-
-
-def circle(path: Path) -> None:
-    path.symlink_to(other := path.with_name(f"{path.name}.other"))
-    other.symlink_to(path)
-
-
-def device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
 Make = Callable[[Path], None]
-KINDS: dict[Make, str] = {
-    pipe: "it is a pipe",
-    dangling: "link to nowhere",
-    circle: "in a circle",
-    device: "it is a device",
+#: How something else than a file is made, and what is said of it.
+KINDS: dict[str, tuple[Make, str]] = {
+    "pipe": (os.mkfifo, "it is a pipe"),
+    "dangling": (lambda path: path.symlink_to("nowhere"), "link to nowhere"),
+    "circle": (lambda path: path.symlink_to(path.name), "in a circle"),
+    "device": (lambda path: path.symlink_to("/dev/zero"), "it is a device"),
 }
-kinds = pytest.mark.parametrize("make", some(KINDS, [pipe]), ids=lambda make: make.__name__)
+kinds = pytest.mark.parametrize(("make", "said"), some(KINDS.values(), [KINDS["pipe"]]), ids=[*KINDS])
 
 
 def refused(*words: str, db: Path, said: str, code: int = 2) -> None:
@@ -69,16 +53,16 @@ def refused(*words: str, db: Path, said: str, code: int = 2) -> None:
 
 
 @kinds
-def test_no_command_opens_what_is_no_file(tmp_path: Path, stored: Path, make: Make) -> None:
+def test_no_command_opens_what_is_no_file(tmp_path: Path, stored: Path, make: Make, said: str) -> None:
     make(path := tmp_path / "odd.duckdb")
     for words in (["show"], ["doctor"], ["show", "runs"], ["report"], ["show", "--findings"], ["note", "one", "text"]):
-        refused(*words, db=path, said=KINDS[make])
-    refused("export", str(tmp_path / "copy.duckdb"), db=path, said=KINDS[make])
-    refused("import", str(path), db=stored, said=KINDS[make])
-    refused("import", str(path), str(path), db=stored, said=KINDS[make], code=1)
-    refused("import", str(stored), str(stored), db=path, said=KINDS[make])
-    refused("sweep", "--sizes", "toy-64", "--contexts", "16", db=path, said=KINDS[make])
-    refused("report", "--question", "step", "--out", str(path), db=stored, said=KINDS[make])
+        refused(*words, db=path, said=said)
+    refused("export", str(tmp_path / "copy.duckdb"), db=path, said=said)
+    refused("import", str(path), db=stored, said=said)
+    refused("import", str(path), str(path), db=stored, said=said, code=1)
+    refused("import", str(stored), str(stored), db=path, said=said)
+    refused("sweep", "--sizes", "toy-64", "--contexts", "16", db=path, said=said)
+    refused("report", "--question", "step", "--out", str(path), db=stored, said=said)
     assert path.is_symlink() or path.is_fifo(), "it is left as it is"
 
 
@@ -89,28 +73,28 @@ def test_a_file_that_says_that_it_is_empty_is_not_waited_for(tmp_path: Path, sto
 
 
 @kinds
-def test_a_table_a_mapping_and_a_configuration_are_files(tmp_path: Path, stored: Path, make: Make) -> None:
+def test_a_table_a_mapping_and_a_configuration_are_files(tmp_path: Path, stored: Path, make: Make, said: str) -> None:
     make(path := tmp_path / "odd.md")
-    refused("import", str(path), db=stored, said=KINDS[make])
+    refused("import", str(path), db=stored, said=said)
     (table := tmp_path / "table.md").write_text("| size | forward (ms) |\n|---|---|\n| small | 3 |\n")
-    refused("import", str(table), "--mapping", str(path), db=stored, said=KINDS[make])
-    refused("sweep", "--model", f"hf:{path}", "--contexts", "16", db=stored, said=KINDS[make])
-    refused("sweep", "--config", str(path), db=stored, said=KINDS[make])
+    refused("import", str(table), "--mapping", str(path), db=stored, said=said)
+    refused("sweep", "--model", f"hf:{path}", "--contexts", "16", db=stored, said=said)
+    refused("sweep", "--config", str(path), db=stored, said=said)
 
 
 @kinds
-def test_what_belongs_to_a_results_file_is_read_as_carefully(tmp_path: Path, stored: Path, make: Make) -> None:
+def test_what_belongs_to_a_file_is_read_as_carefully(tmp_path: Path, stored: Path, make: Make, said: str) -> None:
     """DuckDB's log beside the file, tables of a packed folder, the spool of a file that is imported or copied."""
     for name, odd in (("log.duckdb", "log.duckdb.wal"), ("packed", "packed/runs.parquet")):
         (place := tmp_path / name).mkdir() if name == "packed" else shutil.copy(stored, place := tmp_path / name)
         make(tmp_path / odd)
-        refused("show", db=place, said=KINDS[make])
+        refused("show", db=place, said=said)
     for odd in ("spooled.duckdb.spool", "entry.duckdb.spool/0.json"):
         shutil.copy(stored, source := tmp_path / f"{odd.partition('.')[0]}.duckdb")
         (tmp_path / odd).parent.mkdir(exist_ok=True)
         make(tmp_path / odd)
-        refused("export", str(tmp_path / "copy.duckdb"), db=source, said=KINDS[make])
-        refused("import", str(source), db=stored, said=KINDS[make])
+        refused("export", str(tmp_path / "copy.duckdb"), db=source, said=said)
+        refused("import", str(source), db=stored, said=said)
         assert not (tmp_path / "copy.duckdb").exists()
         assert run("doctor", db=source).returncode == 1
     make(tmp_path / "odd")
@@ -119,7 +103,7 @@ def test_what_belongs_to_a_results_file_is_read_as_carefully(tmp_path: Path, sto
 
 
 @kinds
-def test_an_odd_entry_of_the_spool_is_named_and_set_aside(tmp_path: Path, stored: Path, make: Make) -> None:
+def test_an_odd_entry_of_the_spool_is_named_and_set_aside(stored: Path, make: Make, said: str) -> None:
     rows.spooled(stored, of := rows.run(), rows.ok(of, rows.asked(context=32)))
     make(entry := Spool(stored).folder / "0.json")
     assert read(stored, "SELECT count(*) FROM steps") == [(2,)]
@@ -134,10 +118,7 @@ def test_an_odd_entry_of_the_spool_is_named_and_set_aside(tmp_path: Path, stored
 
 
 def test_a_deleted_working_folder_is_one_sentence(tmp_path: Path, stored: Path) -> None:
-    code = (
-        "import os, sys, shutil; os.chdir(sys.argv[1]); shutil.rmtree(sys.argv[1]); "
-        "os.execv(sys.executable, sys.argv[2:])"
-    )
+    code = "import os, sys; os.chdir(sys.argv[1]); os.rmdir(os.getcwd()); os.execv(sys.argv[2], sys.argv[2:])"
     for words in (["show", "runs", "--db", str(stored)], ["report"]):
         (folder := tmp_path / "gone").mkdir()
         done = execute(sys.executable, "-c", code, str(folder), sys.executable, "-m", "runner", *words, code=2)
@@ -260,28 +241,20 @@ def test_what_another_user_may_not_read_is_left_out_and_named(shared: Path, clos
     path.chmod(0o644)
     spool.folder.chmod(0o755)
     for file in spool.folder.iterdir():
-        file.chmod(0o644)
-    cells, plan = spool.files(), spool.plans()[0]
-    if closed == "all but the file":
-        for file in spool.folder.iterdir():
-            file.chmod(0o600)
-    {"a cell": cells[0], "the plan": plan}.get(closed, spool.folder).chmod(0o700)
-    if closed == "names alone":
-        spool.folder.chmod(0o644)
-    if closed in ("a cell", "the plan"):
-        {"a cell": cells[0], "the plan": plan}[closed].chmod(0o600)
-    named = {"a cell": cells[0].name, "the plan": plan.name}.get(closed, spool.folder.name)
+        file.chmod(0o600 if closed == "all but the file" else 0o644)
+    place = {"a cell": spool.files()[0], "the plan": spool.plans()[0]}.get(closed, spool.folder)
+    place.chmod({"a cell": 0o600, "the plan": 0o600, "names alone": 0o644}.get(closed, 0o700))
     done = as_nobody("-m", "runner", "show", "runs", "--db", str(path))
     text = done.stdout + done.stderr
     if "No module named" in text or "Permission denied: '/work" in text or "can't open" in text:
         pytest.skip("the other user cannot read the checkout")
     assert done.returncode == 0, text
-    assert named in text
+    assert place.name in text
     assert "Permission denied" in text
     assert "chmod" in text
     done = as_nobody("-m", "runner", "doctor", "--db", str(path))
     assert done.returncode == 1
-    assert f"{named} cannot be read: Permission denied. Let this user read it (chmod a+rX)" in done.stdout
+    assert f"{place.name} cannot be read: Permission denied. Let this user read it (chmod a+rX)" in done.stdout
     assert "set aside" not in done.stdout
 
 
@@ -300,12 +273,8 @@ def test_a_file_or_a_folder_that_one_may_not_use_is_one_sentence(shared: Path) -
     path.parent.chmod(0o555)
     path.chmod(0o644)
     new, copy, report = (path.parent / name for name in ("new.duckdb", "copy.duckdb", "r.md"))
-    writes = (
-        f"sweep --sizes toy-64 --contexts 16 --db {new}",
-        f"export {copy} --db {path}",
-        f"report --out {report} --db {path}",
-    )
-    for line in writes:
+    sweeps = f"sweep --sizes toy-64 --contexts 16 --db {new}"
+    for line in (sweeps, f"export {copy} --db {path}", f"report --out {report} --db {path}"):
         done = as_nobody("-m", "runner", *line.split())
         assert (done.returncode, "cannot be written: Permission denied" in done.stderr) == (2, True), done.stderr
 
