@@ -4,7 +4,6 @@ allocator's.
 pytest -m gpu
 """
 
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +16,27 @@ from runner.schema import SUMS, ProfileCell
 from runner.schema.sizes import SIZES
 from tests.command import rows, run_apart, tiny
 from tests.runner.models.test_model import check_compiled
+from tests.synthetic.stored import read
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
 #: The preset with the fewest grids, whatever the device, so that a sweep contains only what a test asks for.
-LAPTOP = ("--preset", "laptop", "--rounds", "1")
-WORDS = (
-    *LAPTOP,
-    *shlex.split(
-        "--experiment benchmark --modes train --precisions fp32,tf32,bf16 --batch 4 --device cuda --steps 20 "
-        "--max-steps 60 --max-seconds 3 --warmup 5"
-    ),
+LAPTOP = ("--preset", "laptop", "--rounds", "1", "--device", "cuda")
+TRAINED = (
+    "--experiment benchmark --modes train --precisions fp32,tf32,bf16 --batch 4 --contexts 512 --steps 20 "
+    "--max-steps 60 --max-seconds 3 --warmup 5"
 )
+
+
+def sweep(words: str, db: Path) -> None:
+    run_apart("sweep", *LAPTOP, *words.split(), db=db, code=0)
 
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns the file of eager toy and small cells, and the compiled toy."""
     db = tmp_path_factory.mktemp("gpu") / "results.duckdb"
-    run_apart("sweep", *WORDS, "--sizes", "toy-256,small", "--contexts", "512", "--backends", "eager", db=db, code=0)
-    run_apart("sweep", *WORDS, "--sizes", "toy-256", "--contexts", "512", "--backends", "compiled", db=db, code=0)
+    for words in ("--sizes toy-256,small --backends eager", "--sizes toy-256 --backends compiled"):
+        sweep(f"{TRAINED} {words}", db)
     return db
 
 
@@ -87,50 +88,42 @@ def test_the_machine_is_the_gpu(swept: Path) -> None:
         assert row["driver"]
 
 
-def test_out_of_memory_on_the_device_is_a_row(tmp_path: Path) -> None:
-    words = (
-        *LAPTOP,
-        *shlex.split(
-            "--experiment benchmark --sizes toy-64 --contexts 300000 --batch 1 --modes train --precisions fp32 "
-            "--backends eager --device cuda --warmup 5 --max-steps 10"
-        ),
-    )
-    run_apart("sweep", *words, db=tmp_path / "r.duckdb", code=0)
-    (row,) = rows(tmp_path / "r.duckdb", "SELECT status, failed_phase, message FROM steps")
+def test_out_of_memory_on_the_device_is_a_row(db: Path) -> None:
+    words = "--experiment benchmark --sizes toy-64 --contexts 300000 --batch 1 --modes train --precisions fp32"
+    sweep(f"{words} --backends eager --warmup 5 --max-steps 10", db)
+    (row,) = rows(db, "SELECT status, failed_phase, message FROM steps")
     assert (row["status"], row["failed_phase"]) == ("oom", "forward")
     assert "out of memory" in row["message"]
 
 
-def test_numerics_on_cuda(tmp_path: Path) -> None:
+def test_numerics_on_cuda(db: Path) -> None:
     """The four sums are a CPU's, each precision is coarser than the one before, and autocast follows CUDA's rules."""
-    words = (*LAPTOP, "--experiment", "numerics", "--sizes", "toy-256", "--contexts", "128", "--device", "cuda")
-    axes = ("--sums", ",".join(SUMS), "--precisions", "fp32,tf32,bf16,fp16")
-    run_apart("sweep", *words, *axes, db=tmp_path / "r.duckdb", code=0)
-    totals = rows(tmp_path / "r.duckdb", "SELECT total FROM accumulation ORDER BY accumulator, addend DESC, upcast")
-    assert [f"{row['total']:.9g}" for row in totals] == ["9.953125", "10.0001335", "10.0021362", "10.0021362"]
-    found = {row["precision"]: row for row in rows(tmp_path / "r.duckdb", "FROM numerics")}
+    axes = f"--sums {','.join(SUMS)} --precisions fp32,tf32,bf16,fp16"
+    sweep(f"--experiment numerics --sizes toy-256 --contexts 128 {axes}", db)
+    totals = read(db, "SELECT total FROM accumulation ORDER BY accumulator, addend DESC, upcast")
+    assert [f"{total:.9g}" for (total,) in totals] == ["9.953125", "10.0001335", "10.0021362", "10.0021362"]
+    found = {row["precision"]: row for row in rows(db, "FROM numerics")}
     assert {row["reference"] for row in found.values()} == {"fp64"}
     errors = [found[name]["gradient_error"] for name in ("fp32", "tf32", "bf16")]
     assert 0 < errors[0] < 1e-5 < errors[1] < errors[2] < 0.1
     assert 1e-5 < found["fp16"]["gradient_error"] < found["bf16"]["gradient_error"]
     toy = "precision = 'fp16' AND dtypes.model = 'toy'"
     query = f"SELECT module, dtype FROM dtypes JOIN numerics USING (cell_id) WHERE {toy}"
-    read = {row["module"]: row["dtype"] for row in rows(tmp_path / "r.duckdb", f"{query} AND part = 'output'")}
-    assert read == {"first": "float16", "relu": "float16", "layer_norm": "float32", "last": "float16"}
-    wide = rows(tmp_path / "r.duckdb", f"{query} AND part IN ('parameter', 'loss', 'gradient')")
-    assert {row["dtype"] for row in wide} == {"float32"}
+    dtypes = dict(read(db, f"{query} AND part = 'output'"))
+    assert dtypes == {"first": "float16", "relu": "float16", "layer_norm": "float32", "last": "float16"}
+    wide = read(db, f"{query} AND part IN ('parameter', 'loss', 'gradient')")
+    assert {dtype for _, dtype in wide} == {"float32"}
 
 
-def test_kernels_on_cuda(tmp_path: Path) -> None:
+def test_kernels_on_cuda(db: Path) -> None:
     """Kernels are attributed to their callers, also those of autograd's thread, and their FLOPs equal the formula's."""
-    words = (*LAPTOP, *shlex.split("--experiment kernels --sizes toy-256 --contexts 512 --modes inference,train"))
-    axes = ("--precisions", "fp32,bf16", "--backends", "eager,compiled", "--device", "cuda")
-    run_apart("sweep", *words, *axes, db=tmp_path / "r.duckdb", code=0)
-    found = rows(tmp_path / "r.duckdb", "FROM profiles")
+    axes = "--modes inference,train --precisions fp32,bf16 --backends eager,compiled"
+    sweep(f"--experiment kernels --sizes toy-256 --contexts 512 {axes}", db)
+    found = rows(db, "FROM profiles")
     assert [row["status"] for row in found] == ["ok"] * 8, [row["message"] for row in found]
     for row in found:
         cell = ProfileCell(**{name: row[name] for name in ProfileCell.names()})
-        kernels = rows(tmp_path / "r.duckdb", f"FROM kernels WHERE cell_id = '{row['cell_id']}'")
+        kernels = rows(db, f"FROM kernels WHERE cell_id = '{row['cell_id']}'")
         phases = {"forward"} if cell.mode == "inference" else {"forward", "loss", "backward", "optimizer"}
         assert {kernel["phase"] for kernel in kernels} - {"unknown"} == phases
         assert row["attributed_share"] > 0.99
@@ -150,22 +143,22 @@ def test_kernels_on_cuda(tmp_path: Path) -> None:
 
 
 GRAPHS = (
-    *LAPTOP, "--experiment", "benchmark", "--sizes", "toy-256", "--contexts", "128", "--device", "cuda", "--backends",
-    "eager,cuda-graphs", "--warmup", "3", "--steps", "10", "--max-steps", "10",
-)  # fmt: skip
+    "--experiment benchmark --sizes toy-256 --contexts 128 --backends eager,cuda-graphs --warmup 3 --steps 10 "
+    "--max-steps 10"
+)
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ("--modes", "inference,forward,backward,train", "--precisions", "fp32,bf16"),
-        ("--modes", "train", "--precisions", "bf16", "--attention", "sdpa", "--optimizers", "fused,for-loop"),
-        ("--modes", "train", "--precisions", "fp32", "--checkpoint", "1"),
+        "--modes inference,forward,backward,train --precisions fp32,bf16",
+        "--modes train --precisions bf16 --attention sdpa --optimizers fused,for-loop",
+        "--modes train --precisions fp32 --checkpoint 1",
     ],
 )
-def test_cuda_graphs_compute_the_eager_step(words: tuple[str, ...], db: Path) -> None:
+def test_cuda_graphs_compute_the_eager_step(words: str, db: Path) -> None:
     """After equally many steps from the same weights the loss is the same, and every phase is there."""
-    run_apart("sweep", *GRAPHS, *words, db=db, code=0)
+    sweep(f"{GRAPHS} {words}", db)
     found = rows(db, "FROM steps")
     assert {row["status"] for row in found} == {"ok"}, [row["message"] for row in found]
     key = ("mode", "precision", "optimizer", "checkpoint_blocks")
@@ -176,30 +169,23 @@ def test_cuda_graphs_compute_the_eager_step(words: tuple[str, ...], db: Path) ->
         eager, graphs = pair["eager"], pair["cuda-graphs"]
         assert graphs["loss"] == pytest.approx(eager["loss"], rel=2e-3) if eager["loss"] else graphs["loss"] is None
         assert graphs["logits_dtype"] == eager["logits_dtype"]
-        phases = [{row["phase"] for row in rows(db, f"FROM timings WHERE cell_id = '{side['cell_id']}'")}
-                  for side in (eager, graphs)]  # fmt: skip
-        assert phases[0] == phases[1]
+        query = "SELECT phase FROM timings WHERE cell_id = '{}' ORDER BY phase"
+        assert read(db, query.format(eager["cell_id"])) == read(db, query.format(graphs["cell_id"]))
     steps = "FROM timings JOIN steps USING (cell_id) WHERE phase = 'step'"
-    medians = rows(db, f"SELECT backend, median(median_ms) AS ms {steps} GROUP BY backend")
-    ms = {row["backend"]: row["ms"] for row in medians}
+    ms = dict(read(db, f"SELECT backend, median(median_ms) {steps} GROUP BY backend"))
     assert ms["cuda-graphs"] < ms["eager"], "a toy's step is bound by the host"
 
 
-def test_the_scaler_of_fp16_cannot_be_captured(tmp_path: Path) -> None:
-    run_apart("sweep", *GRAPHS, "--modes", "forward,train", "--precisions", "fp16", db=tmp_path / "r.duckdb", code=0)
-    ended = rows(tmp_path / "r.duckdb", "SELECT mode, status FROM steps WHERE backend = 'cuda-graphs' ORDER BY mode")
-    assert [(row["mode"], row["status"]) for row in ended] == [("forward", "ok"), ("train", "skipped")]
+def test_the_scaler_of_fp16_cannot_be_captured(db: Path) -> None:
+    sweep(f"{GRAPHS} --modes forward,train --precisions fp16", db)
+    ended = read(db, "SELECT mode, status FROM steps WHERE backend = 'cuda-graphs' ORDER BY mode")
+    assert ended == [("forward", "ok"), ("train", "skipped")]
 
 
-def test_every_compile_mode_has_a_cold_and_a_warm_time(tmp_path: Path) -> None:
-    words = (
-        *LAPTOP, "--experiment", "compile", "--sizes", "toy-64", "--contexts", "128", "--modes", "train",
-        "--precisions", "bf16",
-        "--backends", "compiled,compiled-block,compiled-reduce-overhead", "--compile-cache", "empty",
-        "--steps", "10", "--max-steps", "10", "--device", "cuda",
-    )  # fmt: skip
-    run_apart("sweep", *words, db=tmp_path / "r.duckdb", code=0)
-    for row in rows(tmp_path / "r.duckdb", "FROM steps"):
+def test_every_compile_mode_has_a_cold_and_a_warm_time(db: Path) -> None:
+    words = "--experiment compile --sizes toy-64 --contexts 128 --modes train --precisions bf16 --compile-cache empty"
+    sweep(f"{words} --backends compiled,compiled-block,compiled-reduce-overhead --steps 10 --max-steps 10", db)
+    for row in rows(db, "FROM steps"):
         assert row["status"] == "ok", row["message"]
         assert row["compile_cold_seconds"] > row["compile_warm_seconds"] > 0
         assert (row["graph_breaks"], row["recompiles"], row["compiler_fallback"]) == (0, 0, False)

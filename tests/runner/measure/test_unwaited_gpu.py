@@ -11,19 +11,19 @@ import torch
 
 from runner.measure.device import Device
 from runner.measure.device_time import trace_phases
-from tests.command import rows, run_apart
+from tests.command import rows
+from tests.runner.measure.test_gpu import sweep
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
-LAPTOP = ("--preset", "laptop", "--device", "cuda")
 SMALL = (
-    *LAPTOP, "--experiment", "benchmark", "--sizes", "small", "--contexts", "512", "--batch", "4", "--modes",
-    "inference,train", "--precisions", "bf16", "--attention", "sdpa", "--optimizers", "fused", "--backends",
-    "eager,cuda-graphs", "--warmup", "5", "--steps", "20", "--max-steps", "60", "--max-seconds", "3",
-)  # fmt: skip
+    "--experiment benchmark --sizes small --contexts 512 --batch 4 --modes inference,train --precisions bf16 "
+    "--attention sdpa --optimizers fused --backends eager,cuda-graphs --warmup 5 --steps 20 --max-steps 60 "
+    "--max-seconds 3"
+)
 ATTENTION = (
-    *LAPTOP, "--experiment", "attention", "--seq-lens", "512,4096", "--d-heads", "64", "--batch", "8", "--precisions",
-    "bf16", "--attention", "naive,sdpa-flash", "--backends", "eager", "--cache", "hot,cold", "--causal", "true",
-)  # fmt: skip
+    "--experiment attention --seq-lens 512,4096 --d-heads 64 --batch 8 --precisions bf16 --attention naive,sdpa-flash "
+    "--backends eager --cache hot,cold --causal true"
+)
 Timings = dict[str, dict[str, Any]]
 
 
@@ -35,7 +35,7 @@ def timings(db: Path, row: dict[str, Any]) -> Timings:
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     db = tmp_path_factory.mktemp("unwaited") / "results.duckdb"
     for words in (SMALL, ATTENTION):
-        run_apart("sweep", *words, "--rounds", "1", db=db, code=0)
+        sweep(words, db)
     return db
 
 
