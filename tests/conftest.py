@@ -135,6 +135,12 @@ def db(tmp_path: Path) -> Path:
     return tmp_path / "results.duckdb"
 
 
+@pytest.fixture(scope="module")
+def module_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns the path of a results file for all tests of a file, which is not there yet."""
+    return tmp_path_factory.mktemp("module") / "results.duckdb"
+
+
 @pytest.fixture
 def group_limit() -> Iterator[Path]:
     """Yields the file that limits the memory of a new control group, below this process's own or one around it; skips

@@ -25,11 +25,12 @@ ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT 1 - n FROM t) SELEC
 
 
 @pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    of, path = rows.run(label="console"), tmp_path_factory.mktemp("sql") / "results.duckdb"
-    rows.store(path, of, [rows.ok(of, rows.asked(size, context=64)) for size in rows.TOYS])
-    rows.store_tables(path, [memory_rows.attention(of, seq_len=256), memory_rows.memory(of, {"parameters": 2**20})])
-    return path
+def db(module_db: Path) -> Path:
+    rows.store(
+        module_db, of := rows.run(label="console"), [rows.ok(of, rows.asked(size, context=64)) for size in rows.TOYS]
+    )
+    more = [memory_rows.attention(of, seq_len=256), memory_rows.memory(of, {"parameters": 2**20})]
+    return rows.store_tables(module_db, more)
 
 
 def ask(db: Path, query: str, *, seconds: float = 100.0, most_rows: int = 1000) -> QueryAnswer:

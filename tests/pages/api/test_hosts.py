@@ -24,12 +24,11 @@ UPGRADE = {
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory, asked: Path) -> Iterator[str]:
+def address(module_db: Path, asked: Path) -> Iterator[str]:
     """Yields the address of a server whose contacts are recorded (`asked`)."""
-    file = tmp_path_factory.mktemp("hosts") / "results.duckdb"
-    rows.store(file, of := rows.run(), [rows.ok(of, rows.asked())])
+    rows.store(module_db, of := rows.run(), [rows.ok(of, rows.asked())])
     hosts = "stepscope.example.com, *.lab.example"
-    with served(file, env={"STREAMLIT_SERVER_ADDRESS": "0.0.0.0", "STEPSCOPE_HOSTS": hosts}) as found:
+    with served(module_db, env={"STREAMLIT_SERVER_ADDRESS": "0.0.0.0", "STEPSCOPE_HOSTS": hosts}) as found:
         yield found
 
 

@@ -44,14 +44,13 @@ from tests.synthetic.stored import read as stored
 
 
 @pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("api") / "results.duckdb"
+def db(module_db: Path) -> Path:
     for host in ("bench1", "bench2"):
         of = rows.run(host=host, label=host)
         cells = [rows.asked(size, precision=precision) for size in rows.TOYS for precision in ("fp32", "bf16")]
-        rows.store(path, of, [*(rows.ok(of, cell) for cell in cells), rows.failed(of, rows.asked(context=4096))])
-        rows.store_tables(path, [memory_rows.attention(of, seq_len=length) for length in (256, 1024)])
-    return path
+        rows.store(module_db, of, [*(rows.ok(of, cell) for cell in cells), rows.failed(of, rows.asked(context=4096))])
+        rows.store_tables(module_db, [memory_rows.attention(of, seq_len=length) for length in (256, 1024)])
+    return module_db
 
 
 @pytest.fixture(scope="module")

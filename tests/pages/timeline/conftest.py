@@ -38,9 +38,8 @@ def by_hand() -> Step:
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TimelineRow]:
-    path = tmp_path_factory.mktemp("timeline") / "results.duckdb"
+def written(module_db: Path) -> tuple[Path, TimelineRow]:
     of = rows.run()
-    timelines.write(path, of, timelines.step(mode="inference"))
-    timelines.write(path, of, timelines.step(mode="train"))
-    return path, timelines.write(path, of, by_hand(), title=BY_HAND)
+    timelines.write(module_db, of, timelines.step(mode="inference"))
+    timelines.write(module_db, of, timelines.step(mode="train"))
+    return module_db, timelines.write(module_db, of, by_hand(), title=BY_HAND)

@@ -21,11 +21,10 @@ T_4 = 2.7764
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def swept(module_db: Path) -> Path:
     """Returns the file after a sweep of two cells in three rounds."""
-    path = tmp_path_factory.mktemp("replay") / "results.duckdb"
-    run("sweep", *TINY, "--modes", "inference,train", "--rounds", "3", db=path, code=0)
-    return path
+    run("sweep", *TINY, "--modes", "inference,train", "--rounds", "3", db=module_db, code=0)
+    return module_db
 
 
 def with_median(of: rows.Rows, median_ms: float) -> rows.Rows:

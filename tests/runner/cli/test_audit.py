@@ -30,10 +30,9 @@ def damaged(of: RunRow, size: str, **values: Any) -> rows.Rows:
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def filled(module_db: Path) -> Path:
     """Returns a file with a run of one good row, and a later one of rows graded A to D, a failed and a memory row."""
-    path = tmp_path_factory.mktemp("audit") / "results.duckdb"
-    rows.store(path, FIRST, [rows.ok(FIRST, rows.asked(context=64))])
+    rows.store(module_db, FIRST, [rows.ok(FIRST, rows.asked(context=64))])
     cells = [
         rows.ok(SECOND, rows.asked("toy-64", mode="inference")),
         damaged(SECOND, "toy-64", phase_sum_share=0.9),
@@ -41,8 +40,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         damaged(SECOND, "toy-256", recompiles=2, other_cpu_share=0.25),
         rows.failed(SECOND, rows.asked("toy-256", context=256)),
     ]
-    rows.store(path, SECOND, cells)
-    return rows.store_tables(path, [memory_rows.memory(SECOND, {"parameters": 2**20})])
+    rows.store(module_db, SECOND, cells)
+    return rows.store_tables(module_db, [memory_rows.memory(SECOND, {"parameters": 2**20})])
 
 
 def line(text: str, beginning: str) -> list[str]:

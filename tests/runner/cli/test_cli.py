@@ -30,15 +30,14 @@ COMMANDS = (
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def filled(module_db: Path) -> Path:
     """Returns a file of two runs. The later one has a failed cell, and brackets wherever words are free."""
-    path = tmp_path_factory.mktemp("cli") / "results.duckdb"
     first = a_run(label="first")
-    store(path, first, [ok(first, asked(context=64))])
+    store(module_db, first, [ok(first, asked(context=64))])
     later = a_run(label="odd [/name]", device_name="CPU [rev 2]")
     message = "RuntimeError: [enforce fail at alloc.cpp:1] [/no] you tried to allocate 12 bytes"
     cells = [ok(later, asked(mode=mode)) for mode in ("train", "inference")]
-    return store(path, later, [*cells, failed(later, asked("toy-256"), message=message)])
+    return store(module_db, later, [*cells, failed(later, asked("toy-256"), message=message)])
 
 
 @pytest.mark.parametrize("command", COMMANDS)

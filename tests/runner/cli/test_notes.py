@@ -15,12 +15,11 @@ from tests.synthetic import rows
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(module_db: Path) -> Path:
     """Returns a file with three runs of the same cell: before, between and after."""
-    path = tmp_path_factory.mktemp("made") / "results.duckdb"
     for label in ("before", "between", "after"):
-        rows.store(path, of := rows.run(label=label), [rows.ok(of, rows.asked())])
-    return path
+        rows.store(module_db, of := rows.run(label=label), [rows.ok(of, rows.asked())])
+    return module_db
 
 
 @pytest.fixture

@@ -44,22 +44,21 @@ def test_invisible_characters_are_shown_and_others_unchanged() -> None:
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def file(module_db: Path) -> Path:
     """Returns a file with rows of every table, in which every text that a person or a program can write is `ODD`."""
-    path, of = tmp_path_factory.mktemp("terminal") / "results.duckdb", rows.run()
-    rows.store(path, of, [rows.ok(of, rows.asked()), rows.failed(of, rows.asked("toy-256"))])
+    rows.store(module_db, of := rows.run(), [rows.ok(of, rows.asked()), rows.failed(of, rows.asked("toy-256"))])
     later = replace(of, run_id=new_id(), label="later")
-    rows.store(path, later, [rows.ok(later, rows.asked()), rows.ok(later, rows.asked(context=64))])
-    rows.store_tables(path, [memory_rows.memory(of, {"parameters": 2**20})])
-    rows.store_tables(path, [traces.profiled(of, mode="train")])
-    roofline_rows.store(store_everything(path))
+    rows.store(module_db, later, [rows.ok(later, rows.asked()), rows.ok(later, rows.asked(context=64))])
+    rows.store_tables(module_db, [memory_rows.memory(of, {"parameters": 2**20})])
+    rows.store_tables(module_db, [traces.profiled(of, mode="train")])
+    roofline_rows.store(store_everything(module_db))
     odd = ODD.encode("utf-8", "replace").decode()
-    with duckdb.connect(str(path)) as writer:
+    with duckdb.connect(str(module_db)) as writer:
         for table in TABLES.values():
             for column in table.columns if table.stored else ():
                 if column.type is str and not column.choices and column.name not in NEEDED:
                     writer.execute(f"UPDATE {table.name} SET {column.name} = ?", [odd])
-    return path
+    return module_db
 
 
 def run_ids(file: Path) -> list[str]:

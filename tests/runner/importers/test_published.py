@@ -31,13 +31,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def reference(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reference(folder: Path, module_db: Path) -> Path:
     """Returns a results file with them."""
-    db = tmp_path_factory.mktemp("reference") / "results.duckdb"
-    report = import_file(folder, db=db)
+    report = import_file(folder, db=module_db)
     assert len(report.lines) == len(NAMES)
     assert report.lines[0] == "000_benchmarking_script.csv: 1 table, 3 rows, 12 figures."
-    return db
+    return module_db
 
 
 def count(db: Path) -> dict[str, int]:

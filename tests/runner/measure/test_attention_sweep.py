@@ -25,16 +25,15 @@ def test_statistics_of_allocators_become_columns() -> None:
 
 
 @pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def db(module_db: Path) -> Path:
     """Returns the file of a sweep whose longest cell requests 8 x 120,000 x 120,000 x 4 bytes at once, which every
     machine refuses."""
-    path = tmp_path_factory.mktemp("attention") / "results.duckdb"
     grid = "--seq-lens 128,120000 --d-heads 16 --batch 8 --precisions fp32 --backends eager --attention naive,flex"
     limits = "--cache hot,cold --causal false --rounds 1 --steps 3 --max-steps 3 --warmup 1 --device cpu"
-    done = run("sweep", "--experiment", "attention", *grid.split(), *limits.split(), db=path, code=0)
+    done = run("sweep", "--experiment", "attention", *grid.split(), *limits.split(), db=module_db, code=0)
     assert "forward asked for 429 GiB more than the 234 MiB in use" in done.stdout
-    assert "oom" in run("show", db=path).stdout
-    return path
+    assert "oom" in run("show", db=module_db).stdout
+    return module_db
 
 
 def test_out_of_memory_is_a_row_with_its_whole_key_and_bytes(db: Path) -> None:

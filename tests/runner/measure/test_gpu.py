@@ -32,12 +32,11 @@ def sweep(words: str, db: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def swept(module_db: Path) -> Path:
     """Returns the file of eager toy and small cells, and the compiled toy."""
-    db = tmp_path_factory.mktemp("gpu") / "results.duckdb"
     for words in ("--sizes toy-256,small --backends eager", "--sizes toy-256 --backends compiled"):
-        sweep(f"{TRAINED} {words}", db)
-    return db
+        sweep(f"{TRAINED} {words}", module_db)
+    return module_db
 
 
 def cells(db: Path) -> list[dict[str, Any]]:

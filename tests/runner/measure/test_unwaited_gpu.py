@@ -32,11 +32,10 @@ def timings(db: Path, row: dict[str, Any]) -> Timings:
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    db = tmp_path_factory.mktemp("unwaited") / "results.duckdb"
+def swept(module_db: Path) -> Path:
     for words in (SMALL, ATTENTION):
-        sweep(words, db)
-    return db
+        sweep(words, module_db)
+    return module_db
 
 
 @pytest.fixture(scope="module")

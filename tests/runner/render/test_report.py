@@ -27,9 +27,8 @@ from tests.synthetic import rows
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    of, path = rows.run(label="nightly"), tmp_path_factory.mktemp("report") / "results.duckdb"
-    return rows.store(path, of, rows.laptop(of))
+def file(module_db: Path) -> Path:
+    return rows.store(module_db, of := rows.run(label="nightly"), rows.laptop(of))
 
 
 def test_show_prints_the_answer_within_80_columns_and_as_json(file: Path) -> None:

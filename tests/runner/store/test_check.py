@@ -24,9 +24,8 @@ STRANGER = str(new_id())
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("whole") / "results.duckdb"
-    return rows.store(path, of := rows.run(), rows.laptop(of))
+def whole(module_db: Path) -> Path:
+    return rows.store(module_db, of := rows.run(), rows.laptop(of))
 
 
 @pytest.fixture

@@ -20,10 +20,9 @@ from tests.synthetic.stored import change, read
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(module_db: Path) -> Path:
     """Returns a results file of one run with a cell that worked."""
-    folder = tmp_path_factory.mktemp("made")
-    return rows.store(folder / "there.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])
+    return rows.store(module_db, of := rows.run(), [rows.ok(of, rows.asked())])
 
 
 @pytest.fixture

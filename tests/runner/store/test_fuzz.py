@@ -103,12 +103,12 @@ def _kept(folder: Path, tables: Sequence[str]) -> str:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def whole(module_db: Path) -> bytes:
     """Returns the bytes of a results file with four cells, one of them out of memory."""
-    file, of = tmp_path_factory.mktemp("whole") / "there.duckdb", rows.run()
+    of = rows.run()
     cells = [rows.ok(of, rows.asked(context=context)) for context in (64, 128, 256)]
-    rows.store(file, of, [*cells, rows.failed(of, rows.asked())])
-    return file.read_bytes()
+    rows.store(module_db, of, [*cells, rows.failed(of, rows.asked())])
+    return module_db.read_bytes()
 
 
 @pytest.mark.soak

@@ -19,12 +19,11 @@ from tests.synthetic.stored import read
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def file(module_db: Path) -> Path:
     """Returns a file with a small sweep, and one more cell in its spool."""
-    path, of = tmp_path_factory.mktemp("packing") / "results.duckdb", rows.run()
-    rows.store(path, of, rows.laptop(of))
-    rows.spooled(path, of, rows.ok(of, rows.asked(context=512)))
-    return path
+    rows.store(module_db, of := rows.run(), rows.laptop(of))
+    rows.spooled(module_db, of, rows.ok(of, rows.asked(context=512)))
+    return module_db
 
 
 def read_all(path: Path) -> dict[str, list[tuple[object, ...]]]:

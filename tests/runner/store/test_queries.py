@@ -35,9 +35,8 @@ TOY_256 = Model(**rows.TOYS["toy-256"])
 
 
 @pytest.fixture(scope="module")
-def laptop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    of = rows.run(label="first look")
-    return rows.store(tmp_path_factory.mktemp("queries") / "results.duckdb", of, rows.laptop(of))
+def laptop(module_db: Path) -> Path:
+    return rows.store(module_db, of := rows.run(label="first look"), rows.laptop(of))
 
 
 def test_contents(laptop: Path) -> None:

@@ -118,10 +118,9 @@ def test_impossible_questions_are_refused(flags: dict[str, str], words: str) -> 
 
 
 @pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("frontier") / "results.duckdb"
-    assert "predicted 1,600" in run("sweep", "--experiment", "frontier", *WORDS, db=path, code=0).stdout
-    return path
+def db(module_db: Path) -> Path:
+    assert "predicted 1,600" in run("sweep", "--experiment", "frontier", *WORDS, db=module_db, code=0).stdout
+    return module_db
 
 
 def test_the_largest_size_fits_and_the_next_does_not(db: Path) -> None:

@@ -24,13 +24,12 @@ def _brief() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def db(module_db: Path) -> Path:
     """Returns the file after the sweep `AUTO`."""
-    path = tmp_path_factory.mktemp("rounds") / "results.duckdb"
-    done = run("sweep", *AUTO, db=path, code=0)
+    done = run("sweep", *AUTO, db=module_db, code=0)
     assert "preset laptop · 5 cells" in done.stdout, "3 rounds of the canary and 1 of each other cell"
     assert "One more round of " in done.stdout
-    return path
+    return module_db
 
 
 def measured(db: Path) -> list[tuple[int, int]]:
