@@ -1,6 +1,6 @@
 """Synthetic rows for tests of what reads them; they look like measurements.
 
-    store(path, [run(), *cell(some_run, mode="train", precision="bf16", factor=0.5)])
+    store(path, of := run(), [ok(of, asked("toy-64", mode="train", precision="bf16"))])
 
 Times follow simple formulas (`step_ms`), so that a test can compute by hand what a chart must show. They are written
 through the real spool and the real ingest.
@@ -68,8 +68,7 @@ def key_of(cell: Any) -> dict[str, Any]:
 
 def asked(size: str = "toy-64", **values: Any) -> StepCell:
     """Returns a cell of a toy size."""
-    rest = {"context": 128, "mode": "train", "precision": "fp32", **TOYS[size], **values}
-    return StepCell(**rest)
+    return StepCell(**{"context": 128, "mode": "train", "precision": "fp32", **TOYS[size], **values})
 
 
 def step_ms(cell: StepCell) -> float:

@@ -19,10 +19,11 @@ from runner.schema import StepCell
 from tests.runner.models.test_model import random_tokens
 from tests.some import some
 
+SMALL = {"d_model": 64, "d_ff": 96, "layers": 3, "heads": 4, "vocabulary": 100, "batch": 3, "context": 48}
+
 
 def make_cell(**changes: Any) -> StepCell:
-    shape = {"d_model": 64, "d_ff": 96, "layers": 3, "heads": 4, "vocabulary": 100, "batch": 3, "context": 48}
-    return StepCell(**{**shape, "mode": "train", "precision": "fp32", **changes})
+    return StepCell(**{**SMALL, "mode": "train", "precision": "fp32", **changes})
 
 
 def small(**changes: Any) -> StepCell:
@@ -201,8 +202,7 @@ def test_predicted_peak(changes: dict[str, Any], moment: str, tolerance: float) 
 )
 def test_the_best_number_of_blocks_recomputed_is_found(peak_bytes: Callable[[StepCell], int]) -> None:
     """It is one block wherever a block keeps much more than its input, as at xl; more in deep and narrow models."""
-    xl = small(d_model=2560, d_ff=10_240, layers=32, heads=32, context=2048)
-    assert steps.best_checkpoint(xl) == 1
+    assert steps.best_checkpoint(small(d_model=2560, d_ff=10_240, layers=32, heads=32, context=2048)) == 1
     narrow: dict[str, Any] = {"d_model": 16, "d_ff": 2, "heads": 2, "layers": 24}
     deep = make_cell(**narrow, context=128, attention="sdpa-flash", mode="backward")
     best = steps.best_checkpoint(deep, device="cpu")

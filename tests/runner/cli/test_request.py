@@ -1,5 +1,6 @@
 """Command-line flags and a sweep.toml become one request; every wrong value is explained."""
 
+import json
 import shlex
 from pathlib import Path
 
@@ -18,34 +19,6 @@ WORDS = shlex.split(
     "--checkpoint 0,2 --warmup 0,5 --steps 7 --max-steps 70 --max-seconds 5 --rounds 3 --db some/file.duckdb "
     "--label mine --device cuda:1 --timeout 90s --budget 2h --fresh --any-commit --skip-predicted-oom"
 )
-TOML = """
-preset = "cs336-2025"
-experiment = ["benchmark", "mixed-precision"]
-sizes = ["small", "2.7B"]
-shape = ["d_model=64,d_ff=96,layers=2,heads=4"]
-contexts = [128, 256]
-batch = [2, 4]
-modes = ["inference", "train"]
-precisions = ["fp32", "bf16"]
-backends = ["eager", "compiled-block"]
-attention = ["naive", "sdpa"]
-optimizers = ["fused"]
-weights = ["fp32"]
-checkpoint = [0, 2]
-warmup = [0, 5]
-steps = 7
-max-steps = 70
-max-seconds = 5
-rounds = 3
-db = "some/file.duckdb"
-label = "mine"
-device = "cuda:1"
-timeout = "90s"
-budget = "2h"
-fresh = true
-any-commit = true
-skip-predicted-oom = true
-"""
 AXES = {
     "sizes": ("small", "xl@2026"),
     "shape": ("d_model=64,d_ff=96,layers=2,heads=4",),
@@ -62,6 +35,15 @@ REQUEST = Request(preset="cs336-2025", experiments=("benchmark", "mixed-precisio
 SETTINGS = Settings(
     db=Path("some/file.duckdb"), device="cuda:1", label="mine", timeout_s=90.0, budget_s=7200.0,
     fresh=True, any_commit=True, skip_predicted_oom=True,
+)  # fmt: skip
+#: The same in a config file, whose lists, texts, numbers and booleans are written as in JSON.
+TOML = "\n".join(
+    f"{name.replace('_', '-')} = {json.dumps(value)}"
+    for name, value in {
+        **AXES, "sizes": ("small", "2.7B"), "max_seconds": 5, "preset": REQUEST.preset, "rounds": 3,
+        "experiment": REQUEST.experiments, "db": "some/file.duckdb", "label": "mine", "device": "cuda:1",
+        "timeout": "90s", "budget": "2h", "fresh": True, "any_commit": True, "skip_predicted_oom": True,
+    }.items()
 )  # fmt: skip
 
 
@@ -160,14 +142,11 @@ def test_durations(text: str, seconds: float) -> None:
         ("contexts = [12.5]", "--contexts got '12.5'", "whole numbers"),
         ("contexts = 12.5", "contexts = 12.5", "type str or int or list"),
         ("contexts = true", "contexts = True", "type str or int or list"),
-        ("precisions = 32.0", "precisions = 32.0", "type str or int or list"),
         ("sizes = {a = 1}", "sizes = {'a': 1}", "type str or int or list"),
-        ("experiment = 'speed'", "--experiment got 'speed'", "one of benchmark"),
         ("steps = 'ten'", "steps = 'ten'", "a whole number, at least 1"),
         ("steps = 0", "steps = 0", "a whole number, at least 1"),
         ("max-steps = 2.5", "max_steps = 2.5", "a whole number, at least 1"),
         ("rounds = -1", "--rounds got -1", "auto, or a whole number of at least 1"),
-        ("rounds = 'banana'", "--rounds got 'banana'", "auto, or a whole number of at least 1"),
         ("rounds = 2.0", "rounds = 2.0", "type int or str"),
         ("max-seconds = '5'", "max_seconds = '5'", "type int or float"),
         ("timeout = []", "timeout = []", "type str or int or float"),

@@ -20,15 +20,15 @@ from runner.measure import precision
 from runner.measure.attention import AttentionStep, measure_attention
 from runner.measure.correctness import TOLERANCE, compute_errors, reference, relative_error
 from runner.measure.device import Device
-from runner.models.attention import ATTENTION, naive, unavailable
+from runner.models.attention import ATTENTION, naive
 from runner.schema import AttentionCell, SavedTensorRow
 from tests.command import make_job
+from tests.runner.models.test_model import HERE
 from tests.some import some
 
 CPU = Device("cpu")
 #: Precisions whose products oneDNN computes on this CPU, with scratch memory of its own.
 ONEDNN_PRECISIONS = {"bf16", *(["fp16"] if torch.ops.mkldnn._is_mkldnn_fp16_supported() else [])}
-HERE = [name for name in ATTENTION if unavailable(name, "cpu") is None]
 
 
 def cell(**asked: Any) -> AttentionCell:
@@ -251,8 +251,7 @@ def errors_of(step: AttentionStep) -> dict[str, float]:
 def test_a_wrong_implementation_is_caught(wrong: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = cell(precision=name, seq_len=64, d_head=16)
     precision.apply(asked.precision, CPU)
-    right = errors_of(AttentionStep(asked, CPU))
-    assert max(right.values()) <= TOLERANCE[asked.precision]
+    assert max(errors_of(AttentionStep(asked, CPU)).values()) <= TOLERANCE[asked.precision]
     monkeypatch.setitem(ATTENTION, "naive", wrong)
     assert max(errors_of(AttentionStep(asked, CPU)).values()) > TOLERANCE[asked.precision]
 
@@ -264,8 +263,7 @@ def test_an_error_is_relative() -> None:
 
 
 def test_a_comparison_that_runs_out_of_memory_loses_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    raises = Mock(side_effect=torch.OutOfMemoryError("64 GiB"))
-    monkeypatch.setattr("runner.measure.attention.compute_errors", raises)
+    monkeypatch.setattr("runner.measure.attention.compute_errors", Mock(side_effect=torch.OutOfMemoryError("64 GiB")))
     found = measured(cell(seq_len=64))
     assert found["steps"] > 0
     assert "output_error" not in found

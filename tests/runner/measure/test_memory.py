@@ -19,12 +19,9 @@ from runner.measure.observer import CategoryNote, Observer
 from runner.measure.timeline import PhaseMark, Recorded, step_timeline
 from runner.schema import MemoryCell, PhasePeakRow, SavedTensorRow, step_of
 from tests.command import make_job, rows, run
-from tests.runner.analysis.test_costs import measured_peak_bytes
+from tests.runner.analysis.test_costs import SMALL, WIDE, measured_peak_bytes
 from tests.some import some
 
-SMALL = {"d_model": 64, "d_ff": 96, "layers": 3, "heads": 4, "vocabulary": 100, "batch": 3, "context": 48}
-#: A shape so wide and short that a training step has its peak in the optimizer.
-WIDE = {**SMALL, "d_model": 192, "d_ff": 768, "context": 24}
 PARTS = ("parameters", "gradients", "optimizer_state", "activations", "autocast_copies", "inputs", "temporaries",
          "workspace")  # fmt: skip
 
@@ -128,8 +125,7 @@ def test_instrumentation_takes_no_memory(engine: LocalEngine, changes: dict[str,
     omits the tables' memory. A few numbers of 8 bytes come and go with every operator."""
     cell = make_cell(**changes)
     values, _ = measured(engine, cell)
-    unseen = measured_peak_bytes(step_of(cell))
-    assert values["peak_allocated_bytes"] == pytest.approx(unseen, abs=64)
+    assert values["peak_allocated_bytes"] == pytest.approx(measured_peak_bytes(step_of(cell)), abs=64)
 
 
 def test_checkpointing_keeps_the_stream_and_little_else(engine: LocalEngine) -> None:
@@ -214,28 +210,18 @@ def test_cudas_counters_and_segments_computed_by_hand() -> None:
     events = [MemoryEvent(10, 64, 1000), MemoryEvent(begin + 10_000, 2000, 600), MemoryEvent(begin + 20_000, 3000, 300),
               MemoryEvent(begin + 30_000, 2000, -600), MemoryEvent(begin + 40_000, 9000, 400)]  # fmt: skip
     recorded = Recorded(events=events, reserved=[(0, 4096), (4, 2048)])
+    early, late = {"reserved": 4096, "driver": 9000}, {"reserved": 6144, "driver": 11_000}
     marks = [
-        PhaseMark(begin, allocated=1024, peak_allocated=5000, reserved=4096, driver=9000),
-        PhaseMark(begin + 25_000, allocated=2048, peak_allocated=2048, peak_requested=1890, reserved=4096, driver=9000),
-        PhaseMark(
-            begin + 50_000, allocated=1024, peak_allocated=2048, peak_requested=1900, reserved=6144, driver=11_000
-        ),
-        PhaseMark(
-            begin + 60_000, allocated=1024, peak_allocated=1900, peak_requested=1800, reserved=6144, driver=11_000
-        ),
+        PhaseMark(begin, allocated=1024, peak_allocated=5000, **early),
+        PhaseMark(begin + 25_000, allocated=2048, peak_allocated=2048, peak_requested=1890, **early),
+        PhaseMark(begin + 50_000, allocated=1024, peak_allocated=2048, peak_requested=1900, **late),
+        PhaseMark(begin + 60_000, allocated=1024, peak_allocated=1900, peak_requested=1800, **late),
     ]
     observer = Observer(torch.nn.Module())
     observer.notes = [CategoryNote(begin, 64, "parameter"), CategoryNote(begin + 15_000, 2000, "activation")]
-    found = RecordedStep(
-        observer=observer,
-        recorded=recorded,
-        timeline=step_timeline(recorded, marks=marks, observer=observer),
-        marks=marks,
-        residual_stream_bytes=0,
-        block="blocks.0",
-        build_seconds=0,
-        measure_seconds=0,
-    )
+    timeline = step_timeline(recorded, marks=marks, observer=observer)
+    found = RecordedStep(observer=observer, recorded=recorded, timeline=timeline, marks=marks, block="blocks.0",
+                         residual_stream_bytes=0, build_seconds=0, measure_seconds=0)  # fmt: skip
     job = make_job(make_cell(mode="backward"), device="cuda")
     peaks = phase_peaks(found, job)
     assert [(row.phase, row.peak_allocated_bytes, row.end_allocated_bytes) for row in peaks] == [

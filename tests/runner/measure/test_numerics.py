@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from runner.errors import Skipped
 from runner.job import Measurement
 from runner.measure import numerics, precision
 from runner.measure.device import Device
@@ -37,8 +36,7 @@ TINY = {"d_model": 16, "d_ff": 24, "layers": 2, "heads": 2, "vocabulary": 32, "b
 
 
 def cell(**asked: Any) -> NumericsCell:
-    values: dict[str, Any] = {**TINY, "precision": "bf16", **asked}
-    return NumericsCell(**values)
+    return NumericsCell(**{**TINY, "precision": "bf16", **asked})
 
 
 def measured(asked: NumericsCell, *, limit_bytes: int | None = None) -> Measurement:
@@ -147,11 +145,6 @@ def test_the_reference_is_fp32_without_memory_for_float64_and_fp32_then_has_no_e
     assert values["loss"] == values["reference_loss"]
     assert (values["reference"], values.get("gradient_error"), values.get("loss_error")) == ("fp32", None, None)
     assert measured(cell(precision="bf16"), limit_bytes=1).values["gradient_error"] > 1e-3
-
-
-def test_tf32_is_skipped_on_devices_without_it() -> None:
-    with pytest.raises(Skipped, match="TF32 needs an NVIDIA GPU"):
-        measured(cell(precision="tf32"))
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])

@@ -39,15 +39,8 @@ def limits(*, warmup: int = 0, least: int = 3, most: int = 3, seconds: float = 6
 
 
 def steps_of(samples: Sequence[Sample], *, warmup: int = 0, phases: tuple[Phase, ...] = THREE) -> Steps:
-    return Steps(
-        phases=phases,
-        samples=tuple(samples),
-        warmup=warmup,
-        stopped_by="max_steps",
-        clock="host",
-        warmup_seconds=0.0,
-        measure_seconds=0.0,
-    )
+    return Steps(phases=phases, samples=tuple(samples), warmup=warmup, stopped_by="max_steps", clock="host",
+                 warmup_seconds=0.0, measure_seconds=0.0)  # fmt: skip
 
 
 def sample(*phases_ms: float, step_ms: float) -> Sample:

@@ -13,7 +13,7 @@ from torch.nn.attention.flex_attention import create_block_mask
 
 from runner.analysis.costs import attention
 from runner.errors import UsageError
-from runner.models.attention import ATTENTION, causal_blocks, implementation, unavailable
+from runner.models.attention import ATTENTION, causal_blocks, unavailable
 from runner.models.transformer import Transformer, apply_rope, fill_truncated_normal, rotary_tables
 from runner.schema import Attention, StepCell
 from tests.runner.models import reference_model
@@ -138,8 +138,6 @@ def test_implementations_said_to_be_missing_really_fail() -> None:
             ATTENTION[name](*(torch.randn(1, 1, 8, 8, requires_grad=True) for _ in range(3)), causal=True)
     assert unavailable("sdpa-flash", "cuda", dtype=torch.bfloat16) is None
     assert "not float32" in (unavailable("sdpa-flash", "cuda", dtype=torch.float32) or "")
-    with pytest.raises(UsageError, match="No attention implementation is called 'flash'"):
-        implementation("flash")
 
 
 def check_compiled(model: Transformer, compiled: Any, cell: StepCell, *, error: float) -> None:
@@ -233,8 +231,7 @@ def test_initial_weights_are_a_truncated_normal(dtype: torch.dtype) -> None:
 
 
 def test_each_kind_of_weight_has_its_own_spread() -> None:
-    cell = make_cell(d_model=128, d_ff=384, heads=2, vocabulary=1000)
-    model = Transformer(cell)
+    model = Transformer(make_cell(d_model=128, d_ff=384, heads=2, vocabulary=1000))
     spread = {name: parameter.std().item() for name, parameter in model.named_parameters() if parameter.dim() == 2}
     expected = {
         "embedding.weight": 1.0,

@@ -58,6 +58,10 @@ class Leaving(LocalEngine):
         return super().measure(job, timeout_s=timeout_s, beat=beat)
 
 
+def two() -> list[Engine]:
+    return [LocalEngine(goes_on=True), LocalEngine(goes_on=True)]
+
+
 def measure(db: Path, engines: Sequence[Engine], words: Sequence[str] = WORDS, **settings: Any) -> Watched:
     request, usual = parsed(*words, "--db", str(db))
     watched = Watched()
@@ -70,11 +74,10 @@ def measure(db: Path, engines: Sequence[Engine], words: Sequence[str] = WORDS, *
 
 
 def test_each_cell_is_measured_once_and_what_is_compared_in_one_place(db: Path) -> None:
-    first = measure(db, [LocalEngine(goes_on=True), LocalEngine(goes_on=True)], budget_s=1.0)
-    assert 0 < sum(first.ends[0].statuses.values()) < CELLS * ROUNDS, "the budget ended it"
+    assert 0 < sum(measure(db, two(), budget_s=1.0).ends[0].statuses.values()) < CELLS * ROUNDS, "the budget ended it"
     (progress,) = load_progress(db)
     assert progress.total == CELLS * ROUNDS, "one plan, not one a place"
-    rest = measure(db, [LocalEngine(goes_on=True), LocalEngine(goes_on=True)])
+    rest = measure(db, two())
     assert any(text.startswith("2 places: 2 × ") for text in rest.said)
     (end,) = rest.ends
     assert (end.code, end.out_of_budget) == (0, 0)
@@ -92,7 +95,7 @@ def test_what_is_owed_is_shared_out(db: Path) -> None:
     half = take_shard([item.cell for item in planned(*WORDS)], Shard(1, 2), device="cpu")
     done = ",".join(sorted({str(getattr(cell, "context", "")) for cell in half}))
     measure(db, [LocalEngine(goes_on=True)], words=[done if word == "8,16,24,32" else word for word in WORDS])
-    measure(db, [LocalEngine(goes_on=True), LocalEngine(goes_on=True)])
+    measure(db, two())
     found = rows(db, "SELECT context, run_id FROM steps JOIN runs USING (run_id) WHERE places = 2 GROUP BY ALL")
     assert len({row["run_id"] for row in found}) == len({row["context"] for row in found}) == len(found) == 2
 
@@ -114,7 +117,7 @@ def test_an_interrupt_ends_both_places_and_keeps_what_was_measured(db: Path, mon
 
     monkeypatch.setattr(Watched, "finished", finished)
     with pytest.raises(KeyboardInterrupt):
-        measure(db, [LocalEngine(goes_on=True), LocalEngine(goes_on=True)])
+        measure(db, two())
     statuses = [row["status"] for row in rows(db, "SELECT status FROM steps")]
     assert {*statuses} == {"ok"}, "the cells that were being measured have no row"
     assert 4 <= len(statuses) < CELLS * ROUNDS
@@ -125,8 +128,7 @@ def test_an_interrupt_ends_both_places_and_keeps_what_was_measured(db: Path, mon
 
 def test_a_place_without_a_share_leaves_no_rows(db: Path) -> None:
     """A plan of one size on two places: what the second can do at most is nobody's."""
-    engines = [LocalEngine(goes_on=True), LocalEngine(goes_on=True)]
-    measure(db, engines, words=(*TINY, "--ceilings"))
+    measure(db, two(), words=(*TINY, "--ceilings"))
     (of,) = rows(db, "SELECT run_id FROM runs")
     ceilings = rows(db, "SELECT DISTINCT run_id, moment FROM ceilings ORDER BY moment")
     assert [(row["run_id"], row["moment"]) for row in ceilings] == [(of["run_id"], "end"), (of["run_id"], "start")]
@@ -140,8 +142,7 @@ class Other(LocalEngine):
 
 
 def test_another_device_measures_the_whole_plan_again(db: Path) -> None:
-    watched = measure(db, [LocalEngine(goes_on=True), Other(goes_on=True)])
-    (end,) = watched.ends
+    (end,) = measure(db, [LocalEngine(goes_on=True), Other(goes_on=True)]).ends
     assert (end.statuses, end.code) == ({"ok": 2 * CELLS * ROUNDS}, 0), "one end for both"
     counts = rows(db, "SELECT device_name, count(*) AS count FROM runs JOIN steps USING (run_id) GROUP BY ALL")
     assert [row["count"] for row in counts] == [CELLS * ROUNDS] * 2
