@@ -44,8 +44,7 @@ def test_pages_show_hostile_text_as_text(browser: Browser, address: str, path: s
 @pytest.mark.soak
 def test_an_exported_page_shows_hostile_text_as_text(browser: Browser, tmp_path: Path) -> None:
     """The texts that pages look up are hostile, too. The file is opened without a network, requests are recorded."""
-    file = hostile.store(tmp_path / "results.duckdb", phases=True)
-    export(tmp_path / "out", [], db=file)
+    export(tmp_path / "out", [], db=hostile.store(tmp_path / "results.duckdb", phases=True))
     page, asked = browser.new_context(offline=True).new_page(), list[str]()
     page.on("request", lambda request: asked.append(request.url))
     for written in sorted((tmp_path / "out").iterdir()):

@@ -94,8 +94,7 @@ def test_an_exported_page_says_that_rows_are_reference_rows(clone: Path, tmp_pat
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pages.export", str(tmp_path / "out"), "training-step"]
     subprocess.run(command, cwd=clone, env=env, check=True, capture_output=True)
-    html = (tmp_path / "out/training-step.html").read_text()
-    assert "reference-h200.duckdb" in html
+    assert "reference-h200.duckdb" in (tmp_path / "out/training-step.html").read_text()
 
 
 @pytest.mark.soak

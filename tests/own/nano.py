@@ -37,5 +37,4 @@ class GPT(nn.Module):
 
 def build(want):
     width = want.option("width", 128)
-    model = GPT(2048, want.context, width, 4, want.option("layers", 3))
-    return model, torch.randint(2048, (want.batch, want.context))
+    return GPT(2048, want.context, width, 4, want.option("layers", 3)), torch.randint(2048, (want.batch, want.context))

@@ -19,8 +19,7 @@ def store(path: Path) -> Path:
     of = rows.run()
     parts = {"parameters": 2**20, "activations": 2**22, "autocast_copies": 2**19}
     kept = [("aten::mm", "blocks.0.attention.query", 2**17), ("aten::mul", "blocks.0.feed_forward", 2**18)]
-    whole = {"block_saved_bytes": 2**17 + 2**18}
-    cells = [memory_rows.saved(memory_rows.memory(of, parts, values=whole), kept)]
+    cells = [memory_rows.saved(memory_rows.memory(of, parts, values={"block_saved_bytes": 2**17 + 2**18}), kept)]
     cells += [memory_rows.memory(of, parts, precision="bf16"), memory_rows.memory(of, parts, checkpoint_blocks=1)]
     cells += [memory_rows.attention(of, seq_len=65536, status="oom", values={"device_bytes": 2**33})]
     cells += [memory_rows.attention(of, seq_len=1024, backend="compiled")]

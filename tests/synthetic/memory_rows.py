@@ -48,8 +48,7 @@ def peak_bytes(cell: AttentionCell) -> int:
 def attention(of: RunRow, *, seq_len: int, status: str = "ok", values: Mapping[str, Any] | None = None, **asked: Any
               ) -> Tables:  # fmt: skip
     """Returns one attention cell. `values` are columns of its row that do not follow from the cell."""
-    rest = {"implementation": "naive", "d_head": 64, "precision": "fp32", **asked}
-    cell = AttentionCell(seq_len=seq_len, **rest)
+    cell = AttentionCell(seq_len=seq_len, **{"implementation": "naive", "d_head": 64, "precision": "fp32", **asked})
     ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
     own: dict[str, Any] = {"status": status, "predicted_peak_bytes": peak_bytes(cell)}
     if status == "ok":
@@ -90,8 +89,7 @@ def frontier(of: RunRow, *, largest: int, **asked: Any) -> Tables:
 
 def memory(of: RunRow, parts: Mapping[str, int], *, values: Mapping[str, Any] | None = None, **asked: Any) -> Tables:
     """Returns one memory cell whose peak is the sum of `parts` (bytes by column without `_bytes`)."""
-    of_cell: dict[str, Any] = {**TOYS["toy-64"], "context": 128, "mode": "train", "precision": "fp32", **asked}
-    cell = MemoryCell(**of_cell)
+    cell = MemoryCell(**{**TOYS["toy-64"], "context": 128, "mode": "train", "precision": "fp32", **asked})
     ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
     held = {f"{name}_bytes": size for name, size in parts.items()}
     own: dict[str, Any] = {

@@ -107,8 +107,7 @@ def test_known_host_names(monkeypatch: pytest.MonkeyPatch) -> None:
     names = list_known_names()
     for host in ("lab.example", "LAB.example.:80", "gpu1", "gpu1.inside", "gpu1.local", "10.0.0.3:8501", "[fe80::1]"):
         assert is_known(host, names), host
-    strangers = ("", "lab.example.evil", "xlab.example", "10.0.0.3.evil.example", "[", "localhost.evil", "a@b.example")
-    for host in strangers:
+    for host in ("", "lab.example.evil", "xlab.example", "10.0.0.3.evil.example", "[", "localhost.evil", "a@b.example"):
         assert not is_known(host, names), host
         assert not is_known_origin(f"http://{host}", "localhost", names), host
     for origin in ("http://lab.example", "https://GPU1:8501", "http://10.0.0.3"):

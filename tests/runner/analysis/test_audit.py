@@ -259,8 +259,7 @@ def test_cells_of_a_file_are_judged_together_with_their_run(tmp_path: Path) -> N
     cells += [memory_rows.attention(of, seq_len=length, values={"steps": 11}) for length in (512, 1024)]
     path = rows.store_tables(tmp_path / "results.duckdb", cells)
     ids: list[UUID] = [row.cell_id for cell in cells for row in (*cell.get("memory", ()), *cell.get("attention", ()))]  # type: ignore[attr-defined]
-    found = load_findings(path, (ids[1],), "memory")
-    assert [finding.code for finding in found[ids[1]]] == ["no_effect"]
+    assert [finding.code for finding in load_findings(path, (ids[1],), "memory")[ids[1]]] == ["no_effect"]
     assert load_findings(path, (ids[0],), "memory") == {ids[0]: []}
     assert load_findings(path, tuple(ids[2:]), "attention") == {ids[2]: [], ids[3]: []}
     assert load_findings(path, (ids[0],), "attention") == {}

@@ -53,8 +53,7 @@ def test_a_canary_that_slowed_down_by_more_than_the_noise() -> None:
     assert find_drifts([canary, *quiet(0.02)]) == {
         RUN: [Drift(started_at=at(0), ended_at=at(12), before_ms=12.1, after_ms=15.0, bound=None)]
     }
-    three = cell("canary", [12.1, 12.0, 15.0])
-    (found,) = find_drifts([three, *quiet(0.02)])[RUN]
+    (found,) = find_drifts([cell("canary", [12.1, 12.0, 15.0]), *quiet(0.02)])[RUN]
     assert (found.started_at, found.ended_at, found.before_ms) == (at(6), at(12), 12.0)
     assert find_drifts([cell("canary", [12.1, 12.0, 14.0]), *quiet(0.02)]) == {}, "16.7% is explained by the noise"
 
@@ -85,8 +84,7 @@ def test_a_canary_without_a_verdict_is_still_the_canary() -> None:
 
 def test_the_cell_with_the_most_rounds_is_the_canary_and_the_first_of_several() -> None:
     early, late = cell("z", [12.0, 12.0, 24.0]), cell("a", [7.0, 7.0, 7.0], minutes=(1, 2, 3))
-    drifts = find_drifts([late, early, *quiet(0.001)])[RUN]
-    assert [drift.after_ms for drift in drifts] == [24.0]
+    assert [drift.after_ms for drift in find_drifts([late, early, *quiet(0.001)])[RUN]] == [24.0]
     more = cell("a", [7.0, 7.0, 7.0, 7.0], minutes=(1, 2, 3, 4))
     assert find_drifts([more, cell("z", [12.0, 12.0, 12.01]), *quiet(0.001)]) == {}
     assert judge_canary([replace(early, bound="host"), late]) == Canary(cell=late, drifts=None), "which shows the GPU"

@@ -25,8 +25,7 @@ def test_what_makes_a_round_slower_counts_for_neither_side() -> None:
     sum of squares of 2e-4 with three degrees of freedom, and the known noise 2e-4 for each of four: 10/7 e-4."""
     drift = [0.0, 0.1, 0.2, 0.3]
     a = estimate(rounds_of([x + more for x, more in zip(drift, (0.05, 0.06, 0.04, 0.05), strict=True)]), NOISE)
-    b = estimate(rounds_of(drift), NOISE)
-    found = ratio(a, b)
+    found = ratio(a, estimate(rounds_of(drift), NOISE))
     error = math.sqrt(10 / 7 * 1e-4 / 4)
     assert math.log(found.ratio) == pytest.approx(0.05)
     assert math.log((found.high or 0) / found.ratio) == pytest.approx(3.4995 * error, rel=1e-4), "t for 7 and 99%"

@@ -32,8 +32,7 @@ SHAPE = {"d_model": 4, "d_ff": 8, "layers": 1, "heads": 1, "vocabulary": 16}
 
 
 def cell(**values: Any) -> StepCell:
-    rest: dict[str, Any] = {**SHAPE, "batch": 1, "context": 2, "mode": "train", "precision": "fp32", **values}
-    return StepCell(**rest)
+    return StepCell(**{**SHAPE, "batch": 1, "context": 2, "mode": "train", "precision": "fp32", **values})
 
 
 def test_the_work_of_every_phase() -> None:

@@ -166,8 +166,7 @@ def test_six_rounds_say_themselves_how_much_they_differ() -> None:
     assert (own.dof, pooled.dof) == (5, 6)
     assert own.std == pytest.approx(math.sqrt(1.2e-4))
     assert pooled.std == pytest.approx(math.sqrt((4.8e-4 + 2 * 0.01) / 6))
-    longer = estimate([RoundTime(median_ms=1.03 * one.median_ms, n=20) for one in rounds], noise)
-    found = ratio(longer, own)
+    found = ratio(estimate([RoundTime(median_ms=1.03 * one.median_ms, n=20) for one in rounds], noise), own)
     assert math.log((found.high or 0) / found.ratio) == pytest.approx(3.5814 * math.sqrt(2 * 1.2e-4 / 6), rel=1e-4)
     assert found.outcome == "faster", "the interval, 2.3% to each side, excludes 1"
     bit_longer = estimate([RoundTime(median_ms=1.022 * one.median_ms, n=20) for one in rounds], noise)

@@ -41,8 +41,7 @@ def test_the_tenth_percentile_by_hand() -> None:
 def test_a_ratio_is_that_of_the_undisturbed_times() -> None:
     """A's undisturbed times are 5% ± 1% longer (on the log scale), in turn, so that their differences have a variance
     of 6/5 of 1e-4. The medians would decide nothing."""
-    signs = (1, -1, 1, -1, 1, -1)
-    a = estimate(rounds([10 * math.exp(0.05 + sign * 0.01) for sign in signs], ms=10.5), NOISE)
+    a = estimate(rounds([10 * math.exp(0.05 + sign * 0.01) for sign in (1, -1, 1, -1, 1, -1)], ms=10.5), NOISE)
     b = estimate(rounds([10.0] * 6)[::-1], NOISE)
     found = ratio(a, b)
     assert math.log(found.ratio) == pytest.approx(0.05)

@@ -83,8 +83,7 @@ def test_a_timeline_says_where_the_same_step_ran_out_of_memory() -> None:
 def test_the_largest_size_is_the_one_that_ran() -> None:
     view = ask("frontier", shipped("frontiers")).views[0]
     stored = dict(query("SELECT d_head, largest FROM frontier WHERE status = 'ok'"))
-    drawn = {int(row.values[0].removeprefix("head width ")): view.get(row, "largest") for row in view.rows}
-    assert drawn == stored
+    assert {int(row.values[0].removeprefix("head width ")): view.get(row, "largest") for row in view.rows} == stored
     assert view.about == "NVIDIA H200 · in 140 GiB, by real allocations in fresh processes"
 
 

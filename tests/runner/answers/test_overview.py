@@ -113,8 +113,7 @@ def test_a_first_step_has_no_faster_way_and_no_interval(tmp_path: Path) -> None:
     db, of = tmp_path / "own.duckdb", synthetic.run()
     cells = [synthetic.asked(mode="train", precision=precision) for precision in ("fp32", "bf16")]
     synthetic.store(db, of, [synthetic.ok(of, cells[0]), synthetic.ok(of, cells[1], slower=2.0)])
-    rows = read(db, Selection(), NEEDS)
-    answer = ask("overview", rows)
+    answer = ask("overview", read(db, Selection(), NEEDS))
     assert answer.sentence.startswith("The fastest measured way to train **toy-64** is **fp32, eager**")
     assert [view.note for view in answer.views][-1] == "Above 1× it is faster than the plain fp32 step."
     assert answer.views[0].column("next_way") == [None], "of one process each nothing is known"

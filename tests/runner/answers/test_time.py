@@ -218,8 +218,7 @@ def test_a_profile_of_a_cpu_has_operator_time(device: str, words: str, tmp_path:
 
 
 def test_softmax_needs_few_flops_and_much_time() -> None:
-    answer = ask("inside_attention", shipped("traced"), {"size": "small", "context": "512", "mode": "train"})
-    view = answer.views[0]
+    view = ask("inside_attention", shipped("traced"), {"size": "small", "context": "512", "mode": "train"}).views[0]
     (row,) = [row for row in view.rows if row.values[:2] == ("small", 512)]
     ((softmax, products),) = query(f"""SELECT sum(device_ms) FILTER (scope = 'attention softmax'),
             sum(device_ms) FILTER (scope IN ('attention scores', 'attention product'))

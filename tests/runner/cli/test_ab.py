@@ -109,8 +109,7 @@ def test_two_files_are_compared_without_a_repository(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     Path("old.py").write_text(VERSIONS["slow"])
     Path("new.py").write_text(MODEL)
-    words = ("--model", "old.py:build", "--against", "new.py:build")
-    found = run_json("ab", *QUICK, *words, db=tmp_path / "ab.duckdb")
+    found = run_json("ab", *QUICK, *("--model", "old.py:build", "--against", "new.py:build"), db=tmp_path / "ab.duckdb")
     assert (found["a"], found["b"]) == ("old.py:build", "new.py:build")
     assert [row["verdict"] for row in found["rows"]] == ["faster"]
     [ratio] = [clock["ratio"] for clock in found["rows"][0]["clocks"].values()]

@@ -15,6 +15,7 @@ from runner.store.spool import Spool
 from tests.command import TINY, run, run_apart, tiny
 from tests.command import rows as stored
 from tests.synthetic import memory_rows, rows
+from tests.synthetic.stored import read
 
 #: Student's t, two-sided 95%, for four degrees of freedom.
 T_4 = 2.7764
@@ -44,8 +45,8 @@ def synthetic(path: Path, medians_ms: Sequence[float]) -> str:
 
 def logs_of(path: Path, mode: str) -> list[float]:
     """Returns the logarithms of the medians of the rounds in the file."""
-    found = stored(path, f"FROM timings JOIN steps USING (cell_id) WHERE mode = '{mode}' AND phase = 'step'")
-    return [math.log(row["median_ms"]) for row in found]
+    found = f"FROM timings JOIN steps USING (cell_id) WHERE mode = '{mode}' AND phase = 'step'"
+    return [math.log(ms) for (ms,) in read(path, f"SELECT median_ms {found}")]
 
 
 @pytest.mark.soak
@@ -64,9 +65,7 @@ def test_the_new_row_is_one_more_round_of_the_run_it_was_compared_with(swept: Pa
     # Both cells were measured in three rounds. Their 4 degrees of freedom count as 2 for the noise of the machine.
     noise = (statistics.variance(logs) + statistics.variance(others)) / 2
     std = math.sqrt((2 * statistics.variance(logs) + 2 * noise) / 4)
-    again = next(row["median_ms"] for row in stored(
-        swept, f"FROM timings WHERE cell_id = '{new['cell_id']}' AND phase = 'step'")
-    )  # fmt: skip
+    ((again,),) = read(swept, f"SELECT median_ms FROM timings WHERE cell_id = '{new['cell_id']}' AND phase = 'step'")
     inside = abs(math.log(again) - statistics.fmean(logs)) <= T_4 * std * math.sqrt(4 / 3)
     assert done.returncode == (0 if inside else 1), done.stdout
     assert ("It lands inside" in done.stdout) == inside
@@ -80,8 +79,7 @@ def test_measuring_again_keeps_the_plan_of_an_interrupted_sweep(db: Path) -> Non
     assert run("sweep", *TINY, db=db).returncode == 0
     (row,) = stored(db, "FROM steps")
     of = replace(rows.run(), run_id=row["run_id"])
-    owed = rows.plan(of, ["measured", "owed"], done=1)
-    Spool(db).write_plan(owed, run_id=of.run_id)
+    Spool(db).write_plan(rows.plan(of, ["measured", "owed"], done=1), run_id=of.run_id)
     assert run("sweep", "--again", str(row["cell_id"]), db=db).returncode == 0
     assert [found.total for found in load_progress(db)] == [2]
 

@@ -104,8 +104,7 @@ def test_filters_apply_to_the_tables_that_have_their_column(filled: Path) -> Non
     assert count_grades(trained)["steps"] == {"B": 1, "C": 1, "D": 1, None: 1}
     narrow = load_audit(filled, Selection(machine="Example CPU 2 · bench1", context=(256,)))
     assert [(row.table, row.grade) for row in narrow] == [("steps", None)]
-    other = load_audit(filled, Selection(machine="Example CPU · bench1"))
-    assert list_findings(other) == []
+    assert list_findings(load_audit(filled, Selection(machine="Example CPU · bench1"))) == []
     by_machine = Counter(row.machine for row in load_audit(filled, Selection()))
     assert by_machine == {"Example CPU · bench1": 1, "Example CPU 2 · bench1": 6}
 

@@ -95,8 +95,7 @@ def test_the_names_there_are(filled: Path) -> None:
     assert all(name in text for name in SIZES)
     assert "128,625,408" in text, "the parameters of small"
     assert "12,832,823,808" in text, "the parameters of 10B"
-    sizes = {one["size"]: one["parameters"] for one in run_json("show", "sizes", db=filled)}
-    assert sizes["small"] == 128_625_408
+    assert {one["size"]: one["parameters"] for one in run_json("show", "sizes", db=filled)}["small"] == 128_625_408
 
 
 def test_the_runs_of_a_file(filled: Path) -> None:
@@ -124,8 +123,7 @@ def test_what_prints_rows_prints_them_as_json(filled: Path, tmp_path: Path) -> N
     assert run_json("show", "step", db=filled)["question"] == "step"
     checked = run_json("doctor", db=filled)
     assert (checked["problems"], checked["rows"]["steps"]) == ([], 4)
-    report = run_json("report", "--question", "step", db=filled)
-    assert [answer["question"] for answer in report["answers"]] == ["step"]
+    assert [answer["question"] for answer in run_json("report", "--question", "step", db=filled)["answers"]] == ["step"]
 
 
 def test_what_writes_says_it_as_json(filled: Path, tmp_path: Path) -> None:

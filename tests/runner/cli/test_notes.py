@@ -29,8 +29,7 @@ def file(made: Path, tmp_path: Path) -> Path:
 
 
 def say(file: Path, *words: str) -> str:
-    done = run("note", *words, db=file, code=0)
-    return done.stdout
+    return run("note", *words, db=file, code=0).stdout
 
 
 def test_a_note_is_added_listed_and_retracted(file: Path) -> None:
@@ -108,7 +107,6 @@ def test_a_refused_note_changes_nothing(file: Path, words: tuple[str, ...], refu
 
 def test_a_note_may_contain_any_text(file: Path) -> None:
     odd = "\x1b[31m<b>'; DROP TABLE notes; -- [x](http://a.example) \u202e| =1+1"
-    out = say(file, "before", odd)
-    assert "\x1b" not in out
+    assert "\x1b" not in say(file, "before", odd)
     (note,) = load_notes(file).notes
     assert note.text == odd

@@ -118,8 +118,7 @@ def test_doctor_and_the_lines_of_a_sweep() -> None:
     lines = SweepLines(console, db=Path(ODD), budget_s=30)
     lines.waiting(ODD)
     lines.began(Prepared(preset=ODD, machine=machine, cells=()), total=1, left_s=90.0)
-    row = rows.failed(rows.run(), tiny(), message=ODD).step
-    lines.finished(replace(row, started_at=utc_now()), [], left_s=1.0)
+    lines.finished(replace(rows.failed(rows.run(), tiny(), message=ODD).step, started_at=utc_now()), [], left_s=1.0)
     assert harmless(printed(console)).count("[red]bold[/]") >= 5
     assert "about 90 s, of it 30 s now (--budget)" in printed(console)
 

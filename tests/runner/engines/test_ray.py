@@ -128,8 +128,7 @@ def test_sixty_cells_on_two_nodes_where_every_process_dies_once(db: Path, cluste
     said = lines(process, 5)
     assert any("2 places" in line for line in said), said
     assert any(f"{CELLS} cells\n" in line for line in said), "those of both places, none of them measured before"
-    victim = cluster.places()[0]
-    victim.kill()
+    cluster.places()[0].kill()
     lines(process, 10)
     process.kill()  # the driver
     process.communicate()

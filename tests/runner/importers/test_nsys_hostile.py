@@ -125,8 +125,7 @@ def test_programs_in_place_of_tables_are_not_executed(tmp_path: Path, db: Path) 
         "SELECT i AS start, i AS end, i AS globalTid, 'forward' AS text FROM n;"
         "CREATE VIRTUAL TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE USING fts5(start, end, correlationId);"
     )
-    report = import_file(export.close(), db=db)
-    assert "made.sqlite: NVTX_EVENTS is no plain table and was not read." in report.lines
+    assert "made.sqlite: NVTX_EVENTS is no plain table and was not read." in import_file(export.close(), db=db).lines
     assert {phase for phase, _, _ in kernels(db)} == {"unknown"}
     assert sum(took for _, took in kernels(db).values()) == pytest.approx(0.620)
 

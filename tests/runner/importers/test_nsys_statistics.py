@@ -20,8 +20,7 @@ def sums(db: Path) -> dict[str, tuple[float, float]]:
 def test_statistics(tmp_path: Path, db: Path) -> None:
     """The values are sums over the whole recording, without steps or phases. The host's calls are not kernels, and a
     table that counts the same again is not used."""
-    text = API_SUM + KERN_SUM + MEM_SUM + KERN_SUM
-    report = import_file(write(tmp_path / "stats.csv", text), db=db)
+    report = import_file(write(tmp_path / "stats.csv", API_SUM + KERN_SUM + MEM_SUM + KERN_SUM), db=db)
     mul = "void at::native::vectorized_elementwise_kernel<(int)4, MulFunctor<float>>(int, T2, T3)"
     assert sums(db) == {GEMM: (96, 83.312), mul: (38, 4.968), "[CUDA memcpy Host-to-Device]": (3, 1.5005)}
     (trace,) = rows(db, "SELECT origin, steps, kernels FROM traces")

@@ -60,8 +60,7 @@ def test_all_31_tables_are_stored_as_they_were_read(tmp_path: Path) -> None:
 def test_a_file_is_stored_once(folder: Path, reference: Path, tmp_path: Path) -> None:
     before = count(reference)
     assert before["runs"] == before["published_tables"] == len(NAMES)
-    report = import_file(folder, db=reference)
-    assert all("nothing new" in line for line in report.lines)
+    assert all("nothing new" in line for line in import_file(folder, db=reference).lines)
     again = import_file(folder / "004_e2e.csv", db=reference)
     assert again.lines == (f"004_e2e.csv: nothing new: {reference} has it already.",)
     assert count(reference) == before

@@ -11,8 +11,7 @@ from tests.synthetic.timelines import totals
 
 
 def test_a_documented_snapshot_becomes_rows_computed_by_hand(tmp_path: Path, db: Path) -> None:
-    report = import_file(write(tmp_path, DOCUMENTED), db=db, label="theirs")
-    (said,) = report.lines
+    (said,) = import_file(write(tmp_path, DOCUMENTED), db=db, label="theirs").lines
     assert said == (
         "their.pickle: 5 allocations, 2 of them older than the recording (800 bytes); peak 2.46 KiB asked for."
     )
@@ -58,8 +57,7 @@ def test_categories_of_a_snapshot_are_kept_and_times_may_be_missing(tmp_path: Pa
         {"action": "free_completed", "addr": 128, "size": 16, "frames": []},
     ]
     blocks = [{"size": 8, "state": "active_allocated"}, {"size": 24, "state": "active_allocated"}]
-    path = write(tmp_path, {"segments": [{"address": 64, "blocks": blocks}], "device_traces": [trace]})
-    import_file(path, db=db)
+    import_file(write(tmp_path, {"segments": [{"address": 64, "blocks": blocks}], "device_traces": [trace]}), db=db)
     found = rows(db, "SELECT address, allocated_bytes, born_us, died_us, category FROM allocations ORDER BY allocation")
     assert [tuple(row.values()) for row in found] == [
         (72, 24, 0, None, "unknown"),

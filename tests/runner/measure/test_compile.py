@@ -140,8 +140,7 @@ def test_graph_breaks_and_recompiles_are_counted() -> None:
             log.warmed_up()
 
     limits = StepLimits(warmup=2, min_steps=3, max_steps=3, seconds=1.0)
-    steps = measure(step, Device("cpu"), phases=("forward",), limits=limits, between=between)
-    found = log.values(steps)
+    found = log.values(measure(step, Device("cpu"), phases=("forward",), limits=limits, between=between))
     assert {name: found[name] for name in COUNTED} == {
         "graphs": 2, "graph_breaks": 1, "recompiles": 2, "compiler_fallback": False,
     }  # fmt: skip

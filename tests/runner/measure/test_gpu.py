@@ -110,8 +110,7 @@ def test_numerics_on_cuda(db: Path) -> None:
     query = f"SELECT module, dtype FROM dtypes JOIN numerics USING (cell_id) WHERE {toy}"
     dtypes = dict(read(db, f"{query} AND part = 'output'"))
     assert dtypes == {"first": "float16", "relu": "float16", "layer_norm": "float32", "last": "float16"}
-    wide = read(db, f"{query} AND part IN ('parameter', 'loss', 'gradient')")
-    assert {dtype for _, dtype in wide} == {"float32"}
+    assert {dtype for _, dtype in read(db, f"{query} AND part IN ('parameter', 'loss', 'gradient')")} == {"float32"}
 
 
 def test_kernels_on_cuda(db: Path) -> None:

@@ -17,8 +17,7 @@ from tests.command import make_job, tiny
 
 
 def measured(cell: StepCell) -> Measurement:
-    job = make_job(cell, device_name="a CPU without a datasheet")
-    return measure_step(job, report=lambda doing: None)
+    return measure_step(make_job(cell, device_name="a CPU without a datasheet"), report=lambda doing: None)
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16"])

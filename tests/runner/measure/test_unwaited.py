@@ -34,8 +34,7 @@ def sleeping(mark: Callable[[], None]) -> None:
 
 
 def measured(step: Callable[[Callable[[], None]], None] = sleeping, *, warmup: int = 0) -> Steps:
-    limits = StepLimits(warmup=warmup, min_steps=3, max_steps=3, seconds=60.0)
-    return measure(step, CPU, phases=TWO, limits=limits)
+    return measure(step, CPU, phases=TWO, limits=StepLimits(warmup=warmup, min_steps=3, max_steps=3, seconds=60.0))
 
 
 def test_a_loop_is_half_a_second_of_five_to_fifty_steps() -> None:

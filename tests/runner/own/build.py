@@ -55,5 +55,4 @@ def own_memory(spec: str, **asked: Any) -> MemoryCell:
 
 def _fields(spec: str, asked: dict[str, Any]) -> dict[str, Any]:
     usual = {"context": 16, "batch": 2, "mode": "train", "precision": "fp32", "attention": "sdpa"}
-    key = load(parse_spec(spec)).key
-    return {**dict.fromkeys(SHAPE), **usual, "model": spec, "model_key": key, **asked}
+    return {**dict.fromkeys(SHAPE), **usual, "model": spec, "model_key": load(parse_spec(spec)).key, **asked}

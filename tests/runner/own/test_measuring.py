@@ -47,8 +47,7 @@ def test_our_model_through_build_takes_the_same_bytes(tmp_path: Path, mode: Any,
 def test_our_model_through_build_has_the_same_loss_and_operations(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"attention": "naive", "context": 16, "batch": 2, "mode": "train", "precision": "fp32"}
     theirs = measured(measure_step, own_step(own_file(tmp_path, our_model(SHAPE)), **asked))
-    cell = StepCell(**SHAPE, **asked, min_steps=3, max_steps=3, warmup_steps=1)
-    ours = measured(measure_step, cell)
+    ours = measured(measure_step, StepCell(**SHAPE, **asked, min_steps=3, max_steps=3, warmup_steps=1))
     for name in ("loss", "parameters", "step_flops", "logits_dtype"):
         assert theirs.values[name] == ours.values[name], name
     assert theirs.values["flops_source"] == "counter"
@@ -196,8 +195,7 @@ def test_a_step_that_leaks_memory_is_found(tmp_path: Path) -> None:
             return nn.Linear(4, 4), torch.ones(want.batch, 4), loss
         """
     cell = replace(own_step(own_file(tmp_path, body), context=0, attention="own"), min_steps=40, max_steps=40)
-    growth = measured(measure_step, cell).values["memory_growth_bytes"]
-    assert growth == pytest.approx(2**22, rel=0.25)
+    assert measured(measure_step, cell).values["memory_growth_bytes"] == pytest.approx(2**22, rel=0.25)
 
 
 def test_growth_is_measured_in_the_second_half() -> None:

@@ -76,8 +76,7 @@ def test_two_versions_of_a_file_or_of_its_imports_are_two_models(tmp_path: Path)
 
 def test_the_same_file_elsewhere_is_the_same_model(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    keys = {load(parse_spec(own_file(folder, LINEAR))).key for folder in (tmp_path, tmp_path / "other")}
-    assert len(keys) == 1
+    assert len({load(parse_spec(own_file(folder, LINEAR))).key for folder in (tmp_path, tmp_path / "other")}) == 1
     cells = [own_step(own_file(folder, LINEAR)) for folder in (tmp_path, tmp_path / "other")]
     assert cells[0].key == cells[1].key
     assert cells[0].model != cells[1].model

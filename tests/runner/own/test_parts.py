@@ -93,8 +93,7 @@ def test_a_part_is_named_by_its_file_function_and_source(tmp_path: Path, monkeyp
     assert (named, part_title(named)) == (f"fast one={one}", f"fast one@{one.rpartition('@')[2][:4]}")
     assert load_part(named).__name__ == "attend"
     Path("b/beside.py").write_text("number = 2\n")
-    changed = find_part("b/flash.py:attend")
-    assert changed != other
+    assert find_part("b/flash.py:attend") != other
     with pytest.raises(BadModel, match="has changed"):
         find_part(other)
     with pytest.raises(BadModel, match=r"no function 'flash'\. Expected one of number, attend"):

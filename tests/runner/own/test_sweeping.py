@@ -151,8 +151,7 @@ def test_every_experiment_measures_an_own_model_only_once(tmp_path: Path) -> Non
     config = tmp_path / "own.toml"
     config.write_text(f'model = ["{own_file(tmp_path, body, name="net.py")}"]\nrounds = 1\nceilings = false\n')
     words = ("sweep", "--config", str(config), "--precisions", "fp32", "--backends", "eager", "--device", "cpu")
-    experiments = ("benchmark", "memory", "kernels", "numerics")
-    asked = [word for name in experiments for word in ("--experiment", name)]
+    asked = [word for name in ("benchmark", "memory", "kernels", "numerics") for word in ("--experiment", name)]
     run(*words, *asked, db=db, code=0)
     tables = ("steps", "memory", "profiles", "numerics")
     counts = [read(db, f"SELECT count(*), count(model_key), count(d_model) FROM {table}")[0] for table in tables]

@@ -17,8 +17,7 @@ MEMORY = MemoryCell(**TOYS["toy-64"], context=16, mode="train", precision="fp32"
 
 
 def test_forecasts_are_corrected_by_measured_times_of_the_cell_and_its_kind() -> None:
-    past = [(tiny(), 2.0, 9.0), (tiny(), 2.0, 11.0), (tiny(), 2.0, 30.0)]
-    forecast = Forecast(past)
+    forecast = Forecast([(tiny(), 2.0, 9.0), (tiny(), 2.0, 11.0), (tiny(), 2.0, 30.0)])
     assert forecast.seconds(tiny(), predicted=2.0) == 11.0
     # 50 s where 6 were predicted: all are off by (50 + 5) / (6 + 5) = 5, this kind by (50 + 5 * 5) / (6 + 5)
     assert FAMILIAR_S == 5.0

@@ -13,8 +13,7 @@ MEMORY = MemoryCell(**TOYS["toy-64"], context=16, mode="train", precision="fp32"
 
 
 def attention(**values: Any) -> AttentionCell:
-    asked: dict[str, Any] = {"implementation": "naive", "precision": "fp32", "seq_len": 64, "d_head": 16, **values}
-    return AttentionCell(**asked)
+    return AttentionCell(**{"implementation": "naive", "precision": "fp32", "seq_len": 64, "d_head": 16, **values})
 
 
 def items(*cells: Cell) -> list[Planned]:
@@ -43,14 +42,12 @@ def test_the_cheapest_eager_cell_of_each_kind_is_repeated_and_the_cheapest_of_th
         tiny(context=16, mode="inference"): 301.0,
     }
     seconds = {cell.key: own for cell, own in cells.items()}
-    found = [seconds[item.cell.key] for item in choose_repeated(items(*cells), seconds)]
-    assert found == [2.0, 3.0, 4.0, 6.0]
+    assert [seconds[item.cell.key] for item in choose_repeated(items(*cells), seconds)] == [2.0, 3.0, 4.0, 6.0]
 
 
 def test_in_a_plan_without_such_cells_the_cheapest_is_repeated() -> None:
     fast, slow = tiny(mode="backward"), tiny(mode="backward", context=32)
-    seconds = {fast.key: 1.0, slow.key: 2.0}
-    assert [item.cell for item in choose_repeated(items(slow, fast), seconds)] == [fast]
+    assert [item.cell for item in choose_repeated(items(slow, fast), {fast.key: 1.0, slow.key: 2.0})] == [fast]
     assert add_repeats(items(MEMORY), {MEMORY.key: 1.0}, seed="host") == items(MEMORY)
 
 

@@ -161,8 +161,7 @@ def test_a_proposal_gives_what_is_read_without_it(tmp_path: Path) -> None:
 
 
 def found(tmp_path: Path, text: str, name: str = "a.csv") -> list[tuple[str, tuple[int, ...]]]:
-    tables = read_file(write(tmp_path / name, text)).tables
-    return [(one.finding.code, one.lines) for one in audit_published(tables)]
+    return [(one.finding.code, one.lines) for one in audit_published(read_file(write(tmp_path / name, text)).tables)]
 
 
 def test_rules_beside_those_of_the_cases(tmp_path: Path) -> None:

@@ -130,8 +130,7 @@ def test_the_other_files_of_a_folder_are_imported_or_named(tmp_path: Path) -> No
 def test_a_refused_file_does_not_block_the_others(db: Path, fleet: Path) -> None:
     change(fleet / "node0.duckdb", "ALTER TABLE steps ALTER COLUMN tokens_per_s TYPE VARCHAR")
     (fleet / "node1.duckdb").write_bytes(b"not a database")
-    done = run("import", str(fleet), db=db, code=1)
-    first, second, third, last = done.stdout.splitlines()
+    first, second, third, last = run("import", str(fleet), db=db, code=1).stdout.splitlines()
     assert "node0.duckdb: refused" in first
     assert "steps.tokens_per_s is of the type VARCHAR, not DOUBLE" in first
     assert "node1.duckdb: refused" in second

@@ -247,8 +247,7 @@ def test_the_pages_of_a_table(laptop: Path, table: str) -> None:
 
 
 def test_tables_follow_the_selection(laptop: Path) -> None:
-    oom = tables.load_page(laptop, "steps", Selection(), Window(statuses=("oom",)))
-    assert oom.total == 1
+    assert tables.load_page(laptop, "steps", Selection(), Window(statuses=("oom",))).total == 1
     one = Selection(mode="train", context=(64,), size=(Model(**rows.TOYS["toy-64"]),), precision=("bf16",))
     assert tables.load_page(laptop, "timings", one, Window()).total == 6
     assert tables.load_page(laptop, "samples", one, Window()).total == 4 * (5 + 11)

@@ -51,8 +51,7 @@ def test_noise_is_loaded_for_the_requested_machines(db: Path) -> None:
     for host in ("one", "two"):
         rows.store(db, of := rows.run(host=host), [rows.ok(of, rows.asked(), round=number) for number in range(3)])
     with open_reader(db) as reader:
-        machines = ["one", "two"]
-        names = [f"{of.device_name} · {host}" for host in machines]
+        names = [f"{of.device_name} · {host}" for host in ["one", "two"]]
         both, first = load_noise(reader, "steps", names), load_noise(reader, "steps", names[:1])
     assert {kind.device for kind in both} == {*names}
     assert first == {kind: noise for kind, noise in both.items() if kind.device == names[0]}
@@ -123,5 +122,4 @@ def test_rows_changed_in_place_are_computed_again(db: Path, monkeypatch: pytest.
     store_repeated(db, rows.run(), 1.0, 1.1, 1.2)
     before = find_noise(db)
     change(db, "UPDATE timings SET median_ms = 3 * median_ms WHERE cell_id = (SELECT max(cell_id) FROM timings)")
-    after = find_noise(db)
-    assert before != after == find_noise_anew(db, monkeypatch)
+    assert before != find_noise(db) == find_noise_anew(db, monkeypatch)

@@ -37,5 +37,4 @@ def test_a_cell_too_large_for_its_container_says_what_it_asked_for(db: Path, gro
 
 def test_the_out_of_memory_killer_ends_only_the_worker(db: Path, group_limit: Path) -> None:
     """The limit is lowered after the worker has read it."""
-    message = sweep_within(group_limit, db, gib=8, SQUEEZE=str(group_limit))
-    assert "out-of-memory killer" in message
+    assert "out-of-memory killer" in sweep_within(group_limit, db, gib=8, SQUEEZE=str(group_limit))

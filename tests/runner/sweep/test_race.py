@@ -157,8 +157,7 @@ class Formula:
 def race_by_formula(db: Path) -> tuple[Tuner, list[StepCell]]:
     engine: Any = Formula()
     settings = Settings(db=db, device="cpu", ceilings=False)
-    ways = list_ways({"sizes": ("toy-64",)}, 128, "cpu")
-    prepared = prepare(Request(cells=tuple(ways)), settings, engine)
+    prepared = prepare(Request(cells=tuple(list_ways({"sizes": ("toy-64",)}, 128, "cpu"))), settings, engine)
     race = Race(prepared.cells, device="cpu", room_bytes=None, budget_s=3600)
     lines = SweepLines(Terminal(file=io.StringIO()), db=db)
     tuner = Tuner(prepared, settings, engine=engine, watcher=lines, race=race, began=time.monotonic())

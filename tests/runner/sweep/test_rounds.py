@@ -54,8 +54,7 @@ def test_noise_is_that_of_the_repeated_cells_of_a_kind() -> None:
 def test_the_width_of_an_interval_by_hand() -> None:
     noise = Noise(std=0.01, dof=4.0, cells=4)
     assert half_width(cell("once", 5.0), noise) == pytest.approx(math.exp(T_4 * 0.01) - 1, rel=1e-4)
-    thrice = repeated(0.01)[0]
-    assert half_width(thrice, noise) == pytest.approx(math.exp(T_6 * 0.01 / math.sqrt(3)) - 1, rel=1e-4)
+    assert half_width(repeated(0.01)[0], noise) == pytest.approx(math.exp(T_6 * 0.01 / math.sqrt(3)) - 1, rel=1e-4)
     assert half_width(cell("once", 5.0), None) == math.inf
     assert half_width(cell("few samples", 5.0, n=5), noise) == math.inf
 
@@ -92,8 +91,7 @@ def test_attention_is_not_judged_by_the_noise_of_steps() -> None:
 
 def test_the_four_cheapest_cells_of_a_kind_without_known_noise_are_measured_again() -> None:
     once = [cell(f"{seconds}", 5.0, bound="device", seconds=seconds) for seconds in (7, 3, 6, 2, 5, 4)]
-    cells = [*repeated(0.001, bound="host"), *once]
-    assert keys(choose_cells(cells, seconds_left=100)) == {"2", "3", "4", "5"}
+    assert keys(choose_cells([*repeated(0.001, bound="host"), *once], seconds_left=100)) == {"2", "3", "4", "5"}
     # Two rounds of three cells give 3 degrees of freedom, of which half count: not enough yet to judge the others by.
     twice = [cell(f"{seconds}", 5.0, 5.2, bound="device", seconds=seconds) for seconds in (2, 3, 4)]
     assert MAX_NOISE_DOF == 2.0

@@ -68,8 +68,7 @@ def test_a_sweep_interrupted_in_its_further_rounds_continues_them(tmp_path: Path
     assert "Interrupted" in ended(process)
     kept = measured(path)
     assert len(kept) >= 5
-    totals = rows(path, "SELECT count(*) AS cells FROM plan")
-    assert totals[0]["cells"] > 5, "the plan still shows the added rounds"
+    assert rows(path, "SELECT count(*) AS cells FROM plan")[0]["cells"] > 5, "the plan still shows the added rounds"
     assert "The budget ran out with" in run("sweep", *words, "--budget", "0.000001s", db=path, code=0).stdout
     assert measured(path) == kept
     run("sweep", *words, db=path, code=0)

@@ -50,8 +50,7 @@ def test_optimizer_state_that_is_created_after_the_peak() -> None:
 
 
 def test_a_first_step_in_which_the_optimizer_state_causes_the_peak() -> None:
-    first = recorded(at(20 * MIB, 10, 90), at(24 * MIB, 100, None, STATE))
-    assert codes(first) == ["first_step_recorded"]
+    assert codes(recorded(at(20 * MIB, 10, 90), at(24 * MIB, 100, None, STATE))) == ["first_step_recorded"]
 
 
 def test_a_later_step_is_clean() -> None:
@@ -104,6 +103,5 @@ def test_an_imported_first_step_in_the_terminal_and_on_the_page(tmp_path: Path) 
 
 
 def test_an_imported_snapshot_without_an_optimizer_is_clean(tmp_path: Path) -> None:
-    db = their_snapshot(tmp_path, "/home/somebody/model.py", "forward")
-    told = run("show", "theirs", "--strict", db=db, code=0)
+    told = run("show", "theirs", "--strict", db=their_snapshot(tmp_path, "/home/somebody/model.py", "forward"), code=0)
     assert "The audit found nothing against any of these recordings." in told.stdout
