@@ -28,6 +28,11 @@ class Job:
     limit_bytes: int | None = None
     flops: PassFlops | None = None
 
+    @property
+    def ids(self) -> dict[str, Any]:
+        """The columns of each of its rows that say whose it is."""
+        return {"run_id": self.run_id, "cell_id": self.cell_id}
+
 
 @dataclass(frozen=True, kw_only=True)
 class CeilingJob:

@@ -110,8 +110,7 @@ def sample_gpu(handle: Any, job: Job, at_seconds: float) -> TelemetryRow:
     reasons = query("nvmlDeviceGetCurrentClocksThrottleReasons")
     running = query("nvmlDeviceGetComputeRunningProcesses")
     return TelemetryRow(
-        run_id=job.run_id,
-        cell_id=job.cell_id,
+        **job.ids,
         at_seconds=round(at_seconds, 3),
         sm_clock_mhz=query("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM),
         memory_clock_mhz=query("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_MEM),

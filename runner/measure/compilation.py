@@ -92,8 +92,7 @@ def compile_values(steps: Steps) -> dict[str, object]:
 
 def steady_ms(steps: Steps) -> float:
     """Returns the median step (ms) once everything is compiled."""
-    steady = [sample.step_ms for sample in steps.samples[max(steps.warmup, 1) :] or steps.samples]
-    return statistics.median(steady)
+    return statistics.median(sample.step_ms for sample in steps.samples[max(steps.warmup, 1) :] or steps.samples)
 
 
 def cold_and_warm(step: Step, device: Device, *, steps: Steps, between: Callable[[], None]) -> dict[str, object]:

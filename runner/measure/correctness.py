@@ -83,8 +83,7 @@ def compute_errors(
             expected="gradients of queries, keys and values: detach none, and let an own backward return all three",
             values={},
         )
-    expected = reference(*inputs, grad, causal=causal)
-    found = [*zip((output, *gradients), expected, strict=True)]
+    found = [*zip((output, *gradients), reference(*inputs, grad, causal=causal), strict=True)]
     return {
         "output_error": relative_error(*found[0]),
         "gradient_error": max(relative_error(*pair) for pair in found[1:]),
@@ -125,20 +124,14 @@ def check_attention(
     errors = compute_errors(run, inputs, grad, causal=causal, name=name)
     usual = compute_errors(naive, inputs, grad, causal=causal)
     costs = max(usual["output_error"], usual["gradient_error"])
-    require_right(name, errors, max(TOLERANCE[of], TIMES_USUAL * costs), usual=costs, values={"naive_error": costs})
-    return {**errors, "naive_error": costs}
+    errors["naive_error"] = costs
+    require_right(name, errors, max(TOLERANCE[of], TIMES_USUAL * costs), usual=costs)
+    return errors
 
 
-def require_right(
-    name: str,
-    errors: Mapping[str, float],
-    allowed: float,
-    *,
-    usual: float | None = None,
-    values: Mapping[str, float] | None = None,
-) -> None:
-    """Raises Wrong where the errors of an own part are larger than allowed, or not numbers. `usual` is what PyTorch's
-    errs in the same precision, `values` are more columns of the row."""
+def require_right(name: str, errors: Mapping[str, float], allowed: float, *, usual: float | None = None) -> None:
+    """Raises Wrong where the errors of an own part, which are columns of its row, are larger than allowed, or not
+    numbers. `usual` is what PyTorch's errs in the same precision."""
     typical, largest = max(errors["output_error"], errors["gradient_error"]), errors["largest_error"]
     if typical <= allowed and largest <= TIMES_LARGEST * allowed:
         return
@@ -147,7 +140,7 @@ def require_right(
         f"{name} differs from float64: output by {errors['output_error']:.1e}, gradients by "
         f"{errors['gradient_error']:.1e}, their worst entry by {largest:.1e}{beside}.",
         expected=f"at most {allowed:.1e}, and {TIMES_LARGEST * allowed:.1e} in one entry",
-        values={**{key: value for key, value in errors.items() if math.isfinite(value)}, **(values or {})},
+        values={key: value for key, value in errors.items() if math.isfinite(value)},
     )
 
 

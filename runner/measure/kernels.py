@@ -316,18 +316,21 @@ def measure_kernels(job: Job, report: Callable[[str], None]) -> Measurement:
         raise Skipped("PyTorch's profiler saw no kernel: CUPTI is missing, or the driver does not allow it.")
     work = list(trace.work())
     sums = kernel_sums(trace, work, list_bytes=weight_bytes(cell))
-    kernel_ns = sum(kernel.ns for kernel in sums.values())
+    kernel_ns, busy_ms = sum(kernel.ns for kernel in sums.values()), union_ns(work) / 1e6
     attributed_ns = sum(kernel.ns for (phase, _, _), kernel in sums.items() if phase != UNKNOWN)
+    # On CUDA only the host is slower under the profiler; on a CPU the operators are slower too.
+    busy_share = busy_ms / values["profiled_step_ms" if device.type == "cpu" else "unprofiled_step_ms"]
     values |= {
         "kernel_ms": kernel_ns / 1e6,
-        "busy_ms": union_ns(work) / 1e6,
+        "busy_ms": busy_ms,
+        "busy_share": busy_share,
+        "host_bound_share": None if device.type == "cpu" else max(1 - busy_share, 0.0),
         "attributed_share": attributed_ns / kernel_ns if kernel_ns else None,
         "kernel_calls": len(work),
     }
     rows = [
         KernelRow(
-            run_id=job.run_id,
-            cell_id=job.cell_id,
+            **job.ids,
             phase=phase,
             scope=scope,
             kernel=kernel,
@@ -340,19 +343,9 @@ def measure_kernels(job: Job, report: Callable[[str], None]) -> Measurement:
         )
         for (phase, scope, kernel), found in sums.items()
     ]
-    # On CUDA only the host is slower under the profiler; on a CPU the operators are slower too.
-    busy_share = values["busy_ms"] / values["profiled_step_ms" if device.type == "cpu" else "unprofiled_step_ms"]
-    host_bound_share = None if device.type == "cpu" else max(1 - busy_share, 0.0)
     row = TraceRow(
-        run_id=job.run_id,
-        cell_id=job.cell_id,
-        origin="torch-profiler",
-        title=title(cell),
-        kernels=len(rows),
-        kernel_ms=values["kernel_ms"],
-        steps=1,
+        **job.ids, origin="torch-profiler", title=title(cell), kernels=len(rows), kernel_ms=kernel_ns / 1e6, steps=1
     )
-    values |= {"busy_share": busy_share, "host_bound_share": host_bound_share}
     return Measurement(values=values, details={"traces": [row], "kernels": rows})
 
 
@@ -371,8 +364,7 @@ def _run_passes(cell: ProfileCell, device: Device, *, report: Callable[[str], No
             compiler.warmed_up()
 
     try:
-        phases = PHASES[step.cell.mode]
-        steps = measure(step, device, phases=phases, limits=LIMITS, between=between, report=report)
+        steps = measure(step, device, phases=PHASES[cell.mode], limits=LIMITS, between=between, report=report)
         report("profile")
         profiled = LONG_STEPS if steps.summary.median > LONG_MS else STEPS
         profiled_ms, trace = _profile(step, device, steps=profiled)

@@ -92,8 +92,7 @@ def phase_peaks(step: RecordedStep, job: Job) -> list[PhasePeakRow]:
             peak, left = max(totals), totals[-1]
         rows.append(
             PhasePeakRow(
-                run_id=job.run_id,
-                cell_id=job.cell_id,
+                **job.ids,
                 phase=phase,
                 peak_allocated_bytes=peak,
                 peak_reserved_bytes=end.reserved,
@@ -158,8 +157,7 @@ def timeline_details(step: RecordedStep, job: Job, *, device: Device) -> dict[st
         columns["timeline"] |= {"baseline_block_bytes": step.marks[0].allocated, "peak_block_bytes": peak or None}
     return timeline_rows(
         columns,
-        run_id=job.run_id,
-        cell_id=job.cell_id,
+        **job.ids,
         origin="cuda-allocator" if cuda else "cpu-profiler",
         title=title(replace(job.cell, timeline=False)),
         device_bytes=torch.cuda.mem_get_info(device.torch)[1] if cuda else total_memory(),

@@ -202,9 +202,8 @@ class WideCasts(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.float:
             return args[0].to(self.dtype)
-        wide = [self.dtype if value is torch.float32 else value for value in args]
         named = {name: self.dtype if value is torch.float32 else value for name, value in (kwargs or {}).items()}
-        return func(*wide, **named)
+        return func(*(self.dtype if value is torch.float32 else value for value in args), **named)
 
 
 def widen(workload: Workload, dtype: torch.dtype) -> AbstractContextManager[object]:
@@ -320,8 +319,7 @@ def measure_sensitivity(job: Job, streams: Mapping[int, Tensor]) -> list[Normali
     exact = {layer: to_float64(stream) for layer, stream in streams.items()}
     return [
         NormalisationRow(
-            run_id=job.run_id,
-            cell_id=job.cell_id,
+            **job.ids,
             layer=layer,
             statistic=statistic,
             computed_in=name,
@@ -367,9 +365,8 @@ def measure_accumulation(job: Job, report: Callable[[str], None]) -> Measurement
         sums.append(total.item())
     values = _values(cell, sums, rounded=addend.item())
     shown = {*range(1, cell.addends + 1, max(cell.addends // POINTS, 1)), cell.addends, values["slips_at"] or 1}
-    ids: dict[str, Any] = {"run_id": job.run_id, "cell_id": job.cell_id}
     partial_sums = [
-        PartialSumRow(**ids, addend=number, total=one, spacing=spacing(one, cell.accumulator))
+        PartialSumRow(**job.ids, addend=number, total=one, spacing=spacing(one, cell.accumulator))
         for number, one in enumerate(sums, 1)
         if number in shown and math.isfinite(one)
     ]

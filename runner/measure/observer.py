@@ -214,8 +214,7 @@ def saved_rows(job: Job, found: Iterable[tuple[str, Saved, int]], names: Mapping
     `names` are those of known tensors, by address."""
     return [
         SavedTensorRow(
-            run_id=job.run_id,
-            cell_id=job.cell_id,
+            **job.ids,
             position=position,
             operation=operation,
             tensor=names.get(item.address),

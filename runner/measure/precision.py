@@ -141,8 +141,7 @@ def run_toy_pass(context: AbstractContextManager[object], *, device: torch.devic
 
 def dtype_rows(job: Job, passes: Mapping[str, PassDtypes]) -> list[DtypeRow]:
     items = [(model, *one) for model, found in passes.items() for one in found]
-    ids: dict[str, Any] = {"run_id": job.run_id, "cell_id": job.cell_id}
     return [
-        DtypeRow(**ids, position=position, model=model, part=part, module=module, dtype=dtype)
+        DtypeRow(**job.ids, position=position, model=model, part=part, module=module, dtype=dtype)
         for position, (model, part, module, dtype) in enumerate(items)
     ]
