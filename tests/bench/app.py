@@ -144,7 +144,6 @@ def _change(browser: Browser, address: str, choice: str | None) -> tuple[float]:
 
 @contextmanager
 def _busy(count: int) -> Iterator[None]:
-    """Keeps processors busy."""
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield

@@ -87,7 +87,6 @@ class Planned:
 
 
 def plan_cells(device: str) -> Planned:
-    """Returns what is measured on a device."""
     if device != "cuda":
         toys = [
             _step(size, 64, mode=mode, precision="fp32", max_seconds=1.0)
@@ -142,7 +141,6 @@ class Process:
     times: Mapping[Clock, RoundTime]
 
     def bound(self, clock: Clock) -> Bound | None:
-        """Returns what bounds the time by this clock."""
         ms, device_ms = (self.times[name].median_ms if name in self.times else None for name in (clock, "device"))
         return find_bound(ms, device_ms)
 

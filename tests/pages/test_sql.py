@@ -26,9 +26,8 @@ ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT 1 - n FROM t) SELEC
 
 @pytest.fixture(scope="module")
 def db(module_db: Path) -> Path:
-    rows.store(
-        module_db, of := rows.run(label="console"), [rows.ok(of, rows.asked(size, context=64)) for size in rows.TOYS]
-    )
+    of = rows.run(label="console")
+    rows.store(module_db, of, [rows.ok(of, rows.asked(size, context=64)) for size in rows.TOYS])
     more = [memory_rows.attention(of, seq_len=256), memory_rows.memory(of, {"parameters": 2**20})]
     return rows.store_tables(module_db, more)
 

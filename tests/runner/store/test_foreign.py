@@ -27,7 +27,6 @@ def made(module_db: Path) -> Path:
 
 @pytest.fixture
 def file(made: Path, tmp_path: Path) -> Path:
-    """Returns a copy of it."""
     return Path(shutil.copy(made, tmp_path))
 
 

@@ -30,8 +30,6 @@ CELLS, ROUNDS = 16, 2
 
 
 class Watched:
-    """A watcher that keeps what it is told."""
-
     def __init__(self) -> None:
         self.said, self.ends = list[str](), list[SweepEnd]()
 
@@ -135,8 +133,6 @@ def test_a_place_without_a_share_leaves_no_rows(db: Path) -> None:
 
 
 class Other(LocalEngine):
-    """A device of another name."""
-
     def describe(self, device: str) -> dict[str, Any]:
         return super().describe(device) | {"device_name": "Other"}
 

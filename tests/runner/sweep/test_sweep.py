@@ -30,7 +30,6 @@ FIVE = (*TINY, "--contexts", "8,12,16,20,24")
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the file after the sweep `WORDS`."""
     path = tmp_path_factory.mktemp("sweep") / "new folder" / "results.duckdb"
     assert "Measured: 6 ok" in run("sweep", *WORDS, db=path, code=0).stdout
     return path
