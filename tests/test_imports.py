@@ -32,7 +32,7 @@ RUNNER_MAY = {
     "job": "errors schema",
     "analysis": "errors formats results schema",
     "models": "analysis errors places schema",
-    "measure": "allowance analysis errors job models results schema",
+    "measure": "allowance analysis errors job models places results schema",
     "experiments": "analysis errors formats results schema",
     "engines": "allowance errors experiments job measure places schema",
     "plan": "analysis errors experiments schema",
