@@ -13,8 +13,8 @@ from runner.formats import format_bytes, format_quantity
 from runner.results.findings import Audited
 from runner.schema import AttentionRow, MemoryRow, StepRow
 
-#: Phases that differ from the step by more than this share leave time unexplained.
-UNEXPLAINED = 0.02
+#: Phases that differ from the step by more than this share leave time between them.
+BETWEEN_PHASES = 0.02
 #: Other processes that take more of the CPU than this share were measured too.
 BUSY = 0.10
 #: A compiled gradient that is off by more than this is not explained by rounding.
@@ -35,7 +35,7 @@ def judge_rate(words: str, rate: float, peak: float | None, *, of: str, why: str
 
 
 def phases_do_not_add(row: StepRow, seen: RowContext) -> Found:
-    if row.phase_sum_share is not None and abs(1 - row.phase_sum_share) > UNEXPLAINED:
+    if row.phase_sum_share is not None and abs(1 - row.phase_sum_share) > BETWEEN_PHASES:
         sentence = f"The phases make up {row.phase_sum_share:.1%} of the step; the rest is time between them."
         yield note("phases_do_not_add", sentence, phase_sum_share=row.phase_sum_share)
 
@@ -191,8 +191,7 @@ def peak_carried_over(row: Audited, seen: RowContext) -> Found:
 
 
 def unexpected_out_of_memory(row: Audited, seen: RowContext) -> Found:
-    own = getattr(row, "device_bytes", None)
-    predicted, device = row.predicted_peak_bytes, own or seen.device_bytes
+    predicted, device = row.predicted_peak_bytes, getattr(row, "device_bytes", None) or seen.device_bytes
     if predicted and device and predicted < HALF * device:
         sentence = (
             f"It ran out of memory and was predicted to need {format_bytes(predicted)} of the {format_bytes(device)} "
