@@ -82,11 +82,10 @@ def compute_ratio(base: Any, other: Any, *, phase: Phase = "step", clock: Clock 
     a, b = (one.time(phase, clock) for one in (base, other))
     if not a or not b:
         return None
-    cells = base.cell, other.cell
     if isinstance(base.cell, AttentionCell):
         device_std = ATTENTION_DEVICE_STD
     else:
-        is_compiled = any(cell.backend.startswith("compiled") for cell in cells)
+        is_compiled = any(one.cell.backend.startswith("compiled") for one in (base, other))
         device_std = COMPILED_DEVICE_STD if is_compiled else EAGER_DEVICE_STD
     found = ratio(a, b, device_std=device_std)
     return replace(found, low=None, high=None) if is_host_noise(base, other, phase=phase, clock=clock) else found

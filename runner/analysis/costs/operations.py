@@ -88,8 +88,8 @@ def flops(call: Arguments) -> int | None:
     if name in _SOFTMAX:
         return _SOFTMAX[name] * _count_elements(call.shapes[0])
     if name.startswith(_ATTENTION):
-        is_backward = call.name.endswith("_backward")
-        places = CAUSAL.get(call.name.removesuffix("_backward"))
+        is_backward = name.endswith("_backward")
+        places = CAUSAL.get(name.removesuffix("_backward"))
         is_causal = call.values[places[is_backward]] if places else None
         if not isinstance(is_causal, bool):
             return None
@@ -113,7 +113,7 @@ def moved_bytes(call: Arguments) -> int | None:
 def _count_moved(call: Arguments) -> int | None:
     name = call.name
     if name in _PRODUCTS:
-        place = _PRODUCTS[call.name]
+        place = _PRODUCTS[name]
         first, second = call.shapes[place : place + 2]
         output = _count_elements(first[:-1]) * int(second[-1]) * _BYTES[call.dtypes[place]]
         return sum(call.bytes(position) for position in range(place + 2)) + output
