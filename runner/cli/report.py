@@ -28,7 +28,7 @@ from runner.results.rows import RunSummary
 from runner.schema import config_of
 from runner.store.packing import MEASURE, describe_reference, is_reference
 from runner.store.read import Load, load_once, read
-from runner.store.read.runs import Contents, find_run, load_contents
+from runner.store.read.runs import find_run, load_contents
 from runner.store.read.selection import Selection, load_measured
 
 EDITIONS = tuple(edition for edition in OUTSIDE if edition)
@@ -99,13 +99,17 @@ def _make_document(options: ReportOptions, *, db: Path) -> Document:
     of = contents.select(run.machine, run.run_id) if run else contents.select(options.machine)
     load = load_once()
     handout: Mapping[str, CourseQuestion] = {}
+    runs = contents.runs
     if options.edition:
         cells = cells_of_edition(options.edition)
-        every = ask_handout(options.edition, load_measured(db, of, dict.fromkeys(map(type, cells))))
+        measured = load_measured(db, of, dict.fromkeys(map(type, cells)))
+        every = ask_handout(options.edition, [cell for cell, _ in measured])
         own = QUESTIONS[options.question].course if options.question else every
         handout = {id: one for id, one in every.items() if id in own}
         of = replace(of, only=frozenset(map(config_of, cells)))
-    facts = [] if options.question else [*_describe(contents, of, db=db, load=load)]
+        counted = {run for cell, run in measured if of.holds(cell)}
+        runs = tuple(run for run in runs if run.run_id in counted)
+    facts = [] if options.question else [*_describe(runs, of, db=db, load=load)]
     if options.edition:
         parts = [f"{id} ({len(one.missing)} of {len(one.cells)})" for id, one in handout.items() if one.missing]
         outside = f"Outside of what Stepscope measures: {OUTSIDE[options.edition]}."
@@ -166,18 +170,13 @@ def _choose_questions(options: ReportOptions) -> Sequence[str]:
     return [options.question]
 
 
-def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tuple[tuple[str, str], ...]:
-    """Returns the head of the report: the machine and its versions, the runs with their commands, of an edition those
-    whose rows count, and how far the rows can be trusted."""
-    audited = [row for row in read(db, of, ("audited",), load=load).audited if of.holds(row.row)]
-    counted = {row.row.run_id for row in audited}
-    runs = [
-        run
-        for run in contents.runs
-        if run.machine == of.machine and of.run in (None, run.run_id) and (not of.only or run.run_id in counted)
-    ]
+def _describe(runs: Sequence[RunSummary], of: Selection, *, db: Path, load: Load) -> tuple[tuple[str, str], ...]:
+    """Returns the head of the report: the machine and its versions, those of the runs that count with their commands,
+    and how far the rows can be trusted."""
+    runs = [run for run in runs if run.machine == of.machine and of.run in (None, run.run_id)]
     if not runs:
-        return (("Rows", f"This file has no measured run. Measure what this machine can: {MEASURE}"),)
+        of_edition = " of this edition" if of.only else ""
+        return (("Rows", f"This file has no measured run{of_edition}. Measure what this machine can: {MEASURE}"),)
 
     def each(column: str, write: Callable[[Any], str] = str, *, between: str = " or ") -> str:
         return between.join(dict.fromkeys(write(one) for row in runs if (one := getattr(row, column)) is not None))
@@ -205,7 +204,8 @@ def _describe(contents: Contents, of: Selection, *, db: Path, load: Load) -> tup
         "Runs": "; ".join([*commands[:_MAX_RUNS], *earlier]),
         "Trust": "no row has a grade.",
     }
-    counts: Counter[Grade | None] = Counter(row.grade for row in audited)
+    audited = read(db, of, ("audited",), load=load).audited
+    counts: Counter[Grade | None] = Counter(row.grade for row in audited if of.holds(row.row))
     if graded := sum(number for grade, number in counts.items() if grade):
         fine = f"{counts['A'] + counts['B']:,} of {graded:,} graded rows have nothing against them or a note (A, B)"
         facts["Trust"] = f"{fine}, {counts['C']:,} are in doubt (C), {counts['D']:,} are wrong (D). {GRADE_WORDS}"

@@ -158,14 +158,17 @@ def load_run_rows(path: Path, run_id: UUID, kind: type[R]) -> list[tuple[R, list
     return [(row, known.get(row.cell_id, [])) for row in rows]
 
 
-def load_measured(path: Path, of: "Selection", kinds: Iterable[type[Cell]]) -> list[Cell]:
-    """Returns the cells of these kinds that a machine or a run is done with, whatever their effort."""
-    found: list[Cell] = []
+def load_measured(path: Path, of: "Selection", kinds: Iterable[type[Cell]]) -> list[tuple[Cell, UUID]]:
+    """Returns the cells of these kinds that a machine or a run is done with, whatever their effort, each with the run
+    that measured it."""
+    found: list[tuple[Cell, UUID]] = []
     with open_reader(path) as reader:
         for kind in kinds:
             query, parameters = select_chosen(table_of(kind).name, replace(of.broad(), mode=None, settled=False))
-            done = f"SELECT {select(kind)} FROM ({query}) WHERE list_contains({[*DONE]}, status)"
-            found += fetch(reader, done, parameters, kind=kind)
+            done = f"FROM ({query}) WHERE list_contains({[*DONE]}, status) ORDER BY cell_id"
+            cells = fetch(reader, f"SELECT {select(kind)} {done}", parameters, kind=kind)
+            runs = reader.execute(f"SELECT run_id {done}", parameters).fetchall()
+            found += [(cell, run) for cell, (run,) in zip(cells, runs, strict=True)]
     return found
 
 

@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import termios
@@ -24,6 +25,7 @@ from runner.store.read.selection import Selection, load_measured
 from tests.command import ROOT, planned, received, run, run_apart, run_json
 from tests.runner.answers.shipped import FOLDER, shipped
 from tests.synthetic import rows
+from tests.synthetic.stored import change
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +93,22 @@ def test_a_report_of_an_edition_answers_each_question_or_has_the_command(edition
     assert {(mode, precision) for mode in ("inference", "forward", "train") for precision in ("fp32", "bf16")} <= peaks
     assert {one["mode"]["value"] for one in chosen} == {"inference", "forward", "train"}, "no mode that nobody asks for"
     of = Selection(machine=report["title"].removeprefix("Stepscope report: "))
-    asked = ask_handout(edition, load_measured(find_file(FOLDER), of, [kind.cell for kind in KINDS]))
+    measured = load_measured(find_file(FOLDER), of, [kind.cell for kind in KINDS])
+    asked = ask_handout(edition, [cell for cell, _ in measured])
     for name, one in report["handout"].items():
         commands = [shlex.split(command)[4:] for command in one["missing"]]
         cells = [item.cell for words in commands for item in planned(*words, device="cuda")]
         assert {config_of(cell) for cell in cells} == {config_of(cell) for cell in asked[name].missing}
+
+
+def test_runs_without_a_timed_row_head_a_report_too(tmp_path: Path) -> None:
+    """Profiles, numerics and sums have no grade and are rows of an edition."""
+    shutil.copy(find_file(FOLDER), copy := tmp_path / "results.duckdb")
+    copy.chmod(0o644)
+    change(copy, "DELETE FROM steps", "DELETE FROM attention", "DELETE FROM memory")
+    facts = json.loads(run("report", "--edition", "2026", "--format", "json", db=copy).stdout)
+    assert "--preset cs336-2026" in facts["Runs"]
+    assert facts["Trust"] == "no row has a grade."
 
 
 def test_every_cell_of_an_edition_belongs_to_a_question() -> None:
