@@ -1,6 +1,7 @@
 """How much do equal cells differ between processes, and which differences can be resolved?"""
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from runner.analysis.audit.time_rules import Canary, judge_canary
 from runner.analysis.statistics import resolvable
@@ -37,13 +38,23 @@ PROCESS = Field("process", "Process", doc="In the order of their starts.")
 MEDIAN = Field.of("timings", "median_ms", "value")
 LOW, HIGH = Field.of("timings", "low_ms", "low"), Field.of("timings", "high_ms", "high")
 STARTED = Field.of("steps", "started_at", "note")
-CHANGE = Field("change_percent", "Against the first", unit="%", role="note")
+CHANGE = Field("change_percent", "Against the first", unit="percent", role="note")
 _BOUNDS = {"device": "GPU-bound", "host": "CPU-bound", None: "bound is not known"}
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
     devices = dict.fromkeys(join_parts(one.machine, one.device) for one in rows.noise)
-    most = max(rows.noise, key=lambda one: (one.table == "steps", one.noise.cells), default=None)
+    of_run: dict[UUID, list[RepeatedCell]] = {}
+    for one in rows.repeated:
+        of_run.setdefault(one.run_id, []).append(one)
+    judged = [(run, found) for run in rows.runs if (found := judge_canary(of_run.get(run.run_id, [])))]
+    told = {run.device_uuid for run, found in judged if found.drifts is not None}
+    # The one of which most is known, of those whose canary says whether the machine changed.
+    most = max(
+        rows.noise,
+        key=lambda one: (one.device in told or not one.device, one.table == "steps", one.noise.cells),
+        default=None,
+    )
     usual = join_parts(most.machine, most.device) if most else ""
     device = choose(asked, "device", "Device", list(devices), default=usual)
     known = [one for one in rows.noise if join_parts(one.machine, one.device) == device.chosen]
@@ -51,11 +62,14 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         words = "no cell was measured in several processes by one run, so what varies between processes is not known"
         return Answer(missing=lacks(words))
     kinds = _draw_kinds(known)
-    by_run = _group_by_run(rows, known[0])
-    judged = {name: judge_canary(cells) for name, cells in by_run.items()}
-    latest = next((name for name, one in judged.items() if one and one.drifts is not None), "")
-    run = choose(asked, "canary", "Canary of run", list(by_run), default=latest)
-    canary = judged.get(run.chosen)
+    canaries = {
+        run.name: found
+        for run, found in judged
+        if found.cell.machine == known[0].machine and known[0].device in ("", run.device_uuid)
+    }
+    latest = next((name for name, one in canaries.items() if one.drifts is not None), "")
+    run = choose(asked, "canary", "Canary of run", list(canaries), default=latest)
+    canary = canaries.get(run.chosen)
     return Answer(
         sentence=_say(kinds),
         more=_say_canary(canary) if canary else "",
@@ -87,21 +101,11 @@ def _draw_kinds(known: Sequence[MachineNoise]) -> View:
     )
 
 
-def _group_by_run(rows: Rows, of: MachineNoise) -> dict[str, list[RepeatedCell]]:
-    """Returns the cells with known starts that each run of a machine or GPU repeated, by its name, the newest first."""
-    names = {run.run_id: run.name for run in rows.runs if of.device in ("", run.device_uuid)}
-    groups: dict[str, list[RepeatedCell]] = {name: [] for name in names.values()}
-    for one in rows.repeated:
-        if one.machine == of.machine and one.run_id in names and len(one.started) == len(one.rounds):
-            groups[names[one.run_id]].append(one)
-    return {name: cells for name, cells in groups.items() if cells}
-
-
 def _draw_canary(canary: Canary) -> View:
     lines, first = [], canary.cell.rounds[0].time.median_ms
     for place, one in enumerate(canary.cell.rounds, 1):
         started = f"{one.started_at:%Y-%m-%d %H:%M:%S}" if one.started_at else ""
-        times = (one.time.median_ms, one.time.low_ms, one.time.high_ms, one.time.median_ms / first - 1)
+        times = (one.time.median_ms, one.time.low_ms, one.time.high_ms, 100 * (one.time.median_ms / first - 1))
         lines.append(Row.of(one, place, *times, started))
     return View(
         name="canary",

@@ -47,14 +47,14 @@ _ORDER = tuple(WORDS)
 
 
 def answer(rows: Rows, asked: Asked) -> Answer:
-    tried = [one for one in rows.every_step if one.cell.mode == "train" and one.status != "skipped"]
+    every = [one for one in rows.every_step if one.cell.mode == "train" and one.status != "skipped"]
     # What the compiler's cache held changes the time to compile, not that of a step.
-    tried = [one for one in tried if not describe_unusual_effort(replace(one.cell, compile_cache="shared"))]
+    tried = [one for one in every if not describe_unusual_effort(replace(one.cell, compile_cache="shared"))]
     shown, choices = narrow(tried, asked, drawn=("size", *AXES))
     if not any(one.status == "ok" for one in shown):
         return Answer(missing=lacks("no training step was measured", plain_cells(StepCell)))
     chosen = {one.name: one.chosen for one in choices if one.name != "batch"}
-    of_any_batch, _ = narrow(tried, {**asked, **chosen}, drawn=("size", "batch", *AXES))
+    of_any_batch, _ = narrow(every, {**asked, **chosen}, drawn=("size", "batch", *AXES))
     clock = clock_choice(asked, shown, default="throughput")
     by, sizes = CLOCKS[clock.chosen], sizes_of(tried)
     groups, by_model = _group(shown), _group(of_any_batch)
@@ -81,7 +81,7 @@ def answer(rows: Rows, asked: Asked) -> Answer:
         choices=(size, *choices, clock),
         cells={
             cell_id: cell
-            for cell_id, cell in cells_of(shown, *(one.steps for one in rows.latest)).items()
+            for cell_id, cell in cells_of(every, *(one.steps for one in rows.latest)).items()
             if any(cell_id in row.cells for view in views for row in view.rows)
         },
     )

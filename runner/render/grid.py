@@ -155,7 +155,7 @@ def _list_words(view: View, names: Sequence[str]) -> frozenset[int]:
 def _make_listed(view: View, doubts: Sequence[Doubt], scale: Scale, caption: str) -> TextGrid:
     """Returns one line a row: where it stands, and the columns that the view names, of which the long one, last, says
     why a row has no value. Where it names none: the number with its interval or how it ended, and the notes that
-    differ."""
+    differ; a place of a matrix that was not measured is no line there."""
     keys, value, is_whole = view.places, view.draw.value, bool(view.columns)
     notes = [item.name for item in view.fields if item.role == "note" and item.name not in keys and not item.is_long]
     named = view.columns or (value, *(name for name in notes if len({*view.column(name)}) > 1))
@@ -171,15 +171,16 @@ def _make_listed(view: View, doubts: Sequence[Doubt], scale: Scale, caption: str
 
     if is_whole:
         names = [name for name in names if any(write(row, name).words not in (NONE, "") for row in view.rows)]
+    rows = [row for row in view.rows if is_whole or not row.wanted or view.get(row, value) is not None]
     lines = [
         (*_write_keys(view, keys, tuple(view.get(row, name) for name in keys)), *(write(row, name) for name in names))
-        for row in view.rows
+        for row in rows
     ]
     units = {name: "" if name == value else scale_of(view, name).unit for name in names}
     headings = [view.field(name).title for name in keys]
     headings += [f"{view.field(name).label}{f' ({unit})' if unit else ''}" for name, unit in units.items()]
     left = _list_words(view, (*keys, *names)) | {len(headings)}
-    comments = [next((text for name in long if (text := view.get(row, name))), view.ended(row)) for row in view.rows]
+    comments = [next((text for name in long if (text := view.get(row, name))), view.ended(row)) for row in rows]
     if is_whole and any(comments):
         headings.append("")
         lines = [(*line, Entry(words=words)) for line, words in zip(lines, comments, strict=True)]

@@ -170,7 +170,7 @@ def test_the_formula_is_low_by_what_the_allocator_rounds_up() -> None:
     ((cells, off),) = query("""SELECT count(*), 100 * median(off) FROM (
         SELECT max(peak_allocated_bytes) / max(predicted_peak_bytes) - 1 AS off FROM steps WHERE backend = 'eager'
         AND (attention, optimizer, mode) = ('sdpa', 'fused', 'train') AND peak_reserved_bytes > 0
-        GROUP BY d_model, d_ff, context, precision)""")
+        GROUP BY d_model, d_ff, batch, context, precision)""")
     told = ask("fit", shipped("peaks", "steps")).more
     assert told.startswith(f"On {cells} measured peaks of sdpa and fused AdamW the formula is off by {off:.2g}% in the")
     assert f"too low on {cells}, because" in told

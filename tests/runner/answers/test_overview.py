@@ -47,7 +47,7 @@ def test_nothing_measured_is_faster_than_the_recommended_way(combinations: int) 
                 and one.times.get("step") is not None
                 and one.times["step"].by(clock)
             }
-            ways = ask("tune", rows, {"size": row.values[0], "context": chosen["context"]}).views[0].rows
+            ways = ask("tune", rows, {**chosen, "size": row.values[0]}).views[0].rows
             assert clock != "loop" or best.get(row, "tried") in (0, len(ways)), "both count the same ways"
             ms = best.get(row, "ms")
             assert ms is None or ms == min(time.ms for time in alike.values() if time), (chosen, row.values)
