@@ -180,11 +180,15 @@ def _print_audit(console: Terminal, audited: _Audited) -> None:
         console.say("")
         console.say(Text.assemble((code, f"bold {STYLES[SEVERITIES[severity]]}"), f" ({severity}), {count}"))
         console.say(f"  What to do: {audited.remedies[code]}")
+        said: dict[tuple[str, str], list[str]] = {}
         for (where, _), finding in found:
-            console.say(f"  {where}")
-            console.say(f"    {finding.sentence}")
-            if finding.evidence:
-                console.say(f"    {format_evidence(finding)}", style="dim")
+            said.setdefault((finding.sentence, format_evidence(finding)), []).append(where)
+        for (sentence, evidence), places in said.items():
+            for where in places:
+                console.say(f"  {where}")
+            console.say(f"    {sentence}")
+            if evidence:
+                console.say(f"    {evidence}", style="dim")
     if not audited.found:
         console.say(audited.clean)
 
