@@ -68,7 +68,7 @@ def test_what_overflows_did_not_run_out_of_memory() -> None:
 
 
 def test_percent_is_written_as_a_sign() -> None:
-    assert any(re.search(r"0\.218%</b>\s+· 2\.76% resolved", text) for text in written(figure(next(views("noise")))))
+    assert any(re.search(r"0\.142%</b>\s+· 1\.85% resolved", text) for text in written(figure(next(views("noise")))))
 
 
 def test_words_of_a_matrix_are_text() -> None:

@@ -65,10 +65,10 @@ def test_equal_cells_are_called_different_by_no_clock(clock: str) -> None:
 
 
 def test_sweeps_of_one_machine_on_other_days_are_called_different_by_no_cell() -> None:
-    """The shipped rows hold two sweeps of equal cells, hours apart, on two H200s each."""
+    """The shipped rows hold sweeps of equal cells, hours apart, on five H200s."""
     rows = shipped("by_run")
     sweeps = [one.run for one in rows.by_run if one.run.label == "standard"]
-    assert len({run.device_uuid for run in sweeps}) == len(sweeps) == 4
+    assert len({run.device_uuid for run in sweeps}) == len(sweeps) == 5
     found: Counter[object] = Counter()
     for a, b in combinations(sweeps, 2):
         answer = ask("compare", rows, {"by": "run", "a": a.name, "b": b.name})
