@@ -11,7 +11,6 @@ from pages.plot import parts
 from pages.plot.colors import BLUE, GREEN, ORANGE, PURPLE, QUIET, RED, STRONG, tint
 from pages.plot.parts import Figure
 from runner.answers.answer import Row, Value, View
-from runner.formats import format_number
 from runner.render.grid import scale_of, write_measured
 
 Key = tuple[Value, ...]
@@ -94,15 +93,15 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
     among: list[Value] = [None]
     if draw.series:
         among = [one for one in dict.fromkeys(view.column(draw.series)) if one not in (None, draw.total)]
-    sums: dict[Key, float] = defaultdict(float)
+    sums: dict[Key, float] = defaultdict(int)  # whole numbers stay so
     ends: dict[Key, Row] = {}
     for row in view.rows:
         is_total = bool(draw.series) and view.get(row, draw.series) == draw.total
-        sums[_key(view, row)] += 0 if is_total else (view.get(row, draw.value) or 0) / scale.factor
+        sums[_key(view, row)] += 0 if is_total else view.get(row, draw.value) or 0
         if is_total or not draw.series:
             ends[_key(view, row)] = row
     limits = [guide.at / scale.factor for guide in draw.guides if guide.at]
-    most = max([*sums.values(), *limits], default=1) or 1
+    most = max([*(one / scale.factor for one in sums.values()), *limits], default=1) or 1
     data, notes = [], [*heads]
     reached: dict[Key, float] = defaultdict(float)
     for one in among:
@@ -129,10 +128,10 @@ def draw_bars(view: View, *, narrow: bool) -> tuple[list[Any], Figure]:
             notes.append(parts.note(text, **at, y=y, shift=6 if limits else 5, color=RED))
             continue
         end = ends.get(key)
-        number = format_number(total) if end is None else scale.write(view.get(end, draw.value))
+        number = scale.write(total if end is None else view.get(end, draw.value))
         unit = "%" if scale.unit == "%" else f" {scale.unit}" if draw.beside else ""
         text = f"<b>{number}{unit}</b>{parts.write_beside(view, end) if end else ''}"
-        notes.append(parts.note(text, x=total, y=y, xanchor="left", shift=5))
+        notes.append(parts.note(text, x=total / scale.factor, y=y, xanchor="left", shift=5))
     above: dict[str, Any] = {"y": 1, "yref": "paper", "yanchor": "bottom", "xanchor": "right", "shift": 24}
     notes += [
         parts.note(guide.words, x=guide.at / scale.factor, **above, color=RED) for guide in draw.guides if guide.at

@@ -67,6 +67,12 @@ def test_what_overflows_did_not_run_out_of_memory() -> None:
     assert any("260 GiB / 132" in json.dumps(figure(one)) for one in views("attention", precision="bf16", d_head="64"))
 
 
+def test_rows_are_counted_in_whole_numbers() -> None:
+    ends = [text for text in written(figure(next(views("trust")))) if "<b>" in text]
+    assert [text for text in ends if re.search(r"\d", text)]
+    assert not [text for text in ends if "." in text]
+
+
 def test_percent_is_written_as_a_sign() -> None:
     assert any(re.search(r"0\.142%</b>\s+· 1\.85% resolved", text) for text in written(figure(next(views("noise")))))
 
