@@ -137,15 +137,11 @@ def page_faults(row: Timed, seen: RowContext) -> Found:
 
 
 def throttled(row: Timed, seen: RowContext) -> Found:
-    """Finds clocks that were held down. A step at the power limit is one as training has them: on H200s those of 28
-    pairs of processes took 0.998 to 1.010 times what they took below it (GPU time, median 1.001), and two at the limit
-    differed by 0.2% in the median, as others do (0.1%). Attention's differed by 0.8% (0.3%), at most by 9%."""
     loaded = [item for item in seen.telemetry if item.at_seconds >= EARLY_SECONDS]
     reasons = sorted({reason for item in loaded for reason in (item.throttle_reasons or "").split(",")} - {""})
     if reasons:
-        is_usual = reasons == ["power cap"] and isinstance(row, StepRow)
         sentence = f"The driver held the clocks down while this cell was measured: {', '.join(reasons)}."
-        yield (note if is_usual else doubt)("throttled", sentence, reasons=", ".join(reasons))
+        yield doubt("throttled", sentence, reasons=", ".join(reasons))
 
 
 def other_speed(row: Timed, seen: RowContext) -> Found:

@@ -93,7 +93,6 @@ CASES: list[Case] = [
     ("page_faults", STEP, {"page_faults": 1001.0}, {"timings": [timed("step", median_ms=10.0)]}, "B"),
     ("page_faults", ATTENTION, {"page_faults": 1001.0}, {"timings": [timed("step", median_ms=10.0)]}, "B"),
     ("throttled", ATTENTION, {}, {"telemetry": [seen_by(), seen_by("power cap")]}, "C"),
-    ("throttled", STEP, {}, {"telemetry": [seen_by(), seen_by("power cap")]}, "B"),
     ("other_speed", STEP, {}, {"timings": [timed("step", median_ms=11.3, loop_ms=10.6, device_ms=11.2)]}, "B"),
     ("other_speed", ATTENTION, {}, {"timings": [timed("step", median_ms=9.7, loop_ms=9.9, device_ms=10.0)]}, "B"),
     ("shared_gpu", STEP, {}, {"telemetry": [seen_by(others=2)]}, "C"),
