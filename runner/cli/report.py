@@ -83,9 +83,9 @@ def print_brief(console: Terminal, options: ReportOptions, *, db: Path) -> None:
     for name, text in document.facts:
         if name in BRIEF_FACTS:
             console.print(f"{name}: {text}")
+    console.print("")
     for answer in document.answers:
         if answer.views:
-            console.print("")
             console.print(QUESTIONS[answer.question].words, style="bold")
             brief = replace(answer, views=answer.views[:1], more="", choices=(), missing=(), doubts=())
             print_answer(console, brief, command=False)

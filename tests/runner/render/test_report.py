@@ -152,7 +152,7 @@ def test_a_terminal_gets_one_page_with_six_answers() -> None:
     assert process.returncode == 0
     lines = text.decode().replace("\r", "").splitlines()
     assert max(map(len, lines)) <= 80
-    assert len(lines) < 160
+    assert len(lines) < 150
     words = " ".join(" ".join(lines).split())
     for name in BRIEF:
         assert ask(name, shipped(*QUESTIONS[name].needs)).sentence.replace("**", "") in words
